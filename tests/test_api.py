@@ -76,7 +76,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_importing_it_loads_nothing_heavy_and_its_names_are_there():
+def test_import_is_light_and_has_all_names():
     code = (
         "import sys, resnet_recipes; sys.exit(bool({'torch', 'hydra', 'numpy'} & "
         "sys.modules.keys()))"
@@ -224,7 +224,7 @@ def test_predict_takes_networks_and_images_in_memory(mine):
     assert found.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
 
 
-def test_a_run_is_planned_without_images_and_prepared_only_with_them(images, monkeypatch):
+def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
     monkeypatch.chdir(images)
     recipe = resnet_recipes.compose("mild")
     assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
@@ -263,7 +263,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     return train
 
 
-def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, trained):
+def test_stopped_or_failed_run_reports_it(tmp_path, trained):
     trained(lambda process: 75)
     assert read_ending(tmp_path / "exit.json").code == 75
     with pytest.raises(TrainingError):
@@ -271,7 +271,7 @@ def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, trained):
     assert read_ending(tmp_path / "exit.json").message == "the loss is not a number"
 
 
-def test_a_run_that_was_stopped_has_a_reason_and_no_summary(trained):
+def test_stopped_run_has_reason_and_no_summary(trained):
     def records(process: RankProcess) -> int:
         process.on_record({"kind": "step"})
         return process.interruption.exit_code if process.interruption.requested else 0
@@ -324,9 +324,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
-    tmp_path, trained, number
-):
+def test_signal_reaches_program_after_save(tmp_path, trained, number):
     def signalled(process: RankProcess) -> int:
         signal.raise_signal(number)
         return process.interruption.exit_code
@@ -341,7 +339,7 @@ def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
-def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
+def test_card_lines_run_in_a_user_loop(method):
     model = shallow_resnet18(num_classes=3)
     names = {
         "model": model,
@@ -386,9 +384,7 @@ print([cli.main(command.split()) for command in sys.argv[2:]])
 
 
 @pytest.mark.slow
-def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(
-    nursery, tmp_path
-):
+def test_installed_method_has_schema_card_and_plan(nursery, tmp_path):
     (tmp_path / "darken.py").write_text(DARKEN)
     (tmp_path / "run_commands.py").write_text(COMMANDS)
     about = tmp_path / "darken-1.0.dist-info"

@@ -34,7 +34,7 @@ def test_help_and_version_go_to_stdout(capsys, entry, words):
         assert max(map(len, out.splitlines())) <= 80
 
 
-def test_training_without_a_recipe_prints_the_help_page_and_is_a_mistake(capsys):
+def test_training_without_recipe_prints_help_page(capsys):
     assert cli.train([]) == cli.main(["train"]) == 2
     assert capsys.readouterr().out.startswith("resnet-train NAME")
 
@@ -84,7 +84,7 @@ def unnumbered(name: str) -> OSError:
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
-def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, error, code, said):
+def test_user_error_becomes_message_and_exit_code(capsys, error, code, said):
     def fail(_):
         raise error
 
@@ -94,7 +94,7 @@ def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, er
     assert said in err
 
 
-def test_that_nothing_was_started_is_said_where_something_would_have_been(capsys):
+def test_training_command_reports_that_nothing_started(capsys):
     assert cli.train(["no-such-recipe"]) == 2
     assert capsys.readouterr().err.endswith("\nNothing was started.  [exit 2]\n")
     assert cli.main(["show", "no-such-recipe"]) == 2
@@ -108,7 +108,7 @@ def test_memory_too_small_for_torch_is_a_message(tmp_path):
     assert done.stderr.endswith("ulimit -v unlimited\n")
 
 
-def test_windows_is_told_what_to_do_before_anything_fails(tmp_path):
+def test_windows_gets_advice_before_anything_fails(tmp_path):
     without = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None"
     done = shell(f'{sys.executable} -c "{without}; import resnet_recipes.cli"', tmp_path)
     assert done.returncode == 3
@@ -165,7 +165,7 @@ STREAMS = r"""
 
 
 @pytest.mark.parametrize("line", STREAMS.strip().splitlines())
-def test_streams_that_take_no_text_change_no_exit_code_unless_the_result_is_lost(line, tmp_path):
+def test_closed_streams_change_exit_code_for_lost_results(line, tmp_path):
     code, command = line.split(" ", 1)
     result = shell(command, tmp_path)
     assert result.returncode == int(code)
@@ -211,7 +211,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
-def test_a_thread_that_never_ends_does_not_keep_a_command_from_ending(tmp_path):
+def test_command_ends_despite_endless_thread(tmp_path):
     code = """
         import threading
         def run(_):
@@ -239,7 +239,7 @@ def test_cli_listing_and_refusing_flags_imports_no_torch(tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError(9, "broken"), ImportError("no such name")])
-def test_an_error_that_says_nothing_about_the_machine_is_raised(error):
+def test_error_unrelated_to_machine_is_raised(error):
     def run(argv):
         raise error
 

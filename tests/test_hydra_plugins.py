@@ -32,13 +32,13 @@ def application(*words: str, recipe: str = "hot") -> dict:
 @pytest.mark.parametrize(
     "name", sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
 )
-def test_every_recipe_is_an_option_with_all_its_settings(name):
+def test_every_recipe_is_a_complete_option(name):
     assert SOURCE.is_config(f"resnet_recipes/recipe/{name}")
     found = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
     assert from_config(found) == compose(name, needs_data=False).recipe
 
 
-def test_an_application_can_change_and_choose_in_hydras_own_grammar():
+def test_application_overrides_with_hydra_grammar():
     tree = application("recipe.optimizer.lr=1", "resnet_recipes/recipe@recipe=mild")
     assert (tree["side"], tree["recipe"]["name"], tree["recipe"]["seed"]) == (176, "mild", 5)
     assert tree["recipe"]["optimizer"]["lr"] == 1
@@ -46,19 +46,19 @@ def test_an_application_can_change_and_choose_in_hydras_own_grammar():
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_an_option_replaces_the_section_as_it_does_for_our_own_command(group):
+def test_option_replaces_section_as_in_our_command(group):
     for path in sorted((find_packaged_folder() / group).glob("*.yaml"))[::2]:
         tree = application(f"+resnet_recipes/recipe/{group}@recipe.{group}={path.stem}")
         ours = compose("hot", [f"{group}={path.stem}", "seed=5"], needs_data=False).recipe
         assert from_config(tree["recipe"]) == ours
 
 
-def test_what_is_not_there_is_answered_with_what_is():
+def test_unknown_option_lists_valid_options():
     with pytest.raises(MissingConfigException, match="mild"):
         application(recipe="mil")
 
 
-def test_groups_and_options_are_listed_for_help_and_completion():
+def test_groups_and_options_are_listed():
     assert SOURCE.list("", None) == ["resnet_recipes"]
     assert SOURCE.list("resnet_recipes", ObjectType.GROUP) == ["recipe"]
     assert SOURCE.list("resnet_recipes", ObjectType.CONFIG) == []

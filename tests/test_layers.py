@@ -27,7 +27,7 @@ def part(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def test_nobody_who_plans_trains_or_measures_knows_a_method_by_name():
+def test_other_packages_name_no_method():
     """Methods answer questions instead; the help pages show examples."""
     names = {
         ast.literal_eval(node.value)
@@ -88,7 +88,7 @@ def is_message(node: ast.AST, errors: set[str]) -> bool:
     return False
 
 
-def test_no_module_decides_by_the_text_of_a_problem():
+def test_no_module_branches_on_problem_text():
     none(
         f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
         for module, path in modules().items()
@@ -127,7 +127,7 @@ def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
         yield node, re.findall(r"\w+", " ".join(part for part in parts if isinstance(part, str)))
 
 
-def test_a_module_that_is_used_by_its_package_s_name_is_imported():
+def test_modules_used_by_package_name_are_imported():
     """Else it depends on who imported it before: in a process of its own it is not there."""
     wrong = []
     for module, path in modules().items():

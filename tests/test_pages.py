@@ -17,14 +17,14 @@ PACKAGE = ROOT / "resnet_recipes"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_every_file_that_the_page_on_architecture_names_exists():
+def test_files_named_in_architecture_exist():
     named = set(re.findall(r"`([\w./]+\.(?:py|yaml))`", PAGES["docs/architecture.md"]))
     assert len(named) > 50
     places = {name: (PACKAGE / name, ROOT / name) for name in named}
     assert [name for name, found in places.items() if not any(p.exists() for p in found)] == []
 
 
-def test_the_map_has_every_room_and_no_other():
+def test_map_lists_every_package():
     lines = CONTRIBUTING.partition("\nresnet_recipes/\n")[2].partition("\ntests/")[0].splitlines()
     mapped = {
         name
@@ -37,7 +37,7 @@ def test_the_map_has_every_room_and_no_other():
     assert mapped == rooms | {path.name for path in PACKAGE.glob("[!_]*.py")}
 
 
-def test_the_layers_are_written_down_as_they_are_checked():
+def test_documented_layers_match_import_linter():
     sentence = CONTRIBUTING.partition("imports only from parts below it: ")[2].partition(".\n")[0]
     written = [set(re.findall(r"`(\w+)`", layer)) for layer in sentence.split(">")]
     checked = ConfigParser()
@@ -46,7 +46,7 @@ def test_the_layers_are_written_down_as_they_are_checked():
     assert written == [set(layer.split(" | ")) for layer in layers[1:]]
 
 
-def test_every_test_that_the_page_on_faults_names_exists():
+def test_tests_named_in_faults_exist():
     page = PAGES["docs/contributing/faults.md"]
     named = set(re.findall(r"`(?:tests/[a-z/]*)?(test_\w+(?:\.py|\*)?)`", page))
     assert len(named) > 25
@@ -55,7 +55,7 @@ def test_every_test_that_the_page_on_faults_names_exists():
     assert [n for n in named if n not in there and f"def {n.rstrip('*')}" not in there] == []
 
 
-def test_the_readme_is_short_and_its_pictures_and_links_exist():
+def test_readme_is_short_and_its_links_exist():
     text = PAGES["README.md"]
     assert len(text.splitlines()) <= 150
     places = re.findall(r"\]\(([^)]+)\)", text)
@@ -63,9 +63,7 @@ def test_the_readme_is_short_and_its_pictures_and_links_exist():
     assert {"docs/published.png", "docs/plan.svg"} <= set(places)
 
 
-def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
-    capsys, monkeypatch, tmp_path
-):
+def test_readme_terminal_matches_current_output(capsys, monkeypatch, tmp_path):
     """As on a machine without a GPU, on which nothing was measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
@@ -114,7 +112,7 @@ def commands() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("texts", [messages, commands])
-def test_what_a_person_is_told_to_type_survives_bash_zsh_and_fish_as_it_is(texts):
+def test_suggested_commands_survive_every_shell(texts):
     found = list(texts())
     assert len(found) > 100
     assert [text for text in found if BARE.search(text)] == []

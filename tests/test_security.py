@@ -128,7 +128,7 @@ def test_a_hostile_recipe_is_refused_and_not_run(text, here):
     assert not marker.exists()
 
 
-def test_the_payload_of_these_tests_does_run_when_it_is_loaded_carelessly(here):
+def test_payload_runs_if_loaded_carelessly(here):
     marker = here / "marker"
     yaml.unsafe_load(RECIPES[0].replace("MARKER", str(marker)))
     assert marker.exists()
@@ -145,7 +145,7 @@ def test_a_hostile_word_is_refused(word, here):
     assert list(here.iterdir()) == []
 
 
-def test_ranks_import_no_module_that_was_planted_where_the_user_is(here):
+def test_ranks_ignore_modules_of_current_folder(here):
     marker = here / "marker"
     plant = f"open({str(marker)!r}, 'w').close()"
     for name in ("ctypes.py", "resnet_recipes/__init__.py", "hydra_plugins/evil.py", "torch.py"):

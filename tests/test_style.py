@@ -90,7 +90,7 @@ def test_files_are_ascii():
     none(str(path) for path in all_files() if not path.read_bytes().isascii())
 
 
-def test_every_public_method_has_a_docstring_where_it_is_declared():
+def test_public_methods_have_a_docstring():
     """In its own class, or in another that declares the same member, as a base or a protocol."""
     members = [
         (path, item)

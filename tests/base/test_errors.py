@@ -146,7 +146,7 @@ def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("wrong", groups(WRONG), ids=lambda wrong: f"{len(wrong)} words")
-def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, wrong):
+def test_impossible_settings_are_all_named_with_rules(capsys, wrong):
     assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -182,7 +182,7 @@ name: [mine | recipes/mine.yaml | not YAML
         ("", "recipes/mine.yaml:1", "a mapping of settings"),
     ],
 )
-def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, row):
+def test_impossible_recipe_file_is_named_with_line(capsys, row):
     text, *said = row
     Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
     check(capsys, ["recipe=mine", "data=/data"], *said)
@@ -194,7 +194,7 @@ def test_data_that_are_not_there_exit_with_3(capsys, tmp_path):
     assert "none does not exist" in capsys.readouterr().err
 
 
-def test_a_problem_reads_as_a_sentence_and_knows_its_section():
+def test_problem_is_a_sentence_below_its_section():
     problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
         "methods.mixup"
     )
@@ -205,7 +205,7 @@ def test_a_problem_reads_as_a_sentence_and_knows_its_section():
     assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
 
 
-def test_errors_carry_all_their_problems_and_their_exit_code():
+def test_errors_carry_all_problems_and_exit_code():
     problems = [Problem("a", 1, "x"), Problem("b", 2, "y")]
     assert RecipeError(problems).problems == tuple(problems)
     assert str(RecipeError(problems)) == "a=1: x\nb=2: y"
@@ -222,7 +222,7 @@ def test_errors_carry_all_their_problems_and_their_exit_code():
         f"https://me:{600 * 's3cret'}@host/x",
     ],
 )
-def test_secrets_in_addresses_are_masked_wherever_they_are_printed(capsys, address):
+def test_secrets_in_addresses_are_masked_in_print(capsys, address):
     for argv in (
         ["plan", "mild", f"data={address}"],
         ["plan", "mild", f"dta={address}"],

@@ -86,7 +86,7 @@ def value_for(name: str) -> str:
     )
 
 
-def test_every_row_of_settings_is_accepted_by_a_recipe():
+def test_every_suggested_setting_is_accepted():
     for name in MEANINGS:
         suggested = find_meaning(name, value_for(name))
         words = shlex.split(suggested.words.rpartition(" ... ")[2])
@@ -139,7 +139,7 @@ xyzzy.plugh |
 """
     ),
 )
-def test_what_people_type_leads_to_the_setting_they_mean(typed, meant):
+def test_typed_words_lead_to_the_meant_setting(typed, meant):
     assert find_closest(typed, list_settings()) == meant
 
 
@@ -155,26 +155,26 @@ def test_one_wrong_letter_is_nearly_always_understood():
     assert right / tried > 0.95
 
 
-def test_every_row_of_values_is_accepted_by_a_recipe():
+def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
             assert meaning.words or meaning.rule, (setting, value)
             compose("mild", shlex.split(meaning.words), needs_data=False)
 
 
-def test_every_row_of_what_is_off_is_accepted_by_a_recipe():
+def test_every_suggestion_for_off_is_accepted():
     for name in VALUES_ELSEWHERE["off"]:
         meaning = find_meaning(name, "false")
         compose("mild", shlex.split(meaning.words), needs_data=False)
 
 
-def test_every_row_of_trained_networks_is_accepted_by_one():
+def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
         meaning = find_meaning(name, "64", table=OF_TRAINED)
         apply_changes(Recipe(), shlex.split(meaning.words))
 
 
-def test_every_row_of_flags_and_formats_names_one_of_ours():
+def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in verbs.VERBS for flag in usage_of(verb).values}
     flags |= usage_of("train").values.keys()
     assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())

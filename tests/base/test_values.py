@@ -98,7 +98,7 @@ soon |
 """
     ),
 )
-def test_a_time_is_read_in_the_forms_that_people_use(text, time):
+def test_time_is_read_in_common_forms(text, time):
     assert read_time(text) == time
 
 
@@ -107,7 +107,7 @@ def test_a_length_is_in_epochs_or_a_budget(text, length):
     assert read_length(text) == length
 
 
-def test_a_value_of_another_tool_is_answered_with_ours():
+def test_value_of_another_tool_suggests_ours():
     (problem,) = PrecisionConfig(dtype="float16").problems()
     assert "precision.dtype=fp16" in problem.fixes
 

@@ -36,7 +36,7 @@ def test_rates_are_those_of_the_source(words):
 
 
 @pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
-def test_rates_between_the_ends_of_an_epoch_have_the_mean_of_the_source(words):
+def test_rates_within_epochs_average_to_the_source(words):
     made, expected = imagenet(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
@@ -52,7 +52,7 @@ def test_image_sizes_are_those_of_the_source(words):
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_the_parameters_that_do_not_decay_are_those_of_the_source(name):
+def test_parameters_without_decay_match_the_source(name):
     words = next(words for words in CASES if words.split()[0] == name)
     with torch.device("meta"):  # names and shapes are enough
         model = torchvision.models.resnet50()
@@ -68,7 +68,7 @@ def test_the_parameters_that_do_not_decay_are_those_of_the_source(name):
     assert sum(len(group["params"]) for group in groups) == 161
 
 
-def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
+def test_downsampling_batchnorm_decays_if_source_matches_names():
     [spared] = {
         tuple(PEERS["not_decayed"][PEERS["recipes"][name]["not_decayed"]])
         for name in ("nvidia_dle", "ffcv_rn50 epochs=16")
@@ -85,7 +85,7 @@ def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
     assert imagenet(f"ffcv_rn50 ssr={ratio}").sizes == imagenet(f"ffcv_rn50 epochs={epochs}").sizes
 
 
-def test_mlperfs_reference_divides_by_one_step_more_which_changes_no_rate_by_more_than_4e4():
+def test_mlperf_reference_rates_differ_below_4e4():
     made = imagenet("nvidia_mlperf_pt")
     decay = made.total_steps - made.warmup + 1
     differences = [
@@ -95,7 +95,7 @@ def test_mlperfs_reference_divides_by_one_step_more_which_changes_no_rate_by_mor
     assert 3e-4 < max(differences) < 4e-4
 
 
-def test_nvidias_mlperf_evaluates_after_epoch_3_and_every_4_and_we_after_the_last_as_well():
+def test_nvidia_mlperf_evaluations_plus_the_last():
     made = imagenet("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

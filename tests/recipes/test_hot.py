@@ -146,7 +146,7 @@ def by_hand(net: ResNet, raw: list[tuple[Tensor, Tensor]]) -> tuple[list[float],
     return losses, average
 
 
-def test_six_steps_of_hot_are_those_written_by_hand(run):
+def test_hot_six_steps_match_handwritten_loop(run):
     net = shallow_resnet18(CLASSES)
     net.load_state_dict(run.model.state_dict())
     assert net.fc.bias.tolist() == pytest.approx([-math.log(CLASSES)] * CLASSES)

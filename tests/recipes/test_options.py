@@ -39,7 +39,7 @@ def section(group: str, recipe: str, *words: str) -> object:
 
 
 @pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)
-def test_an_option_is_the_section_of_the_recipe_it_names(group, name, origin):
+def test_option_equals_section_of_its_recipe(group, name, origin):
     assert section(group, "hot", f"{group}={name}") == section(group, origin)
     head = (find_packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
     assert f"as in {origin}" in head

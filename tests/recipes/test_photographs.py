@@ -79,7 +79,7 @@ def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder
 @pytest.mark.parametrize(
     ("fit", "mode"), {"crop": "center", "pad": "border", "squash": "squash"}.items()
 )
-def test_evaluation_images_of_a2_are_those_of_timms_transform(folder, fit, mode):
+def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
     peer = create(224, interpolation="bicubic", crop_pct=0.95, crop_mode=mode, normalize=False)
     theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))

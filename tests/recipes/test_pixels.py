@@ -13,7 +13,7 @@ from resnet_recipes.recipe.compose import compose
 TWO = Share(0, 1, 2, 2, seed=0)
 
 
-def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(
+def test_pixels_of_training_and_evaluation_images(
     tmp_path,
 ):
     """Two images of 375 x 500 pixels, which differ from one pixel to the next, for each split."""

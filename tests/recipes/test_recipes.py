@@ -110,7 +110,7 @@ def test_every_value_is_the_published_one(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_is_on_the_page_and_in_the_source_table(name):
+def test_every_setting_has_page_and_source(name):
     """A recipe spells out every value of a method, except those that say how, not what."""
     silent = {
         "methods.progressive_resizing.at",
@@ -128,7 +128,7 @@ def test_every_setting_is_on_the_page_and_in_the_source_table(name):
 
 
 @pytest.mark.parametrize("path", sorted(find_packaged_folder().rglob("*.yaml")), ids=str)
-def test_every_line_of_a_recipe_says_unit_or_source_and_all_fit_on_a_page(path):
+def test_recipe_lines_have_source_and_fit_page(path):
     """An option of a group fits on a card, and begins with its name."""
     lines, group = path.read_text().splitlines(), path.parent.name
     prose = ("name:", "about:", "baseline:", "published:", "   hardware:", "#")
@@ -144,7 +144,7 @@ def test_every_line_of_a_recipe_says_unit_or_source_and_all_fit_on_a_page(path):
     "name",
     sorted({*ALL} - {"demo", "finetune", "gentle", "nvidia_mlperf_pt", "small"}),
 )
-def test_published_results_name_their_source_and_stand_in_the_header(name):
+def test_published_results_have_source_and_header(name):
     recipe = compose(name, needs_data=False).recipe
     header = (find_packaged_folder() / f"{name}.yaml").read_text().split("\n\n")[0]
     assert recipe.published
@@ -153,7 +153,7 @@ def test_published_results_name_their_source_and_stand_in_the_header(name):
 
 
 @pytest.mark.parametrize("images", [100, 245, 9469])
-def test_finetune_has_the_same_steps_for_every_number_of_images(images):
+def test_finetune_steps_are_independent_of_images(images):
     """docs/lab/finetuning.md: AdamW, a cosine after a warm-up, frozen statistics, no epochs."""
     photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
     made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
@@ -164,7 +164,7 @@ def test_finetune_has_the_same_steps_for_every_number_of_images(images):
     assert not made.notes
 
 
-def test_demo_is_mild_at_the_size_of_a_laptop():
+def test_demo_is_mild_for_a_laptop():
     mild, demo = (to_tree(compose(name, needs_data=False).recipe) for name in ("mild", "demo"))
     assert mild["methods"].keys() == demo["methods"].keys()
     assert mild["methods"]["label_smoothing"] == demo["methods"]["label_smoothing"]
@@ -173,7 +173,7 @@ def test_demo_is_mild_at_the_size_of_a_laptop():
     assert demo["published"] == []
 
 
-def test_gentle_is_mild_with_milder_crops_and_without_its_results():
+def test_gentle_is_mild_with_milder_crops():
     mild, gentle = (compose(name, needs_data=False).recipe for name in ("mild", "gentle"))
     crops = replace(mild.data, crop_scale=(0.35, 1.0))
     assert gentle == replace(mild, name="gentle", about=gentle.about, data=crops, published=[])

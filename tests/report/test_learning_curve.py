@@ -79,7 +79,7 @@ def test_seeds_are_averaged_and_sizes_ascend(shares):
     assert two == pytest.approx(1e4 * 0.2 * 0.8 / 400 + 8 / 2, rel=0.01)
 
 
-def test_a_curve_needs_three_sizes_of_the_same_settings(shares):
+def test_curve_needs_three_sizes_of_same_settings(shares):
     assert not shares({(1.0, 1): 90, (0.3, 1): 80})
     assert not shares({(1.0, 1): 90, (0.3, 1): 80}) + shares({(0.1, 1): 60}, duration="30ep")
 

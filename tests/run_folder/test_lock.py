@@ -84,7 +84,7 @@ def test_locked_names_the_folder_on_a_full_disk(tmp_path):
     assert problem.clause.startswith("cannot be locked: ")
 
 
-def test_locked_names_the_folder_on_a_disk_without_locks(tmp_path, monkeypatch):
+def test_lock_names_folder_on_disk_without_locks(tmp_path, monkeypatch):
     def flock(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

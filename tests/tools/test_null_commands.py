@@ -34,9 +34,7 @@ def command(environment, tmp_path):
 
 
 @pytest.mark.timeout(600)  # 90 s of CPU time, for compiling
-def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(
-    command, tmp_path
-):
+def test_command_compiles_and_reports_two_graphs(command, tmp_path):
     *_, compiling, begin, _, replayed, last = command(
         "recipe=mild precision.compile=true batch.bn_size=64",
         NULL_DEVICES="1",
@@ -64,7 +62,7 @@ def test_a_command_trains_on_two_gpus(words, command):
 
 
 @pytest.mark.timeout(300)  # 30 s of CPU time
-def test_the_largest_micro_batch_that_fits_is_found_and_frozen_into_the_run(command, tmp_path):
+def test_largest_fitting_micro_batch_is_frozen(command, tmp_path):
     small = {"NULL_DEVICES": "1", "NULL_MEMORY": "400000000"}
     told = command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
     assert told.startswith("batch.bn_size=32 is the most that fits on null device")
@@ -72,7 +70,7 @@ def test_the_largest_micro_batch_that_fits_is_found_and_frozen_into_the_run(comm
 
 
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
-def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(command, tmp_path):
+def test_out_of_bounds_kernel_is_replaced_and_reported(command, tmp_path):
     faulty = {"NULL_FAULT": "triton _scatter", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
     (told,) = [line for line in shown if "the blur kernel cannot be used on this GPU" in line]

@@ -367,7 +367,7 @@ def test_a_step_of_another_recipe_asks_for_little(recipe, start):
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling
-def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
+def test_compiled_run_has_one_graph_for_all_sizes(start):
     sizes, steps, graphs = map(int, start("-c", COMPILED)[0].split())
     assert sizes == steps == 16
     assert graphs == 1

@@ -245,7 +245,7 @@ def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
         assert text in message, message
 
 
-def test_run_with_images_of_another_size_in_memory_is_rejected(settings, planned, stored, refusal):
+def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusal):
     path, shrunk = stored(), "data.memory_pixels=64"
     assert f"{shrunk}: is 0 in" in refusal(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:

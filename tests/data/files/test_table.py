@@ -143,7 +143,7 @@ def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
     assert not table.has_labels(path)
 
 
-def test_listing_asks_for_a_thousand_sizes_in_one_task(folder, monkeypatch):
+def test_listing_requests_thousand_sizes_per_task(folder, monkeypatch):
     tasks, submit = [], ThreadPoolExecutor.submit
 
     def counted(self, *work):

@@ -58,7 +58,7 @@ def test_image_behind_the_capacity_is_read_again(memory):
     assert not memory.kept.any()
 
 
-def test_image_that_is_freed_while_it_is_read_is_read_again(memory):
+def test_image_freed_during_read_is_read_again(memory):
     expected, row, engine = memory.pixels.copy(), memory.row(), Engine(1)
     ticket = engine.submit(row)
     while row["status"][0] == Status.WAITING:
