@@ -75,7 +75,7 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
         assert apart < 40  # of 85 between two random images
 
 
-def test_networks_with_common_images_or_other_classes_are_rejected(folds, enter):
+def test_networks_with_other_images_or_classes_are_rejected(folds, enter):
     said = enter("resnet-recipes eval first second data=images", 2).err
     assert "`first second`: have 30 validation images in common" in said
     network = load(folds[1])

@@ -49,7 +49,7 @@ def test_lock_of_killed_run_is_free(tmp_path):
         pass
 
 
-def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeypatch):
+def test_folder_replaced_before_its_lock_is_rejected(tmp_path, monkeypatch):
     folder, take = tmp_path / "mine", lock._try_lock
     folder.mkdir()
 
