@@ -13,6 +13,7 @@ import pytest
 import torch
 import torchvision
 import yaml
+from PIL import Image
 
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
@@ -97,11 +98,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def photographs() -> list[Path]:
-    """Return at most 50 JPEGs from the folder that RESNET_RECIPES_TEST_DATA names."""
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return at most 50 JPEGs of the folder that RESNET_RECIPES_TEST_DATA names, or drawn ones."""
     root = os.environ.get("RESNET_RECIPES_TEST_DATA")
     if not root:
-        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
+        root = tmp_path_factory.mktemp("drawn")
+        for number, size in enumerate([(500, 375), (333, 480)] * 4):
+            coarse = np.random.default_rng(number).integers(0, 256, (75, 100, 3), np.uint8)
+            Image.fromarray(coarse).resize(size).save(root / f"{number}.jpg", quality=95)
     found = sorted(
         path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
     )

@@ -1,8 +1,8 @@
-"""What the baselines make of photographs, against the peers' own transforms; needs some JPEGs.
+"""What recipes make of photographs, against the transforms of their sources.
 
-RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey levels at most, and by
-0.1 on average: decoders and resizers round at other places. Photographs that are decoded at a
-reduced size are another matter.
+RESNET_RECIPES_TEST_DATA may name a folder of real ones. Pixels may differ by two gray levels at
+most, and by 0.1 on average: decoders and resizers round at other places. Photographs that are
+decoded at a reduced size are another matter.
 """
 
 import shutil
@@ -25,7 +25,7 @@ from tests.data.conftest import which
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
-BASELINES = ["ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and either
+RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and either
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) ->
     return folder
 
 
-@pytest.fixture(params=BASELINES)
+@pytest.fixture(params=RECIPES)
 def settings(request: pytest.FixtureRequest, folder: Path) -> DataConfig:
-    """The data section of a baseline, decoding whole images."""
+    """The data section of a recipe, decoding whole images."""
     words = [f"data={folder}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
     recipe = compose(request.param, words).recipe
     return recipe.data

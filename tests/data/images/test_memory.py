@@ -4,6 +4,7 @@ import itertools
 import mmap
 import multiprocessing
 import os
+import pickle
 import re
 import shutil
 from collections.abc import Callable
@@ -138,8 +139,9 @@ def test_image_is_decoded_once_by_all_processes(copied):
     assert found == expected[:STEPS]
 
 
-def _read_all(source: Shrunk) -> None:
+def _read_all(pickled: bytes) -> None:
     """Read every image, in another process."""
+    source = pickle.loads(pickled)
     for index in range(len(source)):
         source.read(index)
 
@@ -148,7 +150,8 @@ def _read_all(source: Shrunk) -> None:
 def test_memory_is_shared_by_name(copied):
     files, name = Files.of(in_memory(copied), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
-    process = multiprocessing.get_context("spawn").Process(target=_read_all, args=(source,))
+    pickled = pickle.dumps(source)
+    process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
     process.start()
     process.join()
     shutil.rmtree(copied / "train")
