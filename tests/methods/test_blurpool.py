@@ -8,20 +8,12 @@ from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops.blur import unfused as blur
 from tests.ops.test_blur import reference
 
 #: Values that the settings must refuse.
 WRONG = {"min_channels": [0]}
 
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
-
-
-def test_blur_of_a_ramp_gives_published_numbers():
-    assert torch.equal(blur(MAP)[0, 0, 0], torch.tensor([1.125, 2.0, 2.75, 3.5, 3.0]))
-    assert (blur(MAP)[0, 0, 2, 2], blur(MAP)[0, 0, 4, 4]) == (12.0, 12.375)
-    strided = torch.tensor([[1.125, 2.75, 3.0], [7.75, 12.0, 10.25], [10.5, 15.25, 12.375]])
-    assert torch.equal(blur(MAP, 2)[0, 0], strided)
 
 
 def test_max_pool_is_blurred_before_its_stride():

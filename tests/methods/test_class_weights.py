@@ -25,13 +25,6 @@ def test_weight_is_inverse_of_effective_number(beta: float):
     np.testing.assert_allclose(found, [w * scale for w in wanted], rtol=1e-5)
 
 
-def test_beta_ranges_from_equal_to_inverse_weights():
-    np.testing.assert_allclose(ClassWeights(beta=0.0).weights(COUNTS), 1)
-    inverse = ClassWeights("inverse").weights(COUNTS)
-    np.testing.assert_allclose(inverse * COUNTS, inverse[0] * COUNTS[0], rtol=1e-6)
-    np.testing.assert_allclose(ClassWeights(beta=1 - 1e-9).weights(COUNTS), inverse, rtol=1e-4)
-
-
 def test_weights_average_one_and_empty_class_zero():
     for method in (ClassWeights(), ClassWeights("inverse")):
         weights = method.weights([3, 0, 90])

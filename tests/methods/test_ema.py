@@ -45,14 +45,6 @@ def test_decay_follows_interval_and_half_life(half_life, interval, decay, now_at
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def test_average_starts_as_copy_after_first_step(now_at):
-    ema, model = EMA(), OneWeight()
-    for step in range(200):
-        model.set(step + 1)
-        ema.after_step(model, now_at(step))
-    assert ema.state_dict()["w"].item() == pytest.approx(99.374641, abs=1e-6)
-
-
 def trained(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
     model = network()
     for step in range(steps):

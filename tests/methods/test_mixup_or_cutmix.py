@@ -33,15 +33,6 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_smoothing_before_mix_equals_torchvision_after_it(now_at, batch_of):
-    batch = batch_of()
-    smooth = batch._replace(targets=batch.targets * 0.9 + 0.1 / 10)
-    before, after = (
-        MixUpOrCutMix().transform_batch(one, now_at(4)).targets for one in (smooth, batch)
-    )
-    torch.testing.assert_close(before, after * 0.9 + 0.1 / 10)
-
-
 def test_each_is_used_in_half_the_steps(now_at, batch_of):
     batch = batch_of(examples=4, side=8)
     pasted = 0

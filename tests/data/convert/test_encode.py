@@ -76,23 +76,6 @@ def test_encode_reencodes_other_formats(original):
         assert max(image.size) <= 500
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [((800, 600), (500, 375)), ((1072, 712), (500, 332)), ((375, 500),) * 2, ((999, 1), (500, 1))],
-)
-def test_encode_limits_longer_side_rounding_down(old, new):
-    stored = encode(Pixels(np.zeros((old[1], old[0], 3), np.uint8)), 0, ConvertOptions("raw"))
-    assert (stored.width, stored.height) == new
-
-
-def test_shrink_averages_the_covered_area():
-    stored = encode(Pixels(PIXELS), 0, ConvertOptions("raw", max_resolution=70))
-    image = np.frombuffer(stored.data, np.uint8).reshape(46, 70, 3)
-    fine = np.repeat(np.repeat(PIXELS, 46, axis=0), 70, axis=1)  # a common multiple of both grids
-    exact = fine.reshape(46, 60, 70, 90, 3).mean(axis=(1, 3))
-    assert np.abs(exact - image).max() <= 0.51  # rounded to whole numbers
-
-
 def test_proportion_compresses_same_images_per_seed():
     def modes(seed: int, count: int) -> list[int]:
         options = ConvertOptions(compress_probability=0.3, seed=seed)

@@ -71,7 +71,12 @@ def test_area_mean_of_view_reads_its_pixels(shrunk_by):
 
 @pytest.mark.parametrize(
     ("size", "longest", "found"),
-    [((600, 800), 500, (375, 500)), ((10, 9), None, (10, 9)), ((1, 9000), 16, (1, 16))],
+    [
+        ((712, 1072), 500, (332, 500)),  # rounded down
+        ((800, 600), 500, (500, 375)),
+        ((10, 9), None, (10, 9)),
+        ((1, 9000), 16, (1, 16)),
+    ],
 )
 def test_shrunk_size_limits_the_longer_side(size, longest, found):
     assert compute_shrunk_size(*size, longest) == found
