@@ -59,9 +59,10 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 
 
 class NativeImages:
-    """A storage with the crops, draws and augmentation of another, and pixels within a grey level.
+    """A storage with the crops, draws and augmentation of another.
 
-    Python fills the rows that the engine refuses, and reports what is wrong with them.
+    Evaluation pixels are equal, those of training within a gray level. Python fills the rows that
+    the engine refuses, and reports what is wrong with them.
     """
 
     in_threads = True

@@ -13,7 +13,7 @@ from PIL import Image
 
 from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_pixels
+from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, make_blank_rows, put_steps
 
@@ -185,19 +185,19 @@ def center_crop(
     sizes = picture.height, picture.width
     if fit == "crop":
         box, top, left = _find_center_box(*sizes, resize, side)
-        image = resize_pixels(picture.crop(*box), *_scale_shorter_side(*box[2:], resize), bicubic)
-        return image[0].permute(1, 2, 0).numpy()[top : top + side, left : left + side]
+        image = resize_exactly(picture.crop(*box), *_scale_shorter_side(*box[2:], resize), bicubic)
+        return image[top : top + side, left : left + side]
     height, width = resize, resize
     if fit == "pad":
         longer = max(sizes)
         height, width = (max(1, (2 * resize * size + longer) // (2 * longer)) for size in sizes)
-    image = resize_pixels(picture.crop(0, 0, *sizes), height, width, bicubic)
+    image = resize_exactly(picture.whole(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
         _find_middle(height, side),
         _find_middle(width, side),
     )
     square = np.tile(np.rint(mean).astype(np.uint8), (side, side, 1))
-    square[rows, columns] = image[0].permute(1, 2, 0).numpy()[kept_rows, kept_columns]
+    square[rows, columns] = image[kept_rows, kept_columns]
     return square
 
 

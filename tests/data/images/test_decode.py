@@ -5,7 +5,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torchvision.transforms import v2
@@ -16,7 +15,7 @@ from resnet_recipes.data.images.decode import (
     BadImageError,
     Picture,
     read_file,
-    resize_pixels,
+    resize_exactly,
 )
 from resnet_recipes.data.images.jpeg import count_passes
 from tests.base.test_reading import special
@@ -157,11 +156,18 @@ def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
-def test_resize_is_within_one_of_pillow_and_torchvision(height, width):
-    ours = resize_pixels(np.asarray(PHOTO).copy(), height, width)
-    assert ours.is_contiguous(memory_format=torch.channels_last)
-    theirs = np.asarray(v2.Resize((height, width), antialias=True)(PHOTO))
-    assert np.abs(ours[0].permute(1, 2, 0).numpy().astype(int) - theirs).max() <= 1
+@pytest.mark.parametrize("bicubic", [False, True])
+def test_exact_resize_equals_torchvision(height, width, bicubic):
+    how = v2.InterpolationMode.BICUBIC if bicubic else v2.InterpolationMode.BILINEAR
+    theirs = np.asarray(v2.Resize((height, width), how)(PHOTO))
+    assert np.array_equal(resize_exactly(np.asarray(PHOTO), height, width, bicubic), theirs)
+
+
+def test_exact_resize_of_tall_images_starts_with_the_width():
+    tall = np.random.default_rng(0).integers(0, 256, (300, 50, 3), dtype=np.uint8)
+    narrow = Image.fromarray(tall).resize((20, 300), Image.BICUBIC)
+    expected = np.asarray(narrow.resize((20, 120), Image.BICUBIC))
+    assert np.array_equal(resize_exactly(tall, 120, 20, bicubic=True), expected)
 
 
 @pytest.mark.parametrize("reduce", [False, True])

@@ -51,9 +51,8 @@ def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) ->
     return rows.pixels
 
 
-@pytest.mark.parametrize("kind", [TrainImages, EvalImages])
-def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch, kind):
-    images = kind(files, CROP) if kind is TrainImages else kind(files, 36)
+def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
+    images = TrainImages(files, CROP)
     storage, broken = use_engine(images, 2), 1
     expected = filled(storage, files)
     python = filled(images, files)
@@ -112,7 +111,7 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
 def test_evaluation_crops_equal_python_decoder(files, bicubic):
     ours, theirs = use_engine(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
-    assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
+    assert np.array_equal(filled(ours, files), filled(theirs, files))
 
 
 def test_augmentation_with_steps_equals_python(files):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CROP
+from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTRE, CROP
 from tests.data.conftest import which
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
 
@@ -45,6 +45,48 @@ def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
         # rows first: the order of Pillow's own `resize` depends on its version
         theirs = theirs.resize((side, height), how).resize((side, side), how)
         assert np.abs(image - np.asarray(theirs).astype(int)).max() <= 1
+
+
+def noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
+    """Return noise, uint8 [height, width, 3]; every other image is black and white."""
+    pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return pixels if rng.random() < 0.5 else (pixels > 127) * np.uint8(255)
+
+
+def pillow_center(pixels: np.ndarray, resize: int, side: int, how: int) -> np.ndarray:
+    """Return the center of an image with a shorter side of `resize`, as timm and torchvision."""
+    height, width = pixels.shape[:2]
+    high, wide = (int(resize * length / min(height, width)) for length in (height, width))
+    # the width first: Pillow's own order depends on its version if the image is tall
+    image = Image.fromarray(pixels).resize((wide, height), how).resize((wide, high), how)
+    top, left = round((high - side) / 2), round((wide - side) / 2)
+    return np.asarray(image)[top : top + side, left : left + side]
+
+
+@pytest.mark.parametrize("chosen", FILTERS)
+@pytest.mark.parametrize("scalar", [False, True])
+def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
+    rng = np.random.default_rng(chosen)
+    sizes = [(1, 1), (1, 40), (300, 7), (1500, 1200), (224, 224), (37, 33)]
+    sizes += rng.integers(1, 300, (60, 2)).tolist()
+    with closing(Engine(1, scalar=scalar)) as engine:
+        for height, width in sizes:
+            raw, resize = noise(rng, height, width), int(rng.integers(1, 280))
+            side = int(rng.integers(1, resize + 1))
+            how = {"geometry": CENTRE, "resize": resize, "filter": chosen}
+            batch = Batch([raw], side, size=(height, width), raw=True, **how)
+            expected = pillow_center(raw, resize, side, FILTERS[chosen])
+            assert np.array_equal(batch.decoded(engine)[0], expected), (height, width, how, side)
+
+
+@pytest.mark.parametrize("chosen", FILTERS)
+@pytest.mark.parametrize("resize", [40, 146, 400])
+def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
+    files = [encoded(photo(), **options) for options in JPEGS.values()]
+    files += [encoded(photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
+    batch = Batch(files, 33, geometry=CENTRE, resize=resize, filter=chosen, whole=True)
+    for image, data in zip(batch.decoded(engine), files, strict=True):
+        assert np.array_equal(image, pillow_center(by_pillow(data), resize, 33, FILTERS[chosen]))
 
 
 def test_scalar_instructions_are_bit_identical(engine):

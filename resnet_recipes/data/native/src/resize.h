@@ -1,4 +1,5 @@
-// Antialiased separable resize of RGB images in Pillow's order: horizontally first, rounded, then vertically.
+// Antialiased separable resize of RGB images in Pillow's order: horizontally first, rounded, then vertically. With exact
+// weights the pixels are Pillow's; the others are faster.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,8 @@
 struct Axis {
     int taps = 0;                       // weights stored for each output, an even number
     std::vector<int> first, count;
-    std::vector<int16_t> weights;       // 1.0 is 1 << 14; zero beyond count
+    bool is_exact = false;              // whether `weigh` gives weights as exact as Pillow's
+    std::vector<int32_t> weights;       // 1.0 is 1 << WEIGHT_BITS, or 1 << EXACT_BITS; zero beyond count
 
     // `length` source pixels from `start` become `size`, of which `outputs` from `from` on are kept. No weight falls
     // outside the source pixels that [start, start + length) touches, nor outside [0, limit).
@@ -20,13 +22,14 @@ struct Axis {
 };
 
 // A row's weights in the order that vector instructions read them: [outputs / 4][pairs of taps][4][8], each pair
-// repeated four times. Outputs are padded to a multiple of four.
+// repeated four times. Outputs are padded to a multiple of four. An exact weight is coarse << FINE_BITS | fine.
 struct Columns {
     static constexpr int TOGETHER = 4, NEXT_PAIR = TOGETHER * 8;
 
     int outputs = 0, pairs = 0;
     std::vector<int> first;             // in values: three a pixel
-    std::vector<int16_t> weights;
+    std::vector<int16_t> weights;       // the coarse parts, if they are exact
+    std::vector<int16_t> fine;          // empty, if they are not
 
     void pack(const Axis &axis, bool mirror);
     size_t place(int x, int pair) const {
@@ -34,19 +37,23 @@ struct Columns {
     }
 };
 
-// The two inner loops. Every instruction set gives the same bits.
+// The two inner loops, for weights of WEIGHT_BITS and for exact ones. Every instruction set gives the same bits.
 struct Instructions {
     const char *name;
     // Write one row's outputs, [outputs, 3] and up to PADDING bytes more; also reads the row's padding.
     void (*blend_pixels)(const uint8_t *row, const Columns &columns, uint8_t *out);
+    void (*blend_pixels_exactly)(const uint8_t *row, const Columns &columns, uint8_t *out);
     // out[q] = sum of rows[j][q] * weights[j], for q from `begin` to `end` and no further.
-    void (*blend_rows)(const uint8_t *const *rows, const int16_t *weights, int count, uint8_t *out, int begin, int end);
+    void (*blend_rows)(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *out, int begin, int end);
+    void (*blend_rows_exactly)(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *out, int begin,
+                               int end);
 };
 
 extern const Instructions SCALAR;
 const Instructions &best_instructions();
 
 constexpr int WEIGHT_BITS = 14;
+constexpr int EXACT_BITS = 22, FINE_BITS = 11, FINE = (1 << FINE_BITS) - 1;
 constexpr int GREY_BITS = 6;            // fraction bits of a sum of rows: 16 bits have room for bicubic overshoot
 constexpr int PADDING = 32;             // bytes
 
