@@ -2,9 +2,11 @@
 
 import atexit
 import os
+import resource
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from PIL import Image
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import lock
@@ -59,12 +62,33 @@ def settings(words: str) -> dict[str, Any]:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Return whether arrays, or sections and sequences of them, are equal to the bit."""
+    """Return whether values, or sections and sequences of them, are equal to the bit."""
     if isinstance(ours, torch.Tensor | np.ndarray):
-        return torch.equal(torch.as_tensor(ours), torch.as_tensor(theirs))
+        one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
+        return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(ours, dict):
         return ours.keys() == theirs.keys() and same(ours.values(), map(theirs.get, ours))
-    return all(same(*pair) for pair in zip(ours, theirs, strict=True))
+    if isinstance(ours, Iterable) and not isinstance(ours, str):
+        return all(same(*pair) for pair in zip(ours, theirs, strict=True))
+    return ours == theirs
+
+
+def flip(path: Path, at: int, bit: int = 0) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1 << bit
+    path.write_bytes(content)
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """Let no file grow beyond a number of bytes, as on a full disk; pytest's own neither."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -141,7 +165,18 @@ def recipe() -> Callable[..., Recipe]:
 
 
 @pytest.fixture
-def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def planned(recipe: Callable[..., Recipe]) -> Callable[..., Plan]:
+    """Return a function that plans a small recipe with changes."""
+
+    def make(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
+        made = recipe(words, **changes)
+        return make_plan(made, data.measure(made.data), ranks)
+
+    return make
+
+
+@pytest.fixture
+def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """Return a function that builds a run of a shallow ResNet-18 on the CPU.
 
     Every run is closed after the test.
@@ -150,13 +185,7 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     runs: list[Run] = []
 
     def make(words: str = "", **changes: Any) -> Run:
-        made = recipe(words, **changes)
-        runs.append(
-            build(
-                make_plan(made, data.measure(made.data), 1),
-                Rank(0, 1, torch.device("cpu")),
-            )
-        )
+        runs.append(build(planned(words, **changes), Rank(0, 1, torch.device("cpu"))))
         return runs[-1]
 
     yield make

@@ -4,7 +4,6 @@ import errno
 import math
 import os
 import pickle
-import resource
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -25,6 +24,7 @@ from resnet_recipes.data.stored import (
     open_for_writing,
     spread_probabilities,
 )
+from tests.fixtures import files_at_most
 from tests.tables import rows
 
 SHAPE = 2, 1, 99
@@ -155,13 +155,8 @@ def test_file_allocates_its_space_at_once(part):
 
 
 def test_file_beyond_size_limit_is_not_started(part):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
-    try:
-        with pytest.raises(OSError, match="too large") as caught:
-            open_for_writing(part, *LARGE)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with pytest.raises(OSError, match="too large") as caught, files_at_most(1 << 16):
+        open_for_writing(part, *LARGE)
     assert caught.value.errno == errno.EFBIG
     assert str(caught.value.filename).endswith("two.safetensors.part")
 

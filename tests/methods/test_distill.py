@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
 from resnet_recipes.data.base import normalize
@@ -21,7 +20,6 @@ from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import estimate_gpu_memory
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
@@ -129,11 +127,7 @@ def test_resume_rejects_another_teacher(teacher, make_run):
     assert "is not what the run began with" in problem.clause
 
 
-def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, recipe):
-    def planned(**changes: object) -> object:
-        made = recipe(**changes)
-        return make_plan(made, data.measure(made.data), 1)
-
+def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
     plain, plan = planned(), planned(methods=methods(teacher))
     forward = count_teaching(plan.teachers, plan.sizes[0])
     # a third of what training takes, but for the first layer and the classifier
@@ -144,11 +138,10 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, recipe):
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 
-def test_unsuitable_teacher_is_rejected(teacher, recipe, make_run, tmp_path):
+def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
     def why(path: object, error: type[Exception] = RecipeError) -> str:
-        made = recipe(methods={"distill": {"teacher": str(path)}})
         with pytest.raises(error) as caught:
-            make_plan(made, data.measure(made.data), 1)
+            planned(methods={"distill": {"teacher": str(path)}})
         assert caught.value.problems[0].key == "methods.distill.teacher"
         return printable(caught.value)
 

@@ -1,5 +1,4 @@
 import json
-import resource
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
-from tests.fixtures import same
+from tests.fixtures import files_at_most, same
 from tests.tables import rows
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -66,13 +65,8 @@ def test_same_network_writes_the_same_file(make_run, tmp_path):
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
     run = make_run()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with pytest.raises(OSError, match="File too large"), files_at_most(100_000):
+        write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     assert not list(tmp_path.iterdir())
 
 

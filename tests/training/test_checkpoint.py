@@ -3,11 +3,9 @@
 import errno
 import json
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from io import FileIO
 from itertools import count
@@ -20,6 +18,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.training import checkpoint
 from resnet_recipes.training.checkpoint import Checkpoints
+from tests.fixtures import files_at_most, flip, same
 
 
 def state_at(step: int) -> dict:
@@ -36,15 +35,6 @@ def state_at(step: int) -> dict:
         "scaler": {},
         "none": None,
     }
-
-
-def same(a: object, b: object) -> bool:
-    """Return whether two states are bit-identical."""
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    return a == b
 
 
 @pytest.fixture
@@ -77,6 +67,7 @@ def test_saved_state_is_read_back_bit_identical(checkpoints):
     step, state = reopened(checkpoints).newest()
     assert step == 20
     assert same(state, state_at(20))
+    assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_newest_in_empty_folder_is_none(tmp_path):
@@ -112,14 +103,8 @@ def test_save_keeps_newest_and_trunk(checkpoints):
     assert names == [f"step-000000{step}.pt" for step in (20, 40, 50)]
 
 
-def flip(path: Path, at: int = 700) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
 DAMAGES: list[Callable[[Path], object]] = [
-    flip,
+    partial(flip, at=700),
     Path.unlink,
     lambda path: [path.unlink(), os.mkfifo(path)],
     lambda path: path.write_bytes(path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]),
@@ -179,14 +164,14 @@ def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
 
 def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
-        flip(file_of(checkpoints, step))
+        flip(file_of(checkpoints, step), 700)
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
         reopened(checkpoints).newest()
 
 
 @pytest.mark.parametrize("step", [15, 25])  # before the damaged one and after it
 def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
-    flip(file_of(checkpoints, 20))
+    flip(file_of(checkpoints, 20), 700)
     again = reopened(checkpoints)
     again.newest()
     again.save(step, state_at(step), wait=True)
@@ -195,7 +180,7 @@ def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
 
 
 def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
-    flip(file_of(checkpoints, 20))
+    flip(file_of(checkpoints, 20), 700)
     again = reopened(checkpoints)
     again.newest()
     again.save(20, state_at(20), wait=True)
@@ -209,20 +194,9 @@ def test_open_deletes_only_parts_of_killed_saves(checkpoints):
     assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
 
 
-@contextmanager
-def small_files() -> Iterator[None]:
-    """Let no file grow beyond 1 kB, as on a full disk. This holds for pytest's own output too."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings):
     assert checkpoints.newest()
-    with small_files():
+    with files_at_most(1024):
         checkpoints.save(30, state_at(30))
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
@@ -287,7 +261,7 @@ def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeyp
 def test_failed_save_with_wait_raises(checkpoints):
     assert checkpoints.newest()
     match = r"\(File too large\); the newest checkpoint is from step 20"
-    with pytest.raises(TrainingError, match=match), small_files():
+    with pytest.raises(TrainingError, match=match), files_at_most(1024):
         checkpoints.save(30, state_at(30), wait=True)
 
 

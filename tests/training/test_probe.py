@@ -18,7 +18,6 @@ from resnet_recipes.methods.sam import SAM
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import freeze, read
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
@@ -28,7 +27,7 @@ ALONE = Rank(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
-def growing(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Plan:
+def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with growing images and every kind of method."""
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     methods = {
@@ -38,8 +37,7 @@ def growing(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> P
         "ema": {},
         "sam": {"interval": 2},
     }
-    small = recipe("max_duration=4ep", methods=methods)
-    return make_plan(small, data.measure(small.data), 1)
+    return planned("max_duration=4ep", methods=methods)
 
 
 def test_measure_speeds_covers_smallest_and_largest_size(growing, monkeypatch):

@@ -13,7 +13,6 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
@@ -22,7 +21,6 @@ from resnet_recipes.jobs.teach import work
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import describe_file, describe_images, make_cycle
 from resnet_recipes.run_folder import JOB
@@ -33,6 +31,7 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from resnet_recipes.training.teaching import write_outputs
+from tests.fixtures import flip
 from tests.run_folders import begun
 from tests.tables import rows
 from tests.trained_runs import CLASSES, random_images
@@ -96,17 +95,6 @@ def write(
     assert done[-1:] == [(done[-1][1],) * 2] or stop < 999
     assert complete == [stop == 999] * ranks
     return path
-
-
-@pytest.fixture
-def planned(recipe: Callable) -> Callable[..., Plan]:
-    """Return a function that plans a run with these words."""
-
-    def make(words: str, ranks: int = 1) -> Plan:
-        parsed = recipe(words)
-        return make_plan(parsed, data.measure(parsed.data), ranks)
-
-    return make
 
 
 @pytest.fixture
@@ -275,12 +263,6 @@ def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) 
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     save_file(load_file(path) | tensors, path, metadata | description)
-
-
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
 
 
 DAMAGE = [

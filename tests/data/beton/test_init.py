@@ -18,6 +18,7 @@ from resnet_recipes.data.beton import (
     open_beton,
 )
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
+from tests.fixtures import flip
 from tests.tables import rows
 
 
@@ -155,15 +156,6 @@ def test_open_rejects_changed_length_without_checksum(file):
         refused(file, content[: int(len(content) * end) if isinstance(end, float) else end])
     refused(file, content + bytes(24))
     refused(file, bytes(HEADER.itemsize) + content[HEADER.itemsize :])  # header never written
-
-
-def flip(file: Path, place: int, bit: int) -> None:
-    """Flip one bit of a file."""
-    with file.open("r+b") as handle:
-        handle.seek(place)
-        byte = handle.read(1)[0]
-        handle.seek(place)
-        handle.write(bytes([byte ^ 1 << bit]))
 
 
 def test_open_rejects_changed_description_with_sidecar(file):
