@@ -65,8 +65,8 @@ class PreprocessingNetwork(nn.Module):
         if self.fit == "crop":
             whole = (self.resize * length // other).clamp(min=self.resize)
         elif self.fit == "pad":
-            longer = torch.maximum(length, other)
-            whole = ((2 * self.resize * length + longer) // (2 * longer)).clamp(min=1)
+            ratio = torch.maximum(length, other).double() / self.resize
+            whole = (length / ratio).round().long().clamp(min=1)
         scale = length.float() / whole.float()
         over = whole - self.size
         first = (over.clamp(min=0).float() / 2).round() - (-over).clamp(min=0) // 2

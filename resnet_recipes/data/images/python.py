@@ -189,8 +189,8 @@ def center_crop(
         return image[top : top + side, left : left + side]
     height, width = resize, resize
     if fit == "pad":
-        longer = max(sizes)
-        height, width = (max(1, (2 * resize * size + longer) // (2 * longer)) for size in sizes)
+        # in this order, as in timm, whose halves go to even numbers
+        height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
     image = resize_exactly(picture.whole(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
         _find_middle(height, side),
