@@ -75,7 +75,7 @@ def run(arguments: Arguments) -> int:
             | {"interval": list(verdict.interval)}
             for pair, verdict in verdicts.items()
         ],
-        "learning_curves": [curve.as_dict() for curve in curves],
+        "learning_curves": [curve._asdict() for curve in curves],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [

@@ -164,10 +164,11 @@ def _write_images(
     from resnet_recipes.report.page.html import Tile, build_gallery
 
     images, class_name = PooledImages(networks), networks[0].network.about.class_name
+    paths = images.paths()
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)
 
     def names(index: int) -> tuple[str, str, str]:
-        return images.path(index), class_name(labels[index]), class_name(best[index])
+        return paths[index], class_name(labels[index]), class_name(best[index])
 
     def tiles(shown: Sequence[int]) -> "Iterator[Tile]":
         for batch, place in zip(images.only(shown), shown, strict=True):

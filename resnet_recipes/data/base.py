@@ -1,6 +1,7 @@
 """The contract between the trainer and whatever reads the images."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -36,21 +37,6 @@ Deviation = tuple[_Deviation, _Deviation, _Deviation]
 CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 
-@dataclass(frozen=True)
-class IsFold:
-    """One of several parts, as "1/5", or ""."""
-
-    fix = "data.fold=1/5"
-    valid: ClassVar[tuple[str, ...]] = ()
-
-    def broken(self, value: str) -> str:
-        part, _, parts = value.partition("/")
-        is_number = part.isdecimal() and parts.isdecimal()
-        if not value or (is_number and 1 <= int(part) <= int(parts) and 2 <= int(parts) <= 100):
-            return ""
-        return "must be one of at most 100 parts, as in 1/5"
-
-
 @dataclass
 class DataConfig(Section):
     """The `data` section of a recipe."""
@@ -67,7 +53,7 @@ class DataConfig(Section):
     # fraction of each class set aside for validation if there is no val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
     # "1/5": the first of five parts of the training images is set aside for validation, not val/
-    fold: Annotated[str, IsFold()] = ""
+    fold: str = ""
     # fraction of each class's training images that is used, at least one; a larger fraction has all
     # images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
@@ -143,6 +129,9 @@ class DataConfig(Section):
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
+        match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
+        if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
+            yield Problem("fold", self.fold, "must be one of several parts", "data.fold=1/5")
         if self.val_share and self.fold:
             rule = "cannot be used with data.fold, which sets images aside itself"
             yield Problem("val_share", self.val_share, rule, "data.val_share=0")

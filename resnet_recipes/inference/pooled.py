@@ -1,12 +1,12 @@
 """Several networks, each evaluated on images of its own: the folds of a cross-validation."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Confusion, Outcomes
@@ -18,30 +18,21 @@ class PooledImages:
     def __init__(self, networks: Sequence[TrainedNetwork]):
         """Open the images of all networks. Raises NotReadyError."""
         self._loaders = [network.open_images() for network in networks]
-        self._ends = np.cumsum([loader.examples for loader in self._loaders])
+        self._places = [(loader, own) for loader in self._loaders for own in range(loader.examples)]
 
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def path(self, index: int) -> str:
-        """Return the name of image `index`."""
-        loader, own = self._find(index)
-        return loader.path(own)
+    def paths(self) -> list[str]:
+        """Return the name of each image."""
+        return [loader.path(own) for loader, own in self._places]
 
     def only(self, indices: Sequence[int]) -> Iterator[RawBatch]:
         """Yield some images in this order, a batch for each."""
-        for loader, own in map(self._find, indices):
+        for loader, own in map(self._places.__getitem__, indices):
             yield from loader.only(np.array([own]))
 
     def close(self) -> None:
         """Stop the workers."""
         for loader in self._loaders:
             loader.close()
-
-    def _find(self, index: int) -> tuple[EvalLoader, int]:
-        """Return the loader of an image, and the image's index there."""
-        place = int(np.searchsorted(self._ends, index, side="right"))
-        return self._loaders[place], index - int(self._ends[place]) + self._loaders[place].examples
 
 
 def check_pool(networks: Sequence[TrainedNetwork]) -> None:
@@ -51,11 +42,8 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
         if network.network.classes != first.network.classes:
             rule = f"has other classes than {first.place}"
             raise RecipeError.of("RUN", str(network.place), rule)
-    images = PooledImages(networks)
-    try:
-        paths = [images.path(index) for index in range(len(images))]
-    finally:
-        images.close()
+    with closing(PooledImages(networks)) as images:
+        paths = images.paths()
     if twice := len(paths) - len({*paths}):
         rule = f"have {twice:,} validation images in common; those of pooled runs must differ"
         names = " ".join(str(network.place) for network in networks)

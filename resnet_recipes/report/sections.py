@@ -128,16 +128,14 @@ def _count_images(run: RunRecord) -> int:
 
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
-    """Return what is in the data set of some runs, which may use fractions of it."""
-    found = read_json(runs[0].folder / DATA, may_be_absent=True)
-    sizes = sorted({*map(_count_images, runs)} - {0})
+    """Return what is in the data set of some runs, of which some may use a fraction."""
+    found = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
     counts = (
-        (sizes[-1:] and sizes[-1], "images to train on"),
+        (found.get("train_examples"), "images to train on"),
         (found.get("eval_examples"), "to evaluate"),
         (len(found.get("classes") or ()), "classes"),
     )
-    least = f"{sizes[0]:,} to " if len(sizes) > 1 else ""
-    return least + ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
+    return ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
 
 
 def _headline(

@@ -174,7 +174,7 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
     text = page()
-    assert "Data: 100 to 1,000 images to train on, 400 to evaluate." in text
+    assert "Data: 1,000 images to train on, 400 to evaluate." in text
     assert "Accuracies on different images" not in text
     assert "Twice as many would bring about" in text
     assert "images" in specs(text)

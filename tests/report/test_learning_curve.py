@@ -3,50 +3,51 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 from resnet_recipes.report.comparison import group_seeds, read_all
-from resnet_recipes.report.learning_curve import CurvePoint, LearningCurve, find_learning_curves
+from resnet_recipes.report.learning_curve import find_learning_curves, fit_gain
 from tests.run_folders import run_folder
 
 SIZES = (100, 300, 1000, 3000)
 
 
-def curve_of(errors, variance=0.04, sizes=SIZES):
-    points = [CurvePoint(n, 100 - e, variance, 2.0) for n, e in zip(sizes, errors, strict=True)]
-    return LearningCurve(points, is_longer=True)
+def gain_of(errors, variance=0.04):
+    """Return the ends of the interval of the gain."""
+    gain, error = fit_gain(np.array(SIZES), 100 - np.array(errors), np.full(4, variance))
+    return gain - error, gain + error
 
 
 @pytest.mark.parametrize(("floor", "factor", "power"), [(0, 90, 0.3), (4, 100, 0.5), (2, 400, 1)])
 def test_gain_of_exact_curves_is_within_the_interval(floor, factor, power):
-    gain, (low, high) = curve_of([floor + factor * n**-power for n in SIZES]).gain
+    low, high = gain_of([floor + factor * n**-power for n in SIZES])
     truth = factor * (SIZES[-1] ** -power - (2 * SIZES[-1]) ** -power)
     assert low <= truth <= high
-    assert gain == pytest.approx(truth, abs=0.35)
+    assert (low + high) / 2 == pytest.approx(truth, abs=0.35)
 
 
 def test_interval_covers_the_truth_in_noise():
-    rng, sd, covered = random.Random(0), 0.5, 0
+    rng, deviation, covered = random.Random(0), 0.5, 0
     truth = 60 * (3000**-0.4 - 6000**-0.4)
     for _ in range(300):
-        errors = [3 + 60 * n**-0.4 + rng.gauss(0, sd) for n in SIZES]
-        _, (low, high) = curve_of(errors, sd**2).gain
+        low, high = gain_of([3 + 60 * n**-0.4 + rng.gauss(0, deviation) for n in SIZES], 0.25)
         covered += low <= truth <= high
     assert covered >= 0.9 * 300
 
 
 def test_flat_and_rising_errors_promise_nothing():
-    for errors in ((5, 5, 5, 5), (4, 5, 6, 7)):
-        gain, (low, high) = curve_of(errors).gain
-        assert gain == pytest.approx(0, abs=1e-9)
-        assert low < 0 < high
+    low, high = gain_of((5, 5, 5, 5))
+    assert low < 0 < high == pytest.approx(-low)
+    assert sum(gain_of((4, 5, 6, 7))) < 0
 
 
 def test_more_noise_widens_the_interval():
     errors = [4 + 100 * n**-0.5 for n in SIZES]
-    narrow, wide = (curve_of(errors, variance).gain[1] for variance in (0.01, 4.0))
-    assert narrow.low > wide.low
-    assert narrow.high < wide.high
+    narrow, wide = (gain_of(errors, variance) for variance in (0.01, 4.0))
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    bent = gain_of([9, 4, 9, 4], 0.01)  # no power fits, so the noise was larger
+    assert bent[1] - bent[0] > narrow[1] - narrow[0]
 
 
 @pytest.fixture
@@ -69,14 +70,10 @@ def shares(tmp_path):
 
 def test_seeds_are_averaged_and_sizes_ascend(shares):
     (curve,) = shares({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
-    assert [(point.images, point.top1_percent) for point in curve.points] == [
-        (100, 60),
-        (300, 80),
-        (1000, 90),
-    ]
-    one, two, _ = (point.variance for point in curve.points)
-    assert one == pytest.approx(1e4 * 0.4 * 0.6 / 400, rel=0.01)
-    assert two == pytest.approx(1e4 * 0.2 * 0.8 / 400 + 8 / 2, rel=0.01)
+    assert (curve.images, curve.top1_percent) == ((100, 300, 1000), (60, 80, 90))
+    variances = np.array([0.4 * 0.6, 0.2 * 0.8, 0.1 * 0.9]) * 1e4 / 400 + (0, 8 / 2, 0)
+    wanted = fit_gain(np.array([100, 300, 1000]), np.array([60, 80, 90]), variances)
+    assert (curve.gain_points, curve.gain_error) == pytest.approx(wanted, rel=0.02)
 
 
 def test_curve_needs_three_sizes_of_same_settings(shares):
@@ -87,7 +84,6 @@ def test_curve_needs_three_sizes_of_same_settings(shares):
 def test_the_price_follows_the_unit_of_the_length(shares):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.1, 1): 60}
     (longer,), (same,) = shares(tops), shares(tops, duration="400ba")
-    assert longer.pflops == 2 * longer.points[-1].pflops
-    assert same.pflops == same.points[-1].pflops
-    assert "1,000 more photographs" in longer.describe()
-    assert longer.as_dict()["twice"]["images"] == 2000
+    assert longer.twice_pflops == 2 * longer.pflops
+    assert same.twice_pflops == same.pflops == longer.pflops
+    assert "1,000 more photographs, and 2,500 PFLOPs of training after 1,250" in longer.describe()

@@ -104,13 +104,13 @@ def test_folds_divide_the_images(flowers, parts):
     assert again == names[0] != validation(replace(configs[0], val_seed=4))
 
 
-def test_folds_are_described_and_divide_training_images(flowers, images):
+def test_folds_are_described_and_divide_training_images(flowers, copied):
     said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
     assert said in notes(flowers, fold="1/3")
-    config = small(images, fold="1/3")
+    config = small(copied, fold="1/3")
     assert found(config) == (24, 13, CLASSES)
-    assert validation(config) | training(config) == {*Listing.of(images / "train").names}
-    assert "val is not used: data.fold divides the training images" in notes(images, fold="1/3")
+    assert validation(config) | training(config) == {*Listing.of(copied / "train").names}
+    assert "val is not used: data.fold divides the training images" in notes(copied, fold="1/3")
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
