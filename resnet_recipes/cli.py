@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.base.text import counted, printable, wrapped
+from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import line_width
@@ -124,10 +124,11 @@ def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] 
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))
     width = line_width()
-    lines = [f"error: {counted(len(error.problems), 'problem')}", ""]
+    count = len(error.problems)
+    lines = [] if count == 1 else [f"error: {count} problems", ""]
     for problem in error.problems:
         first, *below = name_as_typed(problem, argv).lines()
-        lines += wrapped(first, width, "  ", "    ")
+        lines += wrapped(first, width, "  " if lines else "error: ", "    ")
         for line in below:
             glue = "(?<!,) " if line.startswith("try:") else ""
             lines += wrapped(line, width, " " * 6, " " * 13, glue)

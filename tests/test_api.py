@@ -319,7 +319,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     (teacher,) = resnet_recipes.plan(recipe).teachers
     assert f"stored in {out.strip()}: 2 of each image" in teacher.text
     assert "crops repeat after 1 epoch" in teacher.text
-    with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
+    with pytest.raises(resnet_recipes.RecipeError, match="there is nothing to store"):
         resnet_recipes.teach(recipe)
 
 

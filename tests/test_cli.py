@@ -65,7 +65,7 @@ def unnumbered(name: str) -> OSError:
         (
             NotReadyError([Problem("data.root", "/x", "is empty")]),
             3,
-            "error: 1 problem\n\n  data=/x: is empty\n\n[exit 3]\n",
+            "error: data=/x: is empty\n\n[exit 3]\n",
         ),
         (
             TrainingError("the loss is not finite at step 3"),

@@ -41,10 +41,10 @@ class Duration:
         """Parse a duration. Raises ValueError with the rule."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError("must be a number and a unit, as in 8ep, 100ba or 0.5dur")
+            raise ValueError("must be a number and a unit: 8ep, 100ba or 0.5dur")
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
-            raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
+            raise ValueError("is longer than the run; use 0dur to 1dur")
         if value > MAX_LENGTH:
             raise ValueError(f"is too long: the maximum is {MAX_LENGTH:,} epochs or steps")
         return Duration(value, unit)
@@ -67,7 +67,7 @@ class Duration:
 def parse_time(text: str) -> float:
     """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
     if not (match := _CLOCK.fullmatch(text)):
-        raise ValueError("must be a number and h, m or s, as in 3.5h")
+        raise ValueError("must be a number and a unit: 3.5h, 90m or 45s")
     return _check_bound(float(match[1]) * _UNITS[match[2]])
 
 
@@ -86,10 +86,10 @@ def parse_budget(text: str, price: float | None) -> float:
     """
     if match := _MONEY.fullmatch(text):
         if not price:
-            raise NoPriceError("is a sum, and needs launch.price, the machine's price per hour")
+            raise NoPriceError("needs launch.price, the price of the machine per hour")
         return _check_bound(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
-        raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")
+        raise ValueError("must be a time (2h, 90m, 45s) or an amount ('$20')")
     return parse_time(text)
 
 

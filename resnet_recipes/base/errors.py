@@ -3,7 +3,7 @@
 `Problem(key, value, clause, fix, valid, kind)`: `fix` is a command, a setting or a value that works
 if it is pasted, several as a tuple, and prose there is a `Hint`. Allowed values go to `valid`, not
 into the clause: Problem("data.fit", "x", "", valid=("crop", "pad")). Where a word has
-no place, `kind=Kind.UNUSED` says to leave it out. Code decides by `key`, `kind`, `valid` and
+no place, `kind=Kind.UNUSED` advises to remove it. Code decides by `key`, `kind`, `valid` and
 `fixes`; none reads a clause or a message.
 """
 
@@ -57,7 +57,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # nothing has this name: no setting, command, option, flag, method, recipe
     MISSING = "missing"  # it has to be given
     ABSENT = "absent"  # the file, folder or run does not exist
-    UNUSED = "unused"  # it has no place or no effect here: leave it out
+    UNUSED = "unused"  # it has no place or no effect here: remove it
 
 
 class Hint(str):
@@ -110,7 +110,7 @@ class Problem(NamedTuple):
         """Return the text for people: what is wrong, then lines that begin with a label."""
         below = [self._labelled(each) for each in self.advice if each not in self._meant()]
         if self.kind is Kind.UNUSED and not below:
-            below = ["hint:  leave it out"]
+            below = ["hint:  remove it"]
         if self.valid:
             below.append(f"valid: {', '.join(self.valid)}")
         first = f"{self.where}: {self._first()}" if self.where else self._first()

@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FETCHED = ("s3", "gs", "https", "http")
 
 #: The rule that an empty path breaks.
-EMPTY = "is empty; is a shell variable unset?"
+EMPTY = "is empty (is a shell variable unset?)"
 
 #: Endings of files, which are rejected for folders.
 _FILES = frozenset(
@@ -48,12 +48,12 @@ def typed_path(key: str, text: str) -> Path:
     if key == "data.root":
         text = re.sub("^hf:(?!//)", "hf://", text)  # as networks are named
     if address := _ADDRESS.match(text):
-        rule = "is an address; only files and folders of this machine are read"
+        rule = "is an address, but only local files and folders can be read here"
         if key == "data.root":
             supported = ", ".join(f"{each}://" for each in FETCHED)
-            rule = f"is not an address of {supported}"
+            rule = f"must start with {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
-        fix: Fix = Hint("copy it to a folder of this machine")
+        fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
         elif copy := _COPIES.get(scheme):

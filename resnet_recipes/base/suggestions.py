@@ -194,10 +194,10 @@ def find_meaning(
     words, rule = table[known[0]]
     method = re.match(r"methods\.\w+", words)
     if value.lower() in _OFF and method:
-        return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
+        return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
     if value.lower() in _OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
-        off = Meaning("", rule or "leave it out, as it is off unless it is requested")
+        off = Meaning("", rule or "remove it: it is off by default")
         return _OFF_MEANINGS.get(known[0], None if takes_value else off)
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")

@@ -42,12 +42,12 @@ def run(arguments: Arguments) -> int:
     words = arguments.words
     if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
-        raise RecipeError.of("RUN", " ".join(words), "are recipes, not runs", fix)
+        raise RecipeError.of("RUN", " ".join(words), "must be runs, but are recipes", fix)
     places = {place.resolve(): place for place in find_runs(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:
         fix = "resnet-recipes runs"
-        raise RecipeError.of("RUN", " ".join(words), "is one and the same run", fix)
+        raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = find_differences([read_settings(run.folder) for run in runs])
     tables = {
@@ -176,10 +176,7 @@ def _verdict(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield how much results vary with the seed alone, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
-        yield (
-            "There is one run of each: one seed cannot tell a difference from noise. Repeat "
-            "with -m seed=1,2,3."
-        )
+        yield ("Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3.")
         return
     for group in groups:
         if group.mean_top1 is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed
 
 
-_SWEEP = Hint("resnet-train -m sweeps over several recipes")
+_SWEEP = Hint("resnet-train -m trains several recipes")
 
 
 def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
@@ -131,11 +131,11 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
-        raise RecipeError.of(" ".join(names), None, "a run has one recipe", fix)
+        raise RecipeError.of(" ".join(names), None, "a run uses one recipe", fix)
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
-        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", _SWEEP)
+        raise RecipeError.of("recipe", names[0], "several recipes need a sweep", _SWEEP)
     return names[0], changes
 
 

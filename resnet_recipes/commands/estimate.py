@@ -69,7 +69,7 @@ def _count(arguments: Arguments) -> int:
     """Return how many epochs to train; 0 for none."""
     text = arguments.flags.get("--sample", "0")
     if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
-        rule = "must be a number of epochs, at least 2: the first is timed as the second"
+        rule = "must be a number of epochs, at least 2"
         raise RecipeError.of("--sample", text, rule, "--sample 10")
     return int(text)
 
@@ -217,7 +217,7 @@ def _reach(arguments: Arguments) -> float | None:
     number = text.removesuffix("%")
     if "--within" in arguments:
         rule = "asks for the least time, and --within gives a time"
-        raise RecipeError.of("--reach", text, rule, Hint("leave one of them out"))
+        raise RecipeError.of("--reach", text, rule, Hint("remove one of them"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
         raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
     return float(number)

@@ -97,7 +97,7 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
     for flag in sorted(named) if root else ():
         path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
         if path.is_file() and images in (path, path.parent):
-            rule = "is there already, with the images, and may be their table"
+            rule = "already exists next to the images, and may be their table"
             raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
 
 

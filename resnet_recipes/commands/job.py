@@ -90,7 +90,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     ):
         rule, fix = (
             "the jobs of an array must have the same GPUs",
-            Hint("give gpus and launch settings one value each"),
+            Hint("use one value for gpus and each launch setting"),
         )
         raise RecipeError.of("-m", None, rule, fix)
     budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]

@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     if arguments.words:
         told = shlex.join(arguments.words)
         fix = (f"resnet-recipes show {told}", "resnet-recipes ls")
-        raise RecipeError.of(told, None, "the list has all recipes", fix)
+        raise RecipeError.of(told, None, "lists all recipes, and takes no name", fix)
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": _result(item["published"])} for item in found]

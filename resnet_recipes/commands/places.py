@@ -88,7 +88,7 @@ def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | No
     if named is None:
         return None
     if named != "auto":
-        rule = "--resume chooses the run, and a run keeps its recipe"
+        rule = "--resume names the run, and a run keeps its recipe"
         wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
         RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
         return find_runs([named], "--resume")[0], words
@@ -133,8 +133,8 @@ def extended(arguments: Arguments) -> Arguments:
     if (name := arguments.flags.pop("--extend", None)) is None:
         return arguments
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
-        rule = "continues a run, and --extend begins one"
-        raise RecipeError.of("--resume", resumed, rule, Hint("leave one of them out"))
+        rule = "resumes a run, and --extend starts a new one"
+        raise RecipeError.of("--resume", resumed, rule, Hint("remove one of them"))
     _refuse_last("--extend", name, arguments, "--extend NAME")
     (folder,) = find_runs([name], "--extend")
     if not (folder / CONFIG).is_file():

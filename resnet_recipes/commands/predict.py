@@ -56,7 +56,9 @@ def run(arguments: Arguments) -> int:
     if not (top.isdecimal() and int(top[:9])):
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
-        problems.append(Problem("--json", None, "--csv has all predictions", Hint("leave one out")))
+        problems.append(
+            Problem("--json", None, "--csv has all predictions", Hint("remove one of them"))
+        )
     RecipeError.refuse(problems)
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images

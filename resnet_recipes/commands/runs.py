@@ -83,9 +83,9 @@ def _remove(words: Sequence[str], sure: bool) -> int:
         raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
     places = find_runs(words)
     others = (place for place in places if place.is_symlink() or not read_run(place))
-    RecipeError.refuse(Problem(str(place), None, "is not a run's folder") for place in others)
+    RecipeError.refuse(Problem(str(place), None, "is not a run folder") for place in others)
     if not sure and not sys.stdin.isatty():
-        raise RecipeError.of("rm", None, "asks on a terminal, and this is none", "--yes")
+        raise RecipeError.of("rm", None, "needs confirmation, but stdin is not a terminal", "--yes")
     names = ", ".join(place.name for place in places)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED
@@ -144,10 +144,10 @@ def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[st
             text = f"extends: {printable(run.extends)}"
             yield from wrapped(text, width(), "    ", "    ")
         if run.better_raw:
-            yield f"    EMA trails: the raw weights have {run.better_raw:.2f}%"
+            yield f"    the raw weights reach {run.better_raw:.2f}%, more than EMA"
         if run.best_top1_percent is not None:
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
-            yield f"    best evaluation: {best}, flattered; weights-best.safetensors"
+            yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
         if run.reason:
             yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
         if run.resumable:

@@ -107,11 +107,11 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         rule = "cannot be used with -m: the same command continues a sweep"
         yield Problem("--resume", None, rule, kind=Kind.UNUSED)
     if "--check" in arguments:
-        yield Problem("--check", None, "tries one new run", Hint("leave out -m"))
+        yield Problem("--check", None, "tries one new run", Hint("remove -m"))
     if "--json" in arguments:
         yield Problem("--json", None, "prints the plan of one run", kind=Kind.UNUSED)
     if by := external.find_launcher():
-        yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
+        yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 
 def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:

@@ -116,7 +116,7 @@ def with_images(wanted: "Composed") -> "Composed":
     if wanted.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
         from resnet_recipes.data import demo
 
-        say(f"drawing the demo's images in {DEMO}, which takes some seconds")
+        say(f"generating the demo images in {DEMO} (a few seconds)")
         try:
             demo.write(root)
         except OSError as error:
@@ -149,9 +149,9 @@ def _planned(wanted: "Composed") -> "Plan":
 def _check(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
     if "--resume" in arguments:
-        raise RecipeError.of("--check", None, "tries one new run", Hint("leave out --resume"))
+        raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
     if by := external.find_launcher():
-        rule = f"starts the run itself, so it cannot be started by {by}"
+        rule = f"starts the run itself and cannot run under {by}"
         raise RecipeError.of("--check", None, rule)
     from resnet_recipes.commands.plan import lines
     from resnet_recipes.jobs.measure import CHECK_STEPS, check

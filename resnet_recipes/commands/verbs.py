@@ -82,7 +82,7 @@ def train(argv: Sequence[str]) -> int:
         _refuse_verb(argv)
     arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
-        rule = "runs several runs of a sweep at a time"
+        rule = "works only with a sweep"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
     name = _asked(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()

@@ -129,8 +129,8 @@ def find_address_problems(given: str) -> Iterator[Problem]:
         rule = "must be the address of a folder or a table, without password, query or spaces"
         yield Problem("root", given, rule, "data=https://host/folder")
     elif place.path.endswith(_ARCHIVES):
-        rule = "is an archive; images are fetched from a folder"
-        yield Problem("root", given, rule, Hint("unpack it, and give the folder"))
+        rule = "is an archive, but images are fetched from a folder"
+        yield Problem("root", given, rule, Hint("unpack it, and pass the folder"))
 
 
 def explain_unreadable(error: OSError) -> Problem:

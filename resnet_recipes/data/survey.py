@@ -126,7 +126,7 @@ def _find_split_problems(
     if not there.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in there and config.val_share:
-        rule = f"is for data without validation images; {there['val'].name} has some"
+        rule = f"is for data without validation images, but {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.sets_aside:
         try:
@@ -135,7 +135,7 @@ def _find_split_problems(
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
             hint = error.problems[0].about("")
         else:
-            hint = "it sets a tenth of each class aside"
+            hint = "sets a tenth of each class aside for validation"
         fix = (f"data.val_share={_TENTH}", Hint(hint))
         yield make_problem(config.root, "has no validation images", fix)
 
@@ -212,7 +212,7 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[s
     if (copies := find_copies(train, val)).paths:
         yield (
             f"{len(copies.paths)} of {copies.looked_at} validation images that were compared are "
-            f"training images as well, byte for byte: {copies.paths[0]}; accuracy will be too "
+            f"byte-identical to training images: {copies.paths[0]}; accuracy will be too "
             f"high: resnet-recipes doctor data {shlex.quote(config.root)} compares all"
         )
 

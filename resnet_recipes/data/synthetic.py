@@ -78,7 +78,7 @@ def make_facts(config: DataConfig) -> DataFacts:
         TRAIN_EXAMPLES,
         EVAL_EXAMPLES,
         tuple(f"pattern{number}" for number in range(CLASSES)),
-        ("images are synthetic: accuracies mean nothing",),
+        ("images are synthetic, so accuracies are meaningless",),
         class_images=tuple(len(range(one, TRAIN_EXAMPLES, CLASSES)) for one in range(CLASSES)),
     )
 

@@ -66,7 +66,7 @@ def _check_shared_memory(folder: Path) -> Finding:
 def _check_cores(gpus: int) -> Finding:
     count = cores()
     if gpus and count < _CORES * gpus:
-        fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
+        fix = "resnet-recipes convert SRC DST  makes decoding cheaper; otherwise use fewer GPUs"
         return Finding(
             "warn",
             f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",

@@ -105,7 +105,7 @@ def _write(
         allowed = _TOLERANCE * max(1.0, scale)
         text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
     if not difference <= allowed:  # nan is not
-        raise TrainingError(f"{to} computes something else: {text}; nothing was written")
+        raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     size = sum(path.stat().st_size for path in folder.iterdir())
     checked = f"Read by its own runtime after the export: {text}."
     card = make_model_card(about, to, format_usage(network, to), checked)
@@ -170,7 +170,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
             images = torch.cat([loader.normalized(raw) for raw in first])
     except NotReadyError:
         generated = map(trained.configured.transform, _generate_images())
-        return torch.stack(list(generated)), f"{IMAGES} drawn images"
+        return torch.stack(list(generated)), f"{IMAGES} random images"
     return images, f"{len(images)} validation images"
 
 

@@ -87,8 +87,8 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         rule = (
-            f"is too little: epochs={float(min_epochs):g}, the least that makes sense with a "
-            f"warm-up of {plan.recipe.schedule.warmup}, may take {clock_time(60 * max_minutes)}"
+            f"is too small: with a warm-up of {plan.recipe.schedule.warmup}, the shortest sensible "
+            f"run is epochs={float(min_epochs):g}, up to {clock_time(60 * max_minutes)}"
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")
     return change_length(plan, epochs)

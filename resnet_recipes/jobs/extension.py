@@ -80,12 +80,10 @@ def find_stable_state(plan: Plan) -> StableState | None:
     checkpoint = checkpoints.newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
-        rule = f"has not saved its stable phase yet, which ends at step {parent.stable_steps:,}"
-        raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, and run it again"))
+        rule = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
+        raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, then run the same command again"))
     if checkpoint is None:
-        rule = (
-            f"has no checkpoint of the first {plan.stable_steps:,} steps, where this run cools down"
-        )
+        rule = f"has no checkpoint before step {plan.stable_steps:,}, where this run cools down"
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
@@ -111,10 +109,10 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
         place, length = shlex.quote(str(folder)), recipe.max_duration
         rule = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         words = f"recipe={place}/{CONFIG} model.weights={place} max_duration={length}"
-        fix = (f"resnet-train {words}", Hint("a new run that starts from its weights"))
+        fix = (f"resnet-train {words}", Hint("starts a new run from its weights"))
         return [Problem(_KEY, recipe.run.extends, rule, fix)]
     if recipe.launch.budget:
-        rule = "is the time of a run that begins by itself"
+        rule = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
     length_settings = find_durations(recipe)
     problems_of_settings = find_changed_settings(asdict(copy_length(parent.recipe, recipe)), recipe)

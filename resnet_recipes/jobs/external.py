@@ -250,7 +250,7 @@ def _agree(
         raise raised
     if folder and not (Path(folder) / CONFIG).is_file():
         seen_by = f"rank {meeting.rank} on {socket.gethostname()}"
-        rule = f"is not visible to {seen_by}: all nodes must see it"
+        rule = f"is not visible to {seen_by}: all nodes must have access to it"
         raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
     return folder and Path(folder), code
 
@@ -270,7 +270,7 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
         if seconds > _SILENCE and not is_quiet:
             is_quiet = True
             say(
-                f"{key}={count_ranks()}: waiting for the other ranks; if there are none:  "
+                f"{key}={count_ranks()}: waiting for the other ranks; if there are none, run  "
                 f"unset {key}"
             )
 

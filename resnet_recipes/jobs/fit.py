@@ -25,7 +25,7 @@ def fit_micro_batch(plan: Plan, say: Say) -> Plan:
     if plan.recipe.batch.bn_size != AUTO:
         return plan
     if plan.recipe.launch.device == "cpu" or not cuda.find_gpus().count:
-        rule = "is found by trying on a GPU, and this run has none"
+        rule = "needs a GPU, and this run uses the CPU"
         raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
     size = _find_largest(plan, say)
     say(f"batch.bn_size={size} is the most that fits on {cuda.find_gpus().name or 'this GPU'}.")

@@ -82,7 +82,7 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
-        rule = f"there is nowhere to write temporary files: {error.strerror}"
+        rule = f"no folder for temporary files is writable: {error.strerror}"
         yield Problem("TMPDIR", os.environ.get("TMPDIR"), rule, "export TMPDIR=/a/writable/folder")
         return
     if len(os.fsencode(folder)) > LONGEST_TMPDIR:

@@ -138,7 +138,7 @@ class Launch:
             return
         if has_trained := self._has_trained():
             self._interject(
-                "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+                "finishing this step and saving a checkpoint; press Ctrl-C again to quit now"
             )
         self._deadline = time.monotonic() + (GRACE + 10 if has_trained else AFTERMATH)
         self._ranks.send(self._signal)
@@ -178,7 +178,7 @@ class Launch:
             atomic.write_text(probe, "?")
             probe.unlink()
         except OSError as error:
-            message = f"{self.folder} cannot be written to, so no rank could say how it ended"
+            message = f"{self.folder} cannot be written to, so no rank could report how it ended"
             return self._ended(ExitCode.FAILED, str(error.strerror), message)
         return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
 

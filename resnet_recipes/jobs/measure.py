@@ -136,7 +136,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     forecast = predict_time(plan)
     if forecast and forecast.when and not repeats:
         return forecast
-    say("measuring this machine, for about a minute ...")
+    say("measuring this machine (about a minute) ...")
     new = measure_speeds(plan, make_group(plan.recipe.launch), say)
     remember(make_speed_key(plan), new)
     return make_forecast(plan, new, time.time())
@@ -160,7 +160,7 @@ def train_epochs(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Ru
     """
     sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(sizes) < 2:
-        rule = "must be at least two epochs: the first is timed as the second"
+        rule = "must be at least two epochs: the first is counted like the second"
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sample_epochs(sizes, count)]

@@ -43,7 +43,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         if not (folder / CONFIG).is_file():
             return None
         if problems := _find_changes(folder, recipe):
-            fix = ("run=another", Hint(f"or leave it as it was in {folder}"))
+            fix = ("run=another", Hint(f"or use the value in {folder}"))
             raise RecipeError(problem._replace(fix=fix) for problem in problems)
         return folder
     difference = ""
@@ -111,7 +111,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         rule = "is not a run folder: it has no config.yaml"
         raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
     if os.path.lexists(folder / JOB):
-        rule = f"is the folder of a measurement or a check ({JOB}), which is not continued"
+        rule = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))
     refuse_links(folder)
     original = frozen.read(config)
@@ -124,11 +124,11 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     recipe = replace(recipe, run=original.run)
     problems = list(find_changed_settings(asdict(original), recipe))
     if recipe.launch.budget:
-        rule = "is for a new run: this one keeps its length"
+        rule = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))
     if recipe.batch.bn_size == AUTO:
-        rule = f"is found when a run begins; this one began with {original.batch.bn_size}"
-        problems.append(Problem("batch.bn_size", AUTO, rule, Hint("type a smaller number")))
+        rule = f"is found when a run starts; this run uses {original.batch.bn_size}"
+        problems.append(Problem("batch.bn_size", AUTO, rule, Hint("use a smaller number")))
     RecipeError.refuse(problems)
     return recipe
 
@@ -164,7 +164,7 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
     facts = data.measure(replace(recipe.data, backend=known_facts.backend), tell=say)
     if differing := facts.differing(known_facts):
-        rule = f"has changed since the run began: {differing} differ in name or size"
+        rule = f"has changed since the run started: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")
         raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
     return facts
@@ -205,6 +205,6 @@ def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
     problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))
     if recipe.run.name == "auto" and original.data.root != recipe.data.root:
         problems.append(
-            Problem("data.root", recipe.data.root, f"was {original.data.root} when the run began")
+            Problem("data.root", recipe.data.root, f"was {original.data.root} when the run started")
         )
     return problems

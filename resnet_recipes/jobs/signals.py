@@ -77,7 +77,7 @@ class Interruption:
     def requested(self) -> bool:
         """Return whether this process was asked to stop; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
-            self.request(f"launch.max_wall={self._max_wall} is nearly over")
+            self.request(f"launch.max_wall={self._max_wall} is about to expire")
         return self._code != ExitCode.DONE
 
     @property

@@ -74,7 +74,7 @@ class Sweep:
                 self._pass_on()
                 self._reap()
         if self._stop:
-            self.say("the sweep was stopped; the same command continues it")
+            self.say("the sweep was stopped; run the same command to continue it")
             return self._stop
         self.say(
             f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished "
@@ -113,7 +113,7 @@ class Sweep:
         other, _ = self._parents.get(name, ("", 0))
         if other in self._failed and not self._has_parent(name):
             self._failed[name] = self._failed[other]
-            self.say(f"{head}: cannot be trained without the stable phase of {other}")
+            self.say(f"{head}: needs the stable phase of {other}")
             return
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")

@@ -44,7 +44,7 @@ def teach(
     plan = plan_here(composed, say)
     RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        rule = "none of them learns from a teacher, whose outputs would be stored"
+        rule = "none of them has a teacher, so there is nothing to store"
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
     teacher, sizes = plan.teachers[0].text, make_cycle(plan, int(cycle)).sizes
     copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes

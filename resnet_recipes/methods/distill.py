@@ -61,7 +61,7 @@ class Distill(Method):
             rule = "must be a .safetensors file of resnet-recipes teach"
             yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.safetensors")
         if self.teacher and self.labels:
-            rule = "is what a teacher said: give one of the two"
+            rule = "cannot be used with methods.distill.teacher"
             yield Problem("labels", self.labels, rule, "methods.distill.teacher=''")
 
     def provides(self, hook: str) -> bool:

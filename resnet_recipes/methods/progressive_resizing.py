@@ -70,7 +70,7 @@ class ProgressiveResizing(Method):
                 if rule := limit.broken(value):
                     yield Problem(f"stairs[{place}]", value, rule)
             if not place and is_duration(start) and Duration.parse(start).value:
-                yield Problem("stairs[0]", start, "must begin at 0ep")
+                yield Problem("stairs[0]", start, "must start at 0ep")
         if self.at == "loader" and self.mode == "crop":
             yield Problem(
                 "at",

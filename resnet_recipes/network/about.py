@@ -20,7 +20,7 @@ from resnet_recipes.run_folder.metrics import Metrics
 FORMAT = 1
 
 LICENSE = (
-    "The program is Apache-2.0. The weights belong to their owner, subject to the licence "
+    "The program is Apache-2.0. The weights belong to their owner, subject to the license "
     "of the training images."
 )
 

@@ -187,7 +187,7 @@ def _find_run_weights(folder: Path) -> Path:
     fix = (
         shlex.quote(str(checkpoints[-1]))
         if checkpoints
-        else Hint("give the folder of a finished run")
+        else Hint("pass the folder of a finished run")
     )
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 

@@ -61,7 +61,7 @@ def _find_problems(
     yield from _batch_problems(recipe, facts, world_size, typed)
     yield from _class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
-        rule = "is an order of .beton files, and these are images in their own files"
+        rule = "works only with .beton files"
         yield Problem("data.order", recipe.data.order, rule, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
@@ -128,8 +128,8 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         yield Problem(
             "schedule.warmup",
             recipe.schedule.warmup,
-            f"takes {warmup:,} of the run's {horizon.total_steps:,} steps, so lr is never reached",
-            (_short_warmup(horizon), Hint("or train longer, as the warm-up is never scaled")),
+            f"is {warmup:,} steps, but the run has {horizon.total_steps:,}: lr is never reached",
+            (_short_warmup(horizon), Hint("or train longer; the warm-up does not shrink")),
         )
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
@@ -145,7 +145,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         yield Problem(
             "schedule.milestones",
             recipe.schedule.milestones,
-            f"must begin after the warm-up ({recipe.schedule.warmup})",
+            f"must start after the warm-up ({recipe.schedule.warmup})",
         )
 
 

@@ -78,7 +78,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
     text = list(before) if isinstance(before, tuple) else text
-    return problem._replace(fix=Hint(f"{whose} {text}"))
+    return problem._replace(fix=Hint(f"{whose} {word.partition('=')[0]}={text}"))
 
 
 def _list_siblings(word: str) -> str:

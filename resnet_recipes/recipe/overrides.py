@@ -26,7 +26,7 @@ LENGTH = ("max_duration", "scale_schedule_ratio")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
-SWEEP = Hint("resnet-train -m sweeps over several values")
+SWEEP = Hint("resnet-train -m trains several values")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -89,13 +89,13 @@ def parse(words: Iterable[str]) -> ParseResult:
                 "epochs",
                 None,
                 "sets the whole length, so ssr= cannot stretch it",
-                Hint("leave one of them out"),
+                Hint("remove one of them"),
             )
         )
     lengths = [item.typed for item in overrides if item.key in LENGTH]
     if lengths and any(item.key == "launch.budget" for item in overrides):
         rule = f"sets the length, and so does {lengths[0]}"
-        problems.append(Problem("budget", None, rule, Hint("leave one of them out")))
+        problems.append(Problem("budget", None, rule, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
 

@@ -61,7 +61,7 @@ def find_holder(folder: Path) -> int:
     if not is_it:
         host = facts.get("host", socket.gethostname())
         rule = "is not running" if host == socket.gethostname() else f"was started on {host}"
-        raise NotReadyError.at(folder, f"{rule}, so nothing here can stop it")
+        raise NotReadyError.at(folder, f"{rule}, so it cannot be stopped from here")
     return int(facts["pid"])
 
 

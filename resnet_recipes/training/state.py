@@ -173,10 +173,10 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
     facts, classes = run.plan.facts, tuple(state["classes"])
     old = {"backend": state["backend"], "train_digest": state["train_digest"]}
     if others := facts.differing(replace(facts, **old, classes=classes)):
-        yield Problem("data.root", str(facts.root), f"has other {others} than the run began with")
+        yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
-            rule = "is not what the run began with"
+            rule = "has changed since the run started"
             yield Problem(teacher.key, teacher.text, rule, Hint("put the original file back"))
 
 
@@ -186,8 +186,8 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and not _is_in(key, (*SAFE, *REPAIRS)):
             was = "not set" if before.get(key) is None else before[key]
-            rule = f"was {was} when the run started; another value would make it another run"
-            yield Problem(key, after.get(key), rule, Hint("leave it as it was, or start a new run"))
+            rule = f"was {was} when the run started; a run keeps its settings"
+            yield Problem(key, after.get(key), rule, Hint("restore the value, or start a new run"))
 
 
 def flatten_recipe(recipe: State) -> State:

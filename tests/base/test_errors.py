@@ -46,12 +46,12 @@ def check(capsys, argv: list[str], *said: str) -> None:
         *rows(
             """
 recipe=hott | unknown recipe hott; did you mean hot? | hot, medium, mild
-recipe= | unknown recipe
+recipe= | recipe= is missing
 recipe=../x | unknown recipe ../x
 recipe=/etc/passwd | unknown recipe /etc/passwd
 recipe=../x.yaml | recipe=../x.yaml does not exist
 recipe=a.yml | rename it to a.yaml
-recipe=mild recipe=hot | a run has one recipe
+recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
 mild | data is missing | data=/path/to/images
 recipe=mild --lr 0.1 | --lr | lr=0.1

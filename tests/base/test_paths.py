@@ -12,7 +12,7 @@ from tests.tables import rows
     [
         ("s3://bucket/a b", "aws s3 sync 's3://bucket/a b' local"),
         ("GS://bucket/a", "gcloud storage rsync -r GS://bucket/a local"),
-        ("memory://a", "copy it to a folder of this machine"),
+        ("memory://a", "copy the images to a local folder, and pass that"),
     ],
 )
 def test_address_is_reported_with_a_copy_command(text, copy):

@@ -78,7 +78,7 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d --partition gpu --for slurm | sbatch takes it before the script
+job mild data=/d --partition gpu --for slurm | pass it to sbatch before the script
 cp mild recipes/ | recipes/recipes.yaml
 list runs | resnet-recipes runs runs
 list | resnet-recipes ls
@@ -97,10 +97,12 @@ def folder(images, tmp_path):
 
 def answer(capsys: pytest.CaptureFixture[str]) -> str:
     """Return what is below the first problem; "" if nothing is."""
-    lines = capsys.readouterr().err.splitlines()
-    if meant := re.search(r"did you mean (.*)\?$", lines[2]):
+    first, *rest = capsys.readouterr().err.splitlines()
+    if re.fullmatch(r"error: \d+ problems", first):
+        _, first, *rest = rest
+    if meant := re.search(r"did you mean (.*)\?$", first):
         return meant[1]
-    return re.sub("^(try:|hint:|valid:) *", "", lines[3].strip())
+    return re.sub("^(try:|hint:|valid:) *", "", rest[0].strip())
 
 
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)

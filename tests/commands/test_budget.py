@@ -52,7 +52,7 @@ def test_what_evaluations_and_checkpoints_take_is_left_for_them(enter, started):
 
 def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
     said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
-    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:56" in said
+    assert "with a warm-up of 8ep, the shortest sensible run is epochs=16, up to 0:56" in said
     assert "budget=1m" in said
     assert not started
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
@@ -67,7 +67,7 @@ def test_a_resumed_run_keeps_its_length(started, measured, enter):
     assert len(measured) == 1
     assert length("a") in before
     said = enter("resnet-train --resume runs/a budget=3m", 2).err
-    assert "is for a new run: this one keeps its length" in said
+    assert "needs a new run: this one keeps its duration" in said
 
 
 def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, enter):

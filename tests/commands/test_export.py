@@ -32,7 +32,7 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, 
 def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     said = enter("resnet-recipes export mine --to safetensors --out out").out
-    assert "on 64 drawn images" in said
+    assert "on 64 random images" in said
 
 
 def test_an_export_says_and_does_what_its_settings_say(enter, run):
@@ -105,7 +105,7 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
 def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
     Path("images").rename("moved")
     out = enter("resnet-recipes export mine --to exported_program --out out --fold-batchnorm").out
-    assert "on 64 drawn images" in out
+    assert "on 64 random images" in out
     assert "by folding BatchNorm" in out
 
 
@@ -119,7 +119,7 @@ def test_an_export_that_computes_something_else_is_not_kept(
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", even)
     said = enter(f"resnet-recipes export mine --to exported_program {flag} --out out", 1).err
-    assert "computes something else: largest difference of" in said
+    assert "computes different results: largest difference of" in said
     assert "nothing was written" in said
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 

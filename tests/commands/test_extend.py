@@ -54,12 +54,12 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
     ("words", "code", "said"),
     rows(
         f"""
---extend a --resume b | 2 | --resume b: continues a run, and --extend begins one
+--extend a --resume b | 2 | --resume b: resumes a run, and --extend starts a new one
 --extend last --resume auto | 2 | --extend last: would be another run
 -m --extend last seed=1,2 | 2 | --extend last: would be another run
 --extend b | 3 | --extend b does not exist
 --extend . | 2 | --extend .: is not a run folder: it has no config.yaml
---extend a mild | 2 | a run has one recipe
+--extend a mild | 2 | a run uses one recipe
 --extend | 2 | --extend RUN: needs a value
 mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """

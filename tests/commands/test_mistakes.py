@@ -54,8 +54,8 @@ log.to=csv | 'log.to=[csv]'
 --eval-every 2 | evaluation.interval=2ep
 val_split=0.2 | data.val_share=0.2
 freeze=10 | model.freeze=backbone model.weights=torchvision
---sync-bn | leave it out
---local-rank 0 | leave it out
+--sync-bn | remove it
+--local-rank 0 | remove it
 task=classify | resnet-train trains a classifier with one label for each image
 weight_decay=none | wd=0
 workers 4 | workers=4
@@ -90,7 +90,7 @@ wandb.project=x | WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'
 --batch-sze 64 | bs=64
 max_time=90 | budget=90s
 --warmup_ratio 0.1 | schedule.warmup=0.1dur
---quiet | leave it out
+--quiet | remove it
 log.to=[wandbb] | 'log.to=[wandb]'
 log.to=none | 'log.to=[]'
 --log.interval 5 | log.interval=5ba
@@ -166,7 +166,7 @@ resnet-train medium_rare | did you mean medium?
 resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
 resnet-train mild data=file:///images | data=/images
-resnet-train mild data=https://host/images.zip | unpack it, and give the folder
+resnet-train mild data=https://host/images.zip | unpack it, and pass the folder
 resnet-recipes eval first --batch-size 64 | batch.eval_size=64
 resnet-recipes eval first --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1
 resnet-train mild data=images seed=[1,2] | -m seed=1,2
@@ -180,7 +180,7 @@ resnet-recipes export first --to onnx --out model.onnx | --out model
 resnet-recipes runs --state finished | state=finished
 resnet-recipes runs --format json | --json
 resnet-recipes report --out report.pdf | --out report.html
-resnet-recipes compare first last | is one and the same run
+resnet-recipes compare first last | names the same run twice
 resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images
 resnet-recipes compare mild hot | resnet-recipes diff mild hot
@@ -232,7 +232,7 @@ def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
     def lines(line: str) -> list[str]:
         said = enter(line, 2).err
         told = [re.sub("^(try:|hint:|valid:) *", "", text.strip()) for text in said.splitlines()]
-        return [*told, *re.findall(r"did you mean (.*)\?$", said, re.MULTILINE)]
+        return [*told, *re.findall(r"did you mean\s+(.*)\?$", said, re.MULTILINE)]
 
     return lines
 
@@ -241,7 +241,7 @@ def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
 def test_words_of_other_programs_are_answered_with_ours(typed, answer, answered, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = answered(f"resnet-train mild data.backend=synthetic {typed}")
-    assert answer in lines or any(line.startswith(f"{answer}, as ") for line in lines)
+    assert answer in lines or any(line.startswith(f"{answer}: ") for line in lines)
 
 
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
@@ -250,7 +250,7 @@ def test_every_answer_is_accepted(answer, enter, folder):
     is_form = re.search(
         "=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer
     )  # with a word in place of the value
-    if is_form or answer == "leave it out" or "--resume" in answer:  # of a run with its recipe
+    if is_form or answer == "remove it" or "--resume" in answer:  # of a run with its recipe
         answer = ""
     enter(f"resnet-train mild data.backend=synthetic {answer} --cfg")
 
@@ -270,7 +270,7 @@ def test_everything_wrong_is_answered_at_once(case, answered, folder):
 
 @pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
 def test_a_setting_in_pieces_is_one_mistake(typed, answered):
-    assert "error: 1 problem" in answered(f"resnet-train mild --cfg {typed} seed=1")
+    assert " problems" not in answered(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 
 def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
@@ -280,13 +280,12 @@ def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
 
 def test_a_folder_of_images_without_its_setting_is_one_mistake(answered, folder):
     lines = answered("resnet-train small images")
-    assert lines[0] == "error: 1 problem"
-    assert lines[2:4] == ["images: settings are written key=value", "data=images"]
+    assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
 def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
-    assert "error: 1 problem" in answered(f"resnet-train {flag} mild data=images")
+    assert " problems" not in answered(f"resnet-train {flag} mild data=images")[0]
 
 
 def test_a_short_run_of_a_recipe_with_a_long_warm_up_says_what_to_type(answered, enter, folder):

@@ -37,7 +37,7 @@ predict RUN | 2 | IMAGE is missing
 predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
-predict RUN IMAGES --json --csv x | 2 | leave one out
+predict RUN IMAGES --json --csv x | 2 | remove one of them
 predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
@@ -50,7 +50,7 @@ slurm mild data=/data --parallel 2 | 2 | --parallel 2: is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe is missing
-slurm hot data=/caf\udce9 | 2 | 1 problemEOLEOL  data=/caf\\udce9: is not UTF-8
+slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9: is not UTF-8
 slurm hot data=/data --time soon | 2 | --time soon: must be a time limit in one of Slurm's forms
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
 slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
@@ -63,14 +63,14 @@ job mild --for skypilott | 2 | --for skypilot
 {STORED} skypilot run.root=/a | 2 | run.root=/a: is set by the job
 job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | a folder that all nodes share
-train mild,hot data=x | 2 | several recipes are a sweep
-train mild seed=1,2 data=x | 2 | resnet-train -m sweeps over several values
+train mild,hot data=x | 2 | several recipes need a sweep
+train mild seed=1,2 data=x | 2 | resnet-train -m trains several values
 train mild epochs=36,72 data=x | 2 | stands for several lengths: a sweep
 train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
-train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
-plan mild seed=1,2 | 2 | resnet-train -m sweeps
-plan mild epochs=curve | 2 | resnet-train -m sweeps
-plan recipe=mild,hot | 2 | resnet-train -m sweeps
+train mild --parallel 2 data=x | 2 | works only with a sweep
+plan mild seed=1,2 | 2 | resnet-train -m trains
+plan mild epochs=curve | 2 | resnet-train -m trains
+plan recipe=mild,hot | 2 | resnet-train -m trains
 runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price free | 2 | --price free: must be a price per hour
 runs runs --price -1 | 2 | --price PER_HOUR: needs a value
@@ -78,18 +78,18 @@ runs runs --price nan | 2 | --price nan: must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
-runs rm . --yes | 2 | is not a run's folder
+runs rm . --yes | 2 | is not a run folder
 stop RUN | 3 | is not running
 train demo run=last | 2 | stands for the run that was started last
 train demo dropout=0.1 | 2 | methods.stochastic_depth= drops whole blocks
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
-train demo data= | 2 | data=: is empty; is a shell variable unset?
+train demo data= | 2 | data=: is empty (is a shell variable unset?)
 train demo data.root=' ' | 2 | data.root= : is empty
 train demo data=. run.root= | 2 | run.root=: is empty
 train -m demo data= seed=1,2 | 2 | data=: is empty
 job mild data= --for slurm | 2 | data=: is empty
-convert '' out | 2 | SRC=: is empty; is a shell variable unset?
+convert '' out | 2 | SRC=: is empty (is a shell variable unset?)
 convert . '' | 2 | DST=: is empty
 doctor data '' | 2 | PATH=: is empty
 cp mild '' | 2 | FILE=: is empty
@@ -104,10 +104,10 @@ job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is n
 train mild data=x budget=2m epochs=3 | 2 | budget=2m: sets the length, and so does epochs=3
 train mild data=x budget=2m ssr=2 | 2 | budget=2m: sets the length, and so does ssr=2
 train mild data=x budget=2m max_duration=3ep | 2 | and so does max_duration=3ep
-train mild data=x budget=2 | 2 | must be a time, as in 2h
+train mild data=x budget=2 | 2 | must be a time (2h
 train mild data=x budget=$9 | 2 | needs launch.price
-train mild data=x -m seed=1,2 --check | 2 | leave out -m
-train mild data=x --resume auto --check | 2 | leave out --resume
+train mild data=x -m seed=1,2 --check | 2 | remove -m
+train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
 train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be from 1 to
 train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be from 1 to
@@ -120,7 +120,7 @@ estimate mild data=/nowhere --sample=1 | 2 | must be a number of epochs, at leas
 estimate mild data=/nowhere --sample=many | 2 | must be a number of epochs, at least 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
-estimate data=/nowhere --within 2 | 2 | --within 2: must be a time, as in 2h
+estimate data=/nowhere --within 2 | 2 | --within 2: must be a time (2h
 estimate data=/nowhere --within $20 | 2 | needs launch.price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
@@ -137,13 +137,13 @@ train recipe=mild data=~nosuchuser | 2 | ~nosuchuser is not a user of this machi
 train recipe=mild data=/ run.root=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
 train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured here
 doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
-doctor data . --fix-val s3://b/x | 2 | only files and folders of this machine are read
+doctor data . --fix-val s3://b/x | 2 | only local files and folders can be read here
 doctor dta | 2 | unknown topic dta
 doctor data | 2 | doctor
 doctor gpu a b | 2 | doctor
 doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
-convert . s3://b/x | 2 | `s3://b/x`: is an address; only files and folders of this machine are read
+convert . s3://b/x | 2 | is an address, but only local files
 convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist

@@ -78,7 +78,7 @@ def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
 def test_the_folder_of_a_measurement_is_not_resumed(text, mine, refused):
     Path("runs/mine/job.json").write_text(text)
-    assert "which is not continued" in refused("")
+    assert "which cannot be resumed" in refused("")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(mine, enter)
 def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(mine, enter, refused):
     enter(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
-    assert "this one began with 16" in refused("batch.bn_size=auto")
+    assert "this run uses 16" in refused("batch.bn_size=auto")
 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
@@ -144,14 +144,14 @@ def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
     said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
-    assert said.count("has no effect: runs/mine is finished\n      hint:  leave it out") == 2
+    assert said.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
     assert "gpus" not in said
     enter(f"{START} run=mine workers=3 --resume auto")  # as a scheduler repeats it
 
 
 @pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
 def test_the_name_of_another_run_or_recipe_is_refused(mine, refused, word):
-    assert f"{word}: --resume chooses the run, and a run keeps its recipe" in refused(word)
+    assert f"{word}: --resume names the run, and a run keeps its recipe" in refused(word)
 
 
 def test_auto_takes_the_newest_unfinished_run(started, enter):

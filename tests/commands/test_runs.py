@@ -61,4 +61,4 @@ def test_the_best_evaluation_of_a_run_is_named_as_flattered(root, enter):
     path.write_text(json.dumps(json.loads(path.read_text()) | best))
     shown = enter(f"resnet-recipes runs {root}").out
     assert shown.count("best evaluation") == 1
-    assert "    best evaluation: 71.50% at epoch 3, flattered; weights-best.safetensors" in shown
+    assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in shown

@@ -79,7 +79,7 @@ def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsy
         recipe=SimpleNamespace(name="demo", data=SimpleNamespace(root=str(tmp_path / "data/demo")))
     )
     assert train.with_images(wanted) is wanted
-    assert "drawing the demo's images in data/demo" in capsys.readouterr().err
+    assert "generating the demo images in data/demo" in capsys.readouterr().err
     (tmp_path / "data/demo").mkdir(parents=True)
     train.with_images(wanted)
     wanted.recipe.data.root = str(tmp_path / "mine")

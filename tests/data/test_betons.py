@@ -78,7 +78,7 @@ def test_truncated_beton_ends_training_with_message(copied):
         batches = loader.batches()
         next(batches)
         os.truncate(copied / "train.beton", 5000)
-        with pytest.raises(TrainingError, match="the file was cut short after it was opened"):
+        with pytest.raises(TrainingError, match="the file was truncated after it was opened"):
             list(itertools.islice(batches, 20))
 
 

@@ -143,7 +143,7 @@ def test_resume_checks_the_small_level(levels, copied):
     get_half_path(copied / "train.beton").unlink()
     before, after = (measure(config(root)) for root in (levels, copied))
     assert before.train_digest != after.train_digest
-    with pytest.raises(NotReadyError, match="is not the file that the run began with"):
+    with pytest.raises(NotReadyError, match="has changed since the run started"):
         open_train(config(copied), replace(before, root=copied), ALONE)
 
 

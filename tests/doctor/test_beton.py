@@ -91,7 +91,7 @@ def test_unreadable_beton_is_reported(betons):
     path = betons / "train.beton"
     path.write_bytes(path.read_bytes()[:-1])
     (finding,) = fixes(check_data(betons))
-    assert "damaged or cut short" in finding.what
+    assert "damaged or truncated" in finding.what
 
 
 def test_class_mismatch_is_reported_before_samples(betons):

@@ -86,7 +86,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
 
     assert [find(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
     with pytest.raises(
-        NotYetError, match="has not saved its stable phase yet, which ends at step 12"
+        NotYetError, match="has not finished its stable phase, which ends at step 12"
     ):
         find(8)
     config = (short / "config.yaml").read_bytes()
@@ -129,7 +129,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepared, recipe, tmp_p
     for words, said in (
         ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
         ("run.extends=short optimizer.lr=0.07", "optimizer.lr=0.07: was 0.05 when the run started"),
-        ("run.extends=short launch.budget=2h", "budget=2h: is the time of a run that begins"),
+        ("run.extends=short launch.budget=2h", "budget=2h: cannot be used with --extend"),
         ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur: takes 12 of this run's steps"),
     ):
         wrong = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")

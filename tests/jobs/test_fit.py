@@ -55,7 +55,7 @@ def test_fit_tries_the_batch_of_one_gpu(on_gpu):
 
 def test_fit_without_gpu_fails_before_creating_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RecipeError, match=r"batch\.bn_size=auto: is found by trying on a GPU"):
+    with pytest.raises(RecipeError, match=r"batch\.bn_size=auto: needs a GPU"):
         api.prepare(compose("mild", AUTO).recipe)
     assert list(tmp_path.iterdir()) == []
 
@@ -68,4 +68,4 @@ def test_fit_keeps_an_explicit_size():
 def test_plan_notes_that_bn_size_is_measured_later():
     plan = api.plan(compose("mild", AUTO))
     assert plan.bn_size == plan.rank_size
-    assert any("found by trying when the run begins" in note for note in plan.notes)
+    assert any("finds the largest size" in note for note in plan.notes)

@@ -90,7 +90,7 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
     (tmp_path / "endings").touch()  # nothing can be written into it
     ended = Started(tmp_path, "wrong@0")
     assert "the run failed (No space left on device)" in ended.said[0]
-    assert "cannot be written to, so no rank could say how it ended" in ended.said[0]
+    assert "cannot be written to, so no rank could report how it ended" in ended.said[0]
     assert "free some space, and resume" in ended.said[0]
 
 
@@ -184,7 +184,7 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     run = Started(tmp_path, then=send(signal.Signals[name]))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
-    said = "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+    said = "finishing this step and saving a checkpoint; press Ctrl-C again to quit now"
     assert run.said == [said]
 
 

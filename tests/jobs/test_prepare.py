@@ -56,7 +56,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
         shutil.rmtree(tmp_path / "cache")
         site.status = 403
         refused = trained("refused", site.address, code=3)
-    assert "may not be read with these credentials" in (refused / "logs/rank0.log").read_text()
+    assert "access denied" in (refused / "logs/rank0.log").read_text()
 
 
 def verdicts(facts: list[dict]) -> list[str]:

@@ -158,7 +158,7 @@ def test_run_fails_with_the_run_it_extends(stand_in, tmp_path):
     stand_in.codes = {"b": 3}
     code, said = train(tmp_path, 3, PARENTS)
     assert (code, len(stand_in.commands)) == (1, 2)
-    assert "[1 of 3] a: cannot be trained without the stable phase of b" in said
+    assert "[1 of 3] a: needs the stable phase of b" in said
     assert said[-1] == "  failed with exit code 3: a"
 
 

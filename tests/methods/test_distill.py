@@ -124,7 +124,7 @@ def test_resume_rejects_another_teacher(teacher, make_run):
         restore(make_run(methods=methods(teacher)), capture(run, 2))
     (problem,) = caught.value.problems
     assert problem.key == "methods.distill.teacher"
-    assert "is not what the run began with" in problem.clause
+    assert "has changed since the run started" in problem.clause
 
 
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):

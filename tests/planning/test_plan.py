@@ -55,7 +55,7 @@ def refused(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
 
 def test_make_plan_rejects_beton_order_for_image_files():
     recipe = small("data.order=quasi_random")
-    assert "is an order of .beton files" in refused(recipe)["data.order"]
+    assert "works only with .beton files" in refused(recipe)["data.order"]
     make_plan(recipe, facts(1000, 10, "ffcv"), 1)
 
 
@@ -200,7 +200,7 @@ def test_make_plan_reports_all_conflicts_at_once():
     assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in problems["model.num_classes"]
     assert "batch.bn_size=25" in problems["batch.bn_size"]
-    assert "takes 200 of the run's 100 steps" in problems["schedule.warmup"]
+    assert "is 200 steps, but the run has 100" in problems["schedule.warmup"]
 
 
 def test_make_plan_reports_an_unknown_network_beside_other_conflicts():
@@ -216,10 +216,10 @@ def test_make_plan_reports_an_unknown_network_beside_other_conflicts():
  | 3 | {} | batch.global_size | bs=99
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
-max_duration=1ep | 1 | {} | schedule.warmup | so lr is never reached
+max_duration=1ep | 1 | {} | schedule.warmup | lr is never reached
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
-schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | so lr is never reached
+schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | lr is never reached
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
 schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0] | 1 | {} \
  | schedule.milestones | after the warm-up

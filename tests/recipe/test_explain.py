@@ -27,7 +27,7 @@ def test_what_is_wrong_in_a_file_is_answered_as_it_is_written_there(tmp_path, mo
     said = said_about("mine.yaml")
     assert "optimizer: {name: lamb}" in said
     assert "ema: null" in said
-    assert "a Mac's GPU cannot be used" in said
+    assert "Apple GPUs are not supported" in said
     assert "gpus=auto" in said
 
 
@@ -37,8 +37,8 @@ def test_what_is_wrong_in_a_file_is_answered_as_it_is_written_there(tmp_path, mo
         """
 optimizer=lamb optimizer.epss=1e-6 | did you mean optimizer.eps=1e-6?
 optimizer=lamb optimizer.beta=[0.9,0.9] | did you mean 'optimizer.betas=[0.9,0.9]'?
-optimizer=lamb lr=high | mild uses 0.005
-seed=3 seed=x | mild uses 42
+optimizer=lamb lr=high | mild uses lr=0.005
+seed=3 seed=x | mild uses seed=42
 log=null | its settings: interval, to, mlperf; {} for their defaults
 methods=none | {} for their defaults
 """

@@ -80,14 +80,14 @@ def test_quotes_around_a_value_are_taken_off():
         *rows(
             """
 ~ema | only a method or a setting of the optimizer can be removed | '~methods.ema'
-epochs=-3 | must be a positive number | mild uses 36
+epochs=-3 | must be a positive number | mild uses epochs=36
 lr=0,1 | must be one value | lr=0.1
 log.to=csv,mlflow | must be one value | 'log.to=[csv,mlflow]'
 methods.mixup=true | must be a mapping of its settings | 'methods.mixup={}'
 methods.ema=off | must be a mapping of its settings | '~methods.ema'
 methods.label_smoothing=0.1 | must be a mapping | methods.label_smoothing.smoothing=0.1
 model=resnet18 | must be a mapping of its settings | model.name=resnet18
-data.flip={a:1} | must be true or false | mild uses true
+data.flip={a:1} | must be true or false | mild uses data.flip=true
 lr=??? | ??? means a missing value | write the value out
 model.config=hot | unknown setting | recipe=hot
 seed=interval(1,4) | must be one value | OWN
@@ -104,7 +104,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         (
             f"data.crop_scale={1500 * '['}",
             "at most 4096 characters and 32 brackets",
-            "mild uses [0.08, 1.0]",
+            "mild uses data.crop_scale=[0.08, 1.0]",
         ),
         (
             f"data.crop_scale={30 * '['}{31 * ']'}",

@@ -106,7 +106,7 @@ class Beton:
         except OSError as error:
             return f"the file cannot be read: {error.strerror}"
         if len(data) < self.lengths[index]:
-            return "the file was cut short after it was opened"
+            return "the file was truncated after it was opened"
         if self.checksums is not None and zlib.crc32(data) != self.checksums[index]:
             return "checksum mismatch"
         if self.modes[index] == JPEG:
@@ -207,9 +207,9 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
         yield f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}"
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
         rule = f"{count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
-        yield f"is damaged or cut short: {rule}"
+        yield f"is damaged or truncated: {rule}"
     if (entries := (total - table_ptr) / ALLOCATION.itemsize) != count:
-        yield f"is damaged or cut short: its table has {entries:g} entries for {count} samples"
+        yield f"is damaged or truncated: its table has {entries:g} entries for {count} samples"
 
 
 def _find_field_faults(types: list[int]) -> Iterator[str]:

@@ -87,12 +87,12 @@ class Samples:
 def open_samples(path: Path, digest: str = "") -> Samples:
     """Open a file and its small level.
 
-    Raises NotReadyError if either has changed since the run began.
+    Raises NotReadyError if either has changed since the run started.
     """
     beton, half = open_beton(path), get_half_path(path)
     samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
-        rule = "is not the file that the run began with"
+        rule = "has changed since the run started"
         raise NotReadyError.of(
             "data.root", str(path), rule, Hint("put the file back, or start a new run")
         )

@@ -170,7 +170,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
             f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
             "images are done and kept)"
         )
-        room = Hint("free some space, then run the command again: it resumes")
+        room = Hint("free some space, then run the same command again to resume")
         raise NotReadyError.at(split.target, rule, room) from error
     finally:
         writer.close()

@@ -41,7 +41,7 @@ def list_members(path: Path) -> Iterator[Member]:
         while (block := file.read(_BLOCK)) != bytes(_BLOCK):
             place = file.tell()
             if len(block) < _BLOCK:
-                raise ValueError("it is cut short: the blocks that close it are missing")
+                raise ValueError("it is truncated: the blocks that close it are missing")
             try:
                 header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
             except tarfile.HeaderError as error:
@@ -50,7 +50,7 @@ def list_members(path: Path) -> Iterator[Member]:
             size = int(later[b"size"]) if later.get(b"size", b"").isdigit() else header.size
             stop = place + -(-size // _BLOCK) * _BLOCK
             if size < 0 or stop > end:
-                raise ValueError(f"it is cut short, or the size of {name[:200]} is wrong")
+                raise ValueError(f"it is truncated, or the size of {name[:200]} is wrong")
             if header.type in _FILES and not any(key.startswith(b"GNU.sparse") for key in later):
                 yield Member(name, place, size)
                 later = {}

@@ -46,7 +46,7 @@ class Files:
         """
         listing = list_split(config, split)
         if digest and listing.digest != digest:
-            rule = f"has changed since the run began: files in {split} differ in name or size"
+            rule = f"has changed since the run started: files in {split} differ in name or size"
             raise NotReadyError.of(
                 "data.root", config.root, rule, Hint("put the files back, or start a new run")
             )

@@ -32,7 +32,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
         return
     families = find_split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_both(family.values())]:
-        rule = f"has class folders that are called like splits: {list_first(named[0])}"
+        rule = f"has class folders with names of splits: {list_first(named[0])}"
         yield make_problem(root, rule, (Hint(LAYOUT), *_CLASSES))
 
 

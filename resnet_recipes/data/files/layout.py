@@ -181,7 +181,7 @@ def _require_one(root: Path, places: list[Path]) -> Path:
     """Return the only place. Raises NotReadyError if there are more."""
     if len(places) > 1:
         said = " and ".join(str(place.relative_to(root)) for place in places)
-        rule = f"has more than one place that labels could come from: {said}"
+        rule = f"has several sources of labels: {said}"
         raise make_error(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
     return places[0]
 

@@ -76,7 +76,7 @@ def read_file(path: str | os.PathLike) -> bytes:
 
 
 class ChangedError(Exception):
-    """An image has changed since the run began."""
+    """An image has changed since the run started."""
 
 
 class Pixels:

@@ -69,7 +69,9 @@ def find_mismatch(library: ctypes.CDLL) -> str:
     expected = [crc for file in PIXELS.values() for crc in file]
     found = [zlib.crc32(array.data) for array in pixels]
     wrong = [name for name, *crcs in zip(names, found, expected, strict=True) if len(set(crcs)) > 1]
-    return f"gives wrong pixels ({wrong[0]}; {len(wrong)} of {len(names)} trials)" if wrong else ""
+    return (
+        f"decodes wrong pixels ({wrong[0]}; {len(wrong)} of {len(names)} trials)" if wrong else ""
+    )
 
 
 @functools.cache
@@ -86,7 +88,7 @@ def load_library(path: Path = PATH) -> ctypes.CDLL:
     except AttributeError:  # a function is missing
         is_current = False
     if not is_current:
-        raise UnavailableError("was built from other sources; install resnet-recipes again")
+        raise UnavailableError("was built from other sources; reinstall resnet-recipes")
     if wrong := find_mismatch(loaded):
         raise UnavailableError(f"with {loaded.engine_jpeg().decode()} {wrong}")
     return loaded

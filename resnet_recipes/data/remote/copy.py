@@ -209,7 +209,7 @@ class Copy:
                 done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
                 rule = f"has {kind.upper()} {found} instead of {expected}"
-                fix = Hint("run the command again: only this file is fetched again")
+                fix = Hint("run the same command again; only this file is fetched again")
                 raise self._store.refused(remote.name, rule, fix)
         for remote in self.contents.files:
             if remote.size > PIECE and self._store.look(remote.name) != remote:

@@ -36,7 +36,7 @@ def check_owner(folder: Path) -> Path:
     is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
     if is_own and stat.S_ISDIR(facts.st_mode):
         return folder
-    rule = "must be a folder of yours that not everyone can write to: its images could be anybody's"
+    rule = "must be your own folder, and not writable by everyone"
     raise NotReadyError.of("data.cache", str(folder), rule, "data.cache=/another/folder")
 
 

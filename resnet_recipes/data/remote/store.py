@@ -69,7 +69,7 @@ class Store:
         return self.refused(
             remote.name,
             "changed while it was fetched",
-            Hint("run the command again to fetch the new file"),
+            Hint("run the same command again to fetch the new file"),
         )
 
     def refused(self, name: str, rule: str, fix: Fix = ()) -> NotReadyError:
@@ -90,12 +90,12 @@ class Store:
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                rule = f"may not be read with these credentials: {_find_reason(error)}"
-                fix = Hint(f"{DOCS}/howto/remote_data.html says how to give others")
+                rule = f"access denied: {_find_reason(error)}"
+                fix = Hint(f"{DOCS}/howto/remote_data.html lists the credentials that are used")
                 raise ForbiddenError(self.refused(name, rule, fix).problems) from None
             except OSError as error:
                 if wait is None:
-                    fix = Hint("run the command again: what has been fetched is kept")
+                    fix = Hint("run the same command again; fetched pieces are kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
                     rule = f"could not be fetched{attempts}: {_find_reason(error)}"
                     raise self.refused(name, rule, fix) from None
@@ -119,7 +119,7 @@ def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
 
     threading.Thread(target=listen, daemon=True).start()
     if not futures.wait([answer], seconds).done:
-        raise TimeoutError(f"no whole answer in {seconds:.0f} s")
+        raise TimeoutError(f"no complete response in {seconds:.0f} s")
     return answer.result()
 
 

@@ -22,7 +22,7 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds, read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
 
-_COPY_IT = Hint("copy it to this machine, and give that folder")
+_COPY_IT = Hint("copy it to this machine, and pass that folder")
 
 #: What says whether an object has changed, by the first that a store gives.
 _VERSIONS = ("ETag", "generation", "created", "LastModified")
@@ -52,7 +52,7 @@ class Web(Store):
         wanted = {"Range": f"bytes={start}-{end - 1}"}
         with self._answer("GET", remote.name, wanted) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
-                rule = "comes from a server that sends files only as a whole (no HTTP ranges)"
+                rule = "comes from a server without HTTP range requests"
                 raise self.refused(remote.name, rule, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
             is_part = answer.status == 206
@@ -67,7 +67,7 @@ class Web(Store):
         """Return the error of a file that came in another version than it was announced in."""
         if self._look(remote.name).version == version:
             return self.changed(remote)
-        rule = "comes from a server that gives the same file another ETag in another answer"
+        rule = "comes from a server that changes the ETag of an unchanged file"
         return self.refused(remote.name, rule, _COPY_IT)
 
     @contextmanager

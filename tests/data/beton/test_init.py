@@ -206,7 +206,7 @@ def test_open_rejects_sidecar_of_another_file(file):
 def test_file_changed_after_open_is_reported(file):
     beton = open_beton(file)
     os.truncate(file, METADATA_START)
-    assert beton.complaint(0) == "the file was cut short after it was opened"
+    assert beton.complaint(0) == "the file was truncated after it was opened"
     file.unlink()
     assert beton.complaint(0) == "the file cannot be read: No such file or directory"
     os.mkfifo(file)

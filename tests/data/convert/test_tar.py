@@ -88,7 +88,7 @@ def described(path: Path, text: bytes, kind: bytes = tarfile.XHDTYPE) -> None:
             "the blocks that close it are missing",
             lambda path: os.truncate(path, start(path, 30) + 99),
         ),
-        ("cut short", lambda path: os.truncate(path, start(path, 30) + 600)),
+        ("truncated", lambda path: os.truncate(path, start(path, 30) + 600)),
         (
             "size of 15.jpg is wrong",
             lambda path: sized(path, b"\x80" + (1 << 80).to_bytes(11, "big")),

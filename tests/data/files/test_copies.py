@@ -25,11 +25,13 @@ def twice(folder: Path, tmp_path: Path) -> Path:
 def note(root: Path, **changes) -> str:
     """Return the note about copies, or ""."""
     notes = data.measure(small(root, **changes)).notes
-    return next((one for one in notes if "byte for byte" in one), "")
+    return next((one for one in notes if "byte-identical" in one), "")
 
 
 def test_plan_notes_validation_equal_to_training(twice, folder):
-    assert note(twice).startswith("32 of 32 validation images that were compared are training im")
+    assert note(twice).startswith(
+        "32 of 32 validation images that were compared are byte-identical"
+    )
     assert f"resnet-recipes doctor data {twice} compares all" in note(twice)
     assert not note(folder)
 

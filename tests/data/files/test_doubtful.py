@@ -56,8 +56,8 @@ def test_similar_class_folders_are_accepted_when_confirmed(halves):
     rows(
         """
 ant/train ant/val | bee/train bee/val | a split for each class  # ROOT/train/CLASS
-ant_train ant_test | bee_train bee_test | are called like splits: ant_test, ant_train
-trainset | valset | are called like splits: trainset, valset
+ant_train ant_test | bee_train bee_test | with names of splits: ant_test, ant_train
+trainset | valset | with names of splits: trainset, valset
 A/ant B/ant C/ant | A/bee B/bee C/bee | in A, B, C: they look like splits  # data={root}/A data.val
 train_x/ant val_x/ant train_y/ant | train_x/bee val_x/bee val_y/bee | ln -s train_x {root}/train
 A/ant B/ANT | A/Bee B/bee | has the same folders

@@ -60,7 +60,7 @@ def test_folder_without_val_suggests_a_setting(flowers):
     assert found(small(root, val_share=0.1)) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
     said = refusal(small(root, val_share=0.1))
-    assert "is for data without validation images; val has some" in said
+    assert "is for data without validation images, but val has some" in said
 
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
@@ -170,7 +170,7 @@ def test_resume_checks_the_share(copied):
     config = small(copied, share=0.5)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
-    with pytest.raises(NotReadyError, match="has changed since the run began"):
+    with pytest.raises(NotReadyError, match="has changed since the run started"):
         data.open_train(replace(config, share=0.6), facts, ALONE)
 
 
@@ -313,7 +313,7 @@ def test_hugging_face_metadata_gives_labels(folder, tmp_path):
         (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
     assert found(small(tmp_path)) == (37, 11, CLASSES)
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
-    assert "more than one place" in refusal(small(tmp_path))
+    assert "several sources of labels" in refusal(small(tmp_path))
     for name in ("train", "test"):
         (tmp_path / name / "metadata.csv").unlink()
     assert found(small(tmp_path)) == (37, 11, CLASSES)
@@ -331,7 +331,7 @@ def test_resume_checks_the_validation_fraction(flowers):
     config = small(flowers, val_share=0.2)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
-    with pytest.raises(NotReadyError, match="has changed since the run began"):
+    with pytest.raises(NotReadyError, match="has changed since the run started"):
         data.open_train(replace(config, val_seed=1), facts, ALONE)
 
 
@@ -396,14 +396,14 @@ def test_flat_images_are_labeled_by_their_table(listed):
 def test_two_tables_for_same_images_are_rejected(listed, name, content):
     (listed / name).write_text(content)
     said = refusal(small(listed))
-    assert "has more than one place that labels could come from" in said
+    assert "has several sources of labels" in said
     assert name in said
     assert "train.csv" in said
 
 
 def test_table_of_renamed_split_needs_its_folder(listed):
     (listed / "val.csv").rename(listed / "validation.csv")
-    assert "could come from: val and validation.csv" in refusal(small(listed))
+    assert "sources of labels: val and validation.csv" in refusal(small(listed))
     (listed / "validation").mkdir()
     assert labelled(listed)["000.jpg"] == "ant"
 

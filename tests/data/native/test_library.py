@@ -43,11 +43,12 @@ def reloaded(built):
 
 def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
-    assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in explain_unavailable()
+    assert "decodes wrong pixels (grey cropped; 1 of 30 trials)" in explain_unavailable()
     (note,) = data.measure(small(folder)).notes
     assert "in Python, at about half the speed: the native decoder with " in note
     assert (
-        "gives wrong pixels" in check_native()[-1].what or "gives wrong" in check_native()[0].what
+        "decodes wrong pixels" in check_native()[-1].what
+        or "decodes wrong" in check_native()[0].what
     )
 
 
@@ -59,7 +60,7 @@ def test_built_library_is_usable():
 
 def test_library_without_a_function_is_rejected():
     another = next(Path(np.__file__).parent.rglob("*.so"))
-    with pytest.raises(UnavailableError, match="built from other sources; install"):
+    with pytest.raises(UnavailableError, match="built from other sources; reinstall"):
         load_library(another)
 
 
@@ -70,7 +71,7 @@ def test_library_with_moved_fields_is_rejected(reloaded, monkeypatch):
     fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
     moved = np.dtype(fields | {"offsets": places, "itemsize": row.itemsize})
     monkeypatch.setattr(native_rows, "_ROW", moved)
-    assert "built from other sources; install" in explain_unavailable()
+    assert "built from other sources; reinstall" in explain_unavailable()
 
 
 SONAME = "libjpeg.so.62"

@@ -64,7 +64,7 @@ def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
 
     monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
     while refusals:
-        with pytest.raises(NotReadyError, match=f"with these credentials: {refusals[0]}"):
+        with pytest.raises(NotReadyError, match=f"access denied: {refusals[0]}"):
             data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
         del refusals[0]
 

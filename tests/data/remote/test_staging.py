@@ -215,9 +215,9 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
     ("fault", "rule"),
     [
         ("another range", "changed while it was fetched"),
-        ("another version", "another ETag in another answer"),
+        ("another version", "changes the ETag"),
         ("longer", "sent [0-9,]+ bytes instead of"),
-        ("no ranges", "no HTTP ranges"),
+        ("no ranges", "without HTTP range requests"),
     ],
 )
 def test_false_responses_are_rejected(config, site, fault, rule):
@@ -234,7 +234,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     os.utime(path, (1, 1))
     said = unfetched(config)
     assert "val.beton: has SHA256" in said
-    assert "run the command again" in said
+    assert "run the same command again" in said
     path.write_bytes(right)
     os.utime(path, (1, 1))
     site.asked.clear()
@@ -247,14 +247,14 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
     monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
     site.drops = drops
-    assert "could not be fetched in 3 attempts: no whole answer in 0 s" in unfetched(config)
+    assert "could not be fetched in 3 attempts: no complete response in 0 s" in unfetched(config)
 
 
 @pytest.mark.parametrize(
     ("status", "moved_to", "rule"),
     rows(
         """
-403 | - | may not be read with these credentials: the server answered 403
+403 | - | access denied: the server answered 403
 404 | - | has neither train.beton and val.beton nor a table
 500 | - | could not be fetched in 3 attempts: the server answered 500
 302 | http://[::1 | could not be fetched in 3 attempts
@@ -390,4 +390,4 @@ def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
     assert (fetched(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
     memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
-    assert "cut short" in refusal(config)
+    assert "truncated" in refusal(config)
