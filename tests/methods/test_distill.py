@@ -82,6 +82,11 @@ def methods(teacher: object, **others: dict) -> dict[str, dict]:
     return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
 
 
+def network_of(method: Distill) -> nn.Module:
+    """Return the teacher as it computes."""
+    return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
+
+
 def trained(run: Run) -> torch.Tensor:
     train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
     return compute_digest(run.model)
@@ -90,7 +95,7 @@ def trained(run: Run) -> torch.Tensor:
 def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
     run = make_run("max_duration=4ba", methods=methods(teacher))
     (method,) = run.methods
-    model = inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
+    model = network_of(method)
     before = compute_digest(model)
     trained(run)
     assert not model.training
@@ -101,8 +106,8 @@ def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
 
 def test_teacher_is_folded_and_cast_once(teacher, make_run):
     run = make_run("precision.dtype=bf16", methods=methods(teacher))
-    logits = next(iter(run.methods))._logits
-    model = inspect.getclosurevars(inspect.unwrap(logits)).nonlocals["model"]
+    (method,) = run.methods
+    model, logits = network_of(method), method._logits
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
     assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     images, whole = torch.randn(4, 3, 32, 32), load(teacher).model.eval()
