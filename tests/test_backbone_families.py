@@ -12,9 +12,8 @@ from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.planning.network_facts import BuiltNetwork
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import RecordingReporter
+from tests.training.recording import record
 
 timm = pytest.importorskip("timm")
 
@@ -85,7 +84,7 @@ def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., 
         data={"train_size": side, "eval_size": side, "eval_resize": side},
     )
     before = [weight.detach().clone() for weight in run.model.parameters()]
-    train(run, notes := RecordingReporter(run))
+    notes = record(run)
     assert torch.stack(notes.losses).isfinite().all()
     assert all(weight.isfinite().all() for weight in run.model.parameters())
     assert not all(map(torch.equal, before, run.model.parameters()))

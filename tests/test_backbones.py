@@ -27,11 +27,10 @@ from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
 from tests.tables import rows
-from tests.training.test_loop import RecordingReporter, differing
+from tests.training.recording import differing, record
 
 timm = pytest.importorskip("timm")
 
@@ -111,16 +110,16 @@ def check_two_steps(run: Run) -> None:
     library_model.train().to(memory_format=torch.channels_last)
     loss_of = run.methods.loss
 
-    def record(_, inputs):
+    def note(_, inputs):
         seen.append((inputs[0].clone(), torch.get_rng_state()))
 
     def loss(logits, targets):
         expected.append(targets.clone())
         return loss_of(logits, targets)
 
-    run.model.register_forward_pre_hook(record)
+    run.model.register_forward_pre_hook(note)
     run.methods.loss = loss
-    train(run, notes := RecordingReporter(run))
+    notes = record(run)
     optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
     for (images, state), targets in zip(seen, expected, strict=True):
         torch.set_rng_state(state)  # of dropout
@@ -156,15 +155,15 @@ def test_resumed_run_with_drop_path_is_bit_identical(
         "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
     }
     whole = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(whole, notes := RecordingReporter(whole, keep=(1,)))
+    notes = record(whole, keep=(1,))
     resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(resumed, RecordingReporter(resumed), restore(resumed, notes.states[1]))
+    record(resumed, restore(resumed, notes.states[1]))
     assert differing(resumed, whole) == []
 
 
 def test_run_of_library_network_loads_and_exports(run_of: Callable[..., Run], tmp_path: Path):
     run = run_of(FEW[1])
-    train(run, RecordingReporter(run))
+    record(run)
     described = about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
     path = write_weights(run.model, tmp_path / "weights.safetensors", described)
     images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)

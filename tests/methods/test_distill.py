@@ -4,7 +4,6 @@ import inspect
 import math
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,10 +21,9 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import Gradient
-from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
+from tests.training.recording import record
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -88,7 +86,7 @@ def network_of(method: Distill) -> nn.Module:
 
 
 def trained(run: Run) -> torch.Tensor:
-    train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
+    record(run)
     return compute_digest(run.model)
 
 

@@ -7,7 +7,6 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
@@ -27,11 +26,10 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import RunReporter
 from tests.fixtures import same
 from tests.jobs.nursery import narrow_resnet18
 from tests.tables import rows
+from tests.training.recording import record
 
 CONFIG = ModelConfig(name="resnet18")
 
@@ -228,7 +226,7 @@ def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monk
 def test_frozen_parts_keep_weights_or_statistics(word, kept, make_run):
     run = make_run(f"max_duration=3ba schedule.warmup=0ba model.weights=unread model.{word}")
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
+    record(run)
     after = run.model.state_dict()
     equal = {name for name in after if torch.equal(after[name], before[name])}
     assert equal == {name for name in after if re.fullmatch(kept, name)}

@@ -19,10 +19,9 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import loop
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.jobs.nursery import shallow_resnet18
-from tests.training.test_loop import RecordingReporter
+from tests.training.recording import record
 
 #: Six steps, four an epoch, in micro-batches of 16; SAM in every third.
 WORDS = """
@@ -156,7 +155,7 @@ def test_hot_six_steps_match_handwritten_loop(run):
         for batch in islice(run.train_data.batches(0), STEPS)
     ]
     losses, average = by_hand(net, raw)
-    train(run, notes := RecordingReporter(run))
+    notes = record(run)
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with run.methods.eval_weights(run.model):
         found = copy.deepcopy(floats(run.model.state_dict()))

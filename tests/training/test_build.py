@@ -28,7 +28,7 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.data.conftest import built
 from tests.trained_runs import random_images
-from tests.training.test_loop import RecordingReporter
+from tests.training.recording import record
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
 #: and a SAM step in every third.
@@ -46,7 +46,7 @@ ALL = " ".join(
 
 def losses_of(run: Run) -> Tensor:
     """Train to the end and return the loss of every step."""
-    train(run, notes := RecordingReporter(run))
+    notes = record(run)
     return torch.stack(notes.losses)
 
 
@@ -199,7 +199,7 @@ def test_search_is_set_before_first_step_of_size(make_run):
     )
     Gradient(run).rehearse()
     assert seen == [(large, True)]
-    train(run, RecordingReporter(run))
+    record(run)
     assert set(seen) == {(side, side == large) for side in run.plan.sizes}
     assert small != large
 

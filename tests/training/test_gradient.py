@@ -11,9 +11,8 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.gradient import Gradient
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import HOT, RecordingReporter, differing
+from tests.training.recording import HOT, differing, record
 
 
 def grown(run: Run, limit: int) -> Run:
@@ -34,7 +33,7 @@ def test_rehearsal_leaves_run_unchanged(make_run):
     Gradient(ours).rehearse()
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
-        train(run, RecordingReporter(run))
+        record(run)
     assert differing(ours, theirs) == []
 
 
@@ -61,7 +60,7 @@ def test_rehearsal_suggests_no_size_below_one(make_run):
 
 def test_compiling_on_cpu_is_not_timed(make_run):
     run = make_run("max_duration=4ba")
-    train(run, RecordingReporter(run))
+    record(run)
     assert run.compiling.seconds() == 0
 
 

@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.build import cast_together
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import HOT, RecordingReporter, differing
+from tests.fixtures import same
+from tests.training.recording import HOT, differing, record
 
 #: Smaller images than in other tests.
 TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
@@ -114,11 +114,9 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 )
 def test_replayed_run_is_bit_identical(words, replayed, make_run, device):
     ours, theirs = replayed(words)[0], make_run(words)
-    notes, others = RecordingReporter(ours), RecordingReporter(theirs)
-    train(ours, notes)
-    train(theirs, others)
+    losses = record(ours).losses
+    assert same(losses, record(theirs).losses)
     assert sum(graph.replays for graph in device.graphs) >= 4
-    assert torch.equal(torch.stack(notes.losses), torch.stack(others.losses))
     assert differing(ours, theirs) == []
 
 
@@ -128,8 +126,8 @@ def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
         f"optimizer.lr=0.01 {TINY}"
     )
     ours, theirs = replayed(words)[0], make_run(words)
-    train(ours, RecordingReporter(ours))
-    train(theirs, RecordingReporter(theirs))
+    record(ours)
+    record(theirs)
     assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
     assert ours.precision.state_dict() == theirs.precision.state_dict()
     assert differing(ours, theirs) == []
@@ -141,7 +139,7 @@ def test_every_image_size_has_its_own_graph(replayed, device):
         "methods.progressive_resizing.delay=0.2dur "
         "methods.progressive_resizing.finetune=0.2dur"
     )
-    train(run, RecordingReporter(run))
+    record(run)
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in device.graphs] == [
@@ -159,7 +157,7 @@ def test_every_image_size_has_its_own_graph(replayed, device):
 def test_graphs_wait_until_host_is_bottleneck(replayed, device):
     run, texts = replayed("max_duration=8ba")
     device.waits = False
-    train(run, RecordingReporter(run))
+    record(run)
     assert device.graphs == []
     assert texts == []
 
@@ -169,8 +167,8 @@ def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
     texts: list[str] = []
     ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
     device.refuses = "operation not permitted when stream is capturing\nand more"
-    train(ours, RecordingReporter(ours))
-    train(theirs, RecordingReporter(theirs))
+    record(ours)
+    record(theirs)
     assert texts[1:] == [
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
         "operation not permitted when stream is capturing"
@@ -189,7 +187,7 @@ def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
     runs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
     for run in runs:
         run.methods.gradient = twice
-        train(run, RecordingReporter(run))
+        record(run)
     assert device.graphs[0].replays >= 2
     assert differing(*runs) == []
 

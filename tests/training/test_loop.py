@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,80 +15,23 @@ from resnet_recipes.training import loop
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, restore
-
-#: Every method of Hot, sized for a run of eight steps, with a SAM step in every third.
-HOT = (
-    "methods.bce_loss={} methods.blurpool={} methods.stochastic_depth.drop_rate=0.1 "
-    "methods.colout.p_row=0.05 methods.colout.p_col=0.05 methods.randaugment.severity=10 "
-    "methods.randaugment.depth=1 methods.progressive_resizing.initial_scale=0.5 "
-    "methods.progressive_resizing.delay=0.2dur methods.progressive_resizing.finetune=0.2dur "
-    "methods.label_smoothing.smoothing=0.13 methods.mixup.alpha=0.25 methods.sam.rho=0.5 "
-    "methods.sam.interval=3 methods.ema.half_life=3ba methods.ema.update_interval=2ba"
-)
-
-
-class RecordingReporter:
-    """A reporter that records losses and the state after some steps, and can stop the run."""
-
-    def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
-        self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
-        self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
-
-    def is_asked_to_stop(self) -> bool:
-        return bool(self.stop_at) and len(self.losses) + 1 >= self.stop_at
-
-    def step(self, done: int, losses: torch.Tensor) -> None:
-        self.losses.append(losses.mean())
-        if done in self.keep:
-            self.states[done] = copied(capture(self.run, done))
-
-    def log(self, done: int, stream: object) -> None:
-        self.logged.append(done)
-
-    def evaluate(self, done: int) -> None:
-        self.evaluated.append(done)
-
-    def save(self, done: int) -> None:
-        self.saved.append(done)
-
-
-def copied(state: Any) -> Any:
-    """Return a copy of a state that shares no memory with its run, like one from a file."""
-    if isinstance(state, torch.Tensor):
-        return state.clone()
-    if isinstance(state, dict):
-        return {key: copied(value) for key, value in state.items()}
-    return [copied(value) for value in state] if isinstance(state, list | tuple) else state
-
-
-def differing(ours: Run, theirs: Run) -> list[str]:
-    """Return the names of all tensors (weights, statistics, momentum, averages) that differ."""
-    pairs = []
-    for run in (ours, theirs):
-        state = capture(run, 0)
-        momenta = {
-            f"momentum.{i}": value["momentum_buffer"]
-            for i, value in state["optimizer"]["state"].items()
-        }
-        pairs.append({**state["model"], **momenta, **state["methods"]})
-    assert pairs[0].keys() == pairs[1].keys()
-    return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
+from resnet_recipes.training.state import restore
+from tests.fixtures import same
+from tests.training.recording import HOT, RecordingReporter, differing, record
 
 
 def test_loop_logs_evaluates_and_saves_as_planned(make_run):
     run = make_run(
         "max_duration=5ba log.interval=2ba evaluation.interval=3ba checkpoint.interval=4ba"
     )
-    notes = RecordingReporter(run)
-    train(run, notes)
+    notes = record(run)
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
 
 
 def test_stop_request_logs_and_saves(make_run):
     run = make_run("max_duration=8ba checkpoint.interval=1dur evaluation.interval=1dur")
-    notes = RecordingReporter(run, stop_at=3)
-    assert train(run, notes) == 3
+    notes = record(run, stop_at=3)
+    assert len(notes.losses) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
 
 
@@ -119,21 +61,18 @@ def test_reached_target_saves_and_ends_run(make_run):
 def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
     words = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
     whole = make_run(words)
-    train(
-        whole, notes := RecordingReporter(whole, keep=(2, 3, 5))
-    )  # before, at and after a SAM step
+    notes = record(whole, keep=(2, 3, 5))  # before, at and after a SAM step
     for done, state in notes.states.items():
         resumed = make_run(words)
         assert restore(resumed, state) == done
-        train(resumed, after := RecordingReporter(resumed), done)
-        assert torch.equal(torch.stack(after.losses), torch.stack(notes.losses[done:]))
+        assert same(record(resumed, done).losses, notes.losses[done:])
         assert differing(resumed, whole) == []
 
 
 def test_steps_never_wait_for_device(make_run):
     run = make_run(f"max_duration=4ba log.interval=1dur {HOT}")
     with profile(activities=[ProfilerActivity.CPU]) as trace:
-        train(run, RecordingReporter(run))
+        record(run)
     waits = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero"}
     assert waits & {event.key for event in trace.key_averages()} == set()
 
@@ -144,7 +83,7 @@ def seen(run: Run) -> tuple[list[float], list[float]]:
     run.methods.after_step = lambda model, now: rows.append(
         (now.rng.random(), run.optimizer.param_groups[0]["lr"])
     )
-    train(run, RecordingReporter(run))
+    record(run)
     return tuple(map(list, zip(*rows, strict=True)))
 
 
@@ -167,7 +106,7 @@ def test_images_are_normalized_as_in_recipe(make_run):
     (raw,) = islice(run.train_data.batches(0), 1)
     expected = (raw.pixels.double() - 127.5) / 51  # a copy, since the loader reuses its memory
     run.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
-    train(run, RecordingReporter(run))
+    record(run)
     torch.testing.assert_close(torch.cat(seen).double(), expected, rtol=0, atol=1e-5)
     raw, seen[:] = next(run.eval_data.batches()).pixels.clone(), []
     evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)

@@ -12,10 +12,9 @@ from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.loop import train
 from tests.fixtures import SMALL, settings
 from tests.ops.interpreted.test_selftest import register
-from tests.training.test_loop import RecordingReporter
+from tests.training.recording import record
 
 RECIPE = (
     f"{SMALL} max_duration=1ba schedule.warmup=0ba optimizer.name=decoupled_sgdw "
@@ -43,7 +42,7 @@ def trained(kernels):
     recipe, problems = build_recipe(settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
-    train(run, notes := RecordingReporter(run))
+    notes = record(run)
     run.close()
     return run, notes.losses[0]
 
