@@ -25,7 +25,7 @@ from resnet_recipes.data.images import memory
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
-from tests.data.conftest import ALONE, built, image, small, small_betons
+from tests.data.conftest import ALONE, built, image, opened, small, small_betons, taken
 from tests.data.native.batch import encoded
 
 LONGEST = 48  # pixels: most images are larger, some are not
@@ -59,6 +59,14 @@ def in_memory(root: Path, **changes) -> DataConfig:
     return small(root, memory_pixels=LONGEST, **changes)
 
 
+def read(
+    loader: data.TrainLoader | data.EvalLoader, *first: int, count: int = STEPS
+) -> list[bytes]:
+    """Return the pixels of the next batches."""
+    batches = taken(loader.batches(*first), count)
+    return [pixels.transpose(0, 2, 3, 1).tobytes() for pixels, _ in batches]
+
+
 def crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
     """Return the training crops of each step, and the crops of evaluation."""
     facts, mine = data.measure(config), replace(ALONE, **share)
@@ -66,11 +74,7 @@ def crops(config: DataConfig, augment: object = None, first: int = 0, **share) -
         closing(data.open_train(config, facts, mine, augment)) as train,
         closing(data.open_eval(config, facts, mine)) as evaluation,
     ):
-        batches = itertools.islice(train.batches(first), STEPS - first)
-        return [
-            batch.pixels.permute(0, 2, 3, 1).numpy().tobytes()
-            for batch in itertools.chain(batches, evaluation.batches())
-        ]
+        return read(train, first, count=STEPS - first) + read(evaluation, count=99)
 
 
 VARIANTS = {
@@ -128,15 +132,12 @@ def copied(mixed: Path, tmp_path: Path) -> Path:
 def test_image_is_decoded_once_by_all_processes(copied):
     expected = crops(in_memory(copied))
     config = in_memory(copied, workers=2)
-    facts = data.measure(config)
-    with closing(data.open_train(config, facts, ALONE)) as first:
-        list(itertools.islice(first.batches(), 8))  # two epochs and more: every image
-        with closing(data.open_train(config, facts, ALONE)) as second:
+    with closing(opened(config)) as first:
+        read(first, count=8)  # two epochs and more: every image
+        with closing(opened(config)) as second:
             for path in (copied / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
-            batches = itertools.islice(second.batches(), STEPS)
-            found = [batch.pixels.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches]
-    assert found == expected[:STEPS]
+            assert read(second) == expected[:STEPS]
 
 
 def _read_all(pickled: bytes) -> None:
@@ -163,8 +164,8 @@ def test_memory_is_shared_by_name(copied):
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
     """Read an epoch as the second of two ranks, and keep the loader open until told to stop."""
     second = replace(ALONE, rank=1, world_size=2)
-    with closing(data.open_train(config, data.measure(config), second)) as loader:
-        list(itertools.islice(loader.batches(), 2 * STEPS))
+    with closing(opened(config, share=second)) as loader:
+        read(loader, count=2 * STEPS)
         pipe.send("read")
         pipe.recv()
 
@@ -186,9 +187,8 @@ def test_two_ranks_share_one_copy(mixed):
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
     process.start()
-    facts, first = data.measure(config), replace(ALONE, world_size=2)
-    with closing(data.open_train(config, facts, first)) as loader:
-        list(itertools.islice(loader.batches(), 2 * STEPS))
+    with closing(opened(config, share=replace(ALONE, world_size=2))) as loader:
+        read(loader, count=2 * STEPS)
         assert ours.recv() == "read"
         (rss, pss), (other_rss, other_pss) = map(_kilobytes, (os.getpid(), process.pid))
         ours.send("stop")
@@ -220,12 +220,10 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
     expected = crops(small(raw, "ffcv"), augment)[:STEPS]
     config = in_memory(mixed, workers=0 if augment else workers)
-    with closing(data.open_train(config, data.measure(config), ALONE, augment)) as loader:
+    with closing(opened(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
             free[0] = left
-            batches = itertools.islice(loader.batches(), STEPS)
-            found = [batch.pixels.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches]
-            assert found == expected
+            assert read(loader) == expected
 
 
 @built
@@ -251,8 +249,7 @@ def test_memory_goes_back_when_the_system_runs_short(mixed, free):
 
 @built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
-    config = in_memory(mixed)
-    with closing(data.open_train(config, data.measure(config), ALONE)) as loader:
+    with closing(opened(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has three steps and a half
@@ -315,10 +312,10 @@ HOSTILE = {
 
 def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
     """Return what reading says of an image that is spoiled once the loader is open."""
-    with closing(data.open_train(config, data.measure(config), ALONE)) as loader:
+    with closing(opened(config)) as loader:
         spoil()
         try:
-            list(itertools.islice(loader.batches(), STEPS))
+            read(loader)
         except TrainingError as error:
             return str(error)
         return str(loader.source.skipped)
