@@ -137,17 +137,21 @@ def ways(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def test(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield the runs of the test: three seeds of short runs, then one of longer ones."""
+    """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
     waste, imagenette = options.folders
     sets = {"waste": split(waste, options.work / "waste", Images("waste", 0.8, 500))}
     for count in (10, 50, 300):
         name = f"imagenette {count}"
         sets[name] = with_val(imagenette, options.work / name, Images(name, count, 500))
-    recipes = {"before": before(), "composed": ARMS[TAKEN]}
-    for steps, seed in ((64, 1), (64, 2), (64, 3), (192, 1)):
-        for (name, images), (arm, words) in itertools.product(sets.items(), recipes.items()):
-            row = {"set": name, "steps": str(steps), "seed": str(seed), "arm": arm}
-            yield row, images, [*words, *length(steps, seed)]
+    recipes = {
+        "before": before(),
+        "composed": composed(0.01, 0.00003, "freeze_bn=true"),
+        "classifier alone": ARMS["0.01, classifier alone"],
+    }
+    for seed, (name, images) in itertools.product((1, 2, 3), sets.items()):
+        for arm, words in recipes.items():
+            row = {"set": name, "seed": str(seed), "arm": arm}
+            yield row, images, [*words, *sized(224), *length(48, seed)]
 
 
 def design() -> list[tuple[int, ...]]:
