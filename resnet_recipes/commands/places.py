@@ -125,7 +125,7 @@ def has_run(arguments: Arguments) -> bool:
 
 
 def extended(arguments: Arguments) -> Arguments:
-    """Replace --extend RUN by that run's recipe, and its stable phase as the start.
+    """Replace --extend RUN by that run's recipe, its stable phase as the start, and its place.
 
     Raises RecipeError if RUN is not a run, or `last` in a command that continues what it has
     started, or if --resume names a run as well.
@@ -140,7 +140,9 @@ def extended(arguments: Arguments) -> Arguments:
     if not (folder / CONFIG).is_file():
         rule = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, rule, LIST)
-    arguments.words[:0] = [f"recipe={folder / CONFIG}", f"run.extends={folder.absolute()}"]
+    folder = folder.absolute()
+    place = [] if _value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
+    arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
     return arguments
 
 

@@ -189,13 +189,14 @@ def _name_config(entry: Entry) -> str:
 def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> None:
     """Name a recipe after its file, without the description and the results of its parents.
 
-    The recipe of a run loses the name of the run.
+    The recipe of a run loses the name of the run, and the folder, which may have been copied.
     """
     entry, document = links[-1]
     changed_keys = {override.key for override in changed}
     if "name" not in changed_keys:
         tree["name"] = document.tree.get("name", entry.path.stem)
-    for key in {"run.name", "run.extends"} - changed_keys if entry.path.name == CONFIG else ():
+    place = {"run.root", "run.name", "run.extends"}
+    for key in place - changed_keys if entry.path.name == CONFIG else ():
         tree.get("run", {}).pop(key.removeprefix("run."), None)
     for key in ("about", "published"):
         if key not in document.tree:

@@ -1,6 +1,7 @@
 """`--extend RUN` begins a run of another length from its stable phase, and every page says so."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
     enter("resnet-train --resume last", 75)
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert started == [longer] * 3
+    shutil.copytree("runs/mine", "elsewhere/copy")
+    for word, root in (("", "elsewhere"), ("run.root=third", "third")):
+        enter(f"resnet-train --extend elsewhere/copy max_duration=20ba {word}", 75)
+        run = read(started[-1] / "config.yaml").run
+        assert Path(run.root) == started[-1].parent == Path(root).absolute()
+        assert run.extends == str(Path("elsewhere/copy").absolute())
+    assert {path.name for path in Path("runs").iterdir()} == {"mine", longer.name}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
+from resnet_recipes.recipe.frozen import freeze_sealed
 from resnet_recipes.recipe.schema import list_enabled
 from tests.tables import values
 
@@ -384,3 +385,15 @@ def test_compose_refused_parses_and_composes_once(folder, monkeypatch):
         compose("mild", [DATA, "lr=high", "batch_size=64", "methods.mixup=0.2"])
     assert len(refused.value.problems) == 3
     assert [counted.call_count for counted in calls] == [1, 1]
+
+
+def test_recipe_of_a_copied_run_has_neither_its_name_nor_its_folder(tmp_path):
+    original = compose("mild", ["data=images", "run.root=/old", "run.name=mine"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze_sealed(original))
+    copied = compose(str(tmp_path / "config.yaml"), [])
+    assert (copied.recipe.run.name, copied.recipe.run.root) == (
+        "auto",
+        str(Path("runs").absolute()),
+    )
+    changed = compose(str(tmp_path / "config.yaml"), ["run.root=/new"])
+    assert changed.recipe.run.root == "/new"
