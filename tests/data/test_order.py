@@ -160,8 +160,10 @@ def test_batches_are_equal_on_any_ranks_and_resume(repeats):
 
 
 def test_copies_of_an_image_are_in_separate_micro_batches():
-    found = [index for _, index, _ in rows_of(1, 0, 50, 3)]
-    assert all(len({*found[at : at + 10]}) == 10 for at in range(0, len(found), 10))
+    found = rows_of(1, 0, 50, 3)
+    images = [index for _, index, _ in found]
+    assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))
+    assert len({*found}) == len(found)  # with their numbers, no two are equal
 
 
 def test_repeated_image_gets_a_new_crop():
