@@ -87,14 +87,14 @@ def compose(
     Instead of a name or a path, `recipe` may be the node of your own Hydra application's config
     that holds one, without changes. Raises RecipeError with every problem.
     """
-    words = _words(changes, settings)
+    words = _to_words(changes, settings)
     if isinstance(recipe, str | os.PathLike):
-        made = composing.compose(os.fspath(recipe), words, needs_data=False)
-        return with_network(made).recipe
+        result = composing.compose(os.fspath(recipe), words, needs_data=False)
+        return adopt_network(result).recipe
     if isinstance(recipe, Recipe):
         rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
-        rule, fix = f"is not the name of a recipe, but {_kind(recipe)}", _EXAMPLE
+        rule, fix = f"is not the name of a recipe, but {_describe_kind(recipe)}", _EXAMPLE
     elif words:
         rule, fix = "is a complete config", Hint("change it where your application composes it")
     else:
@@ -102,35 +102,35 @@ def compose(
     raise RecipeError.of("recipe", None, rule, fix)
 
 
-def with_network(wanted: Composed) -> Composed:
+def adopt_network(result: Composed) -> Composed:
     """Return a recipe that keeps what is part of the network whose weights it starts from.
 
     That is its methods and its normalization. Words about them, as ~methods.NAME or data.mean=...,
     decide themselves. A run downloads nothing, so that the weights must be on this machine.
     """
-    recipe = wanted.recipe
+    recipe = result.recipe
     if not recipe.model.weights or recipe.run.extends:
-        return wanted
+        return result
     from resnet_recipes.network import pretrained
 
     try:
         about = pretrained.open_weights(recipe.model).about
     except NotReadyError:
-        return wanted  # the plan says what is wrong with them
-    found = about.methods().methods
-    kept = {
+        return result  # the plan says what is wrong with them
+    brought = about.methods().methods
+    adopted = {
         name: method
-        for name, method in found.items()
+        for name, method in brought.items()
         if getattr(recipe.methods, name) is None
-        and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.origin.settings)
+        and not any(f"{key}.".startswith(f"methods.{name}.") for key in result.origin.settings)
     }
     methods: Any = recipe.methods
-    given = wanted.origin.settings
-    levels = {key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in given}
-    return wanted._replace(
+    settings = result.origin.settings
+    levels = {key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings}
+    return result._replace(
         recipe=replace(
             recipe,
-            methods=replace(methods, **kept),
+            methods=replace(methods, **adopted),
             data=replace(recipe.data, **levels),
         )
     )
@@ -149,18 +149,18 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
-    recipe, origin = _composed(recipe, needs_data=False)
+    recipe, origin = _judge(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
-    made = make_plan(recipe, facts, ranks, origin)
+    result = make_plan(recipe, facts, ranks, origin)
     if has_images:
-        new_run.check(made)
-        if state := find_stable_state(made):
-            return replace(made, start=InitialWeights(str(state), is_stable_phase=True))
-    return replace(made, start=_initial_weights(recipe, facts, needs_weights))
+        new_run.check(result)
+        if state := find_stable_state(result):
+            return replace(result, start=InitialWeights(str(state), is_stable_phase=True))
+    return replace(result, start=_find_initial_weights(recipe, facts, needs_weights))
 
 
-def _initial_weights(
+def _find_initial_weights(
     recipe: Recipe, facts: DataFacts, needs_weights: bool
 ) -> InitialWeights | None:
     """Return the weights that a recipe names; None if they are random. Raises as `plan`."""
@@ -192,7 +192,7 @@ def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
     Unless it was measured before, this measures it for about a minute, of which `tell` is told.
     Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
     """
-    return measure_time(plan_here(_composed(recipe), tell), tell).estimate
+    return measure_time(plan_here(_judge(recipe), tell), tell).estimate
 
 
 def prepare(
@@ -204,32 +204,32 @@ def prepare(
 
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
-    with _create(_composed(recipe), planned, command) as held:
-        return held.path
+    with _create(_judge(recipe), planned, command) as locked:
+        return locked.path
 
 
 def _create(
-    wanted: Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
+    result: Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
-        rule = f"must be a plan, and not {_kind(planned)}"
+        rule = f"must be a plan, and not {_describe_kind(planned)}"
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
-    planned = resolve_plan(planned or plan(wanted), partial(print, file=sys.stderr))
-    held = new_run.create(planned, command)
-    keep_estimate(planned, held.path)
-    return held
+    planned = resolve_plan(planned or plan(result), partial(print, file=sys.stderr))
+    locked = new_run.create(planned, command)
+    keep_estimate(planned, locked.path)
+    return locked
 
 
-def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
+def _judge(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
     """Return a recipe with where it comes from, judged if it was not yet. Raises RecipeError."""
     if isinstance(recipe, Composed):
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
-        rule = f"must be what compose() returns, and not {_kind(recipe)}"
+        rule = f"must be what compose() returns, and not {_describe_kind(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen.find_problems(recipe)
     RecipeError.refuse(one for one in wrong if needs_data or one.key != "data.root")
@@ -244,8 +244,8 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     `resnet-train --resume FOLDER` continues the run. Raises RecipeError, also for a recipe of
     several devices.
     """
-    wanted = _composed(recipe)
-    RecipeError.refuse([*_several_devices(recipe), *map(_callback_problem, callbacks)])
+    result = _judge(recipe)
+    RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import work
 
     interruption, began = Interruption(), time.monotonic()
@@ -258,10 +258,10 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
     watchdog = _NoWatchdog()
     with (
-        _create(wanted._replace(recipe=one_device)) as held,
+        _create(result._replace(recipe=one_device)) as locked,
         handle_signals(interruption.receive),
     ):
-        folder = held.path
+        folder = locked.path
         try:
             launch = LaunchFacts(began)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)
@@ -279,7 +279,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     return RunResult(folder, ended.message if ended.code else "")
 
 
-def _several_devices(recipe: Recipe) -> Iterator[Problem]:
+def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
     """Yield the problem of a recipe that one process cannot train."""
     if recipe.launch.gpus not in ("auto", 1):
         rule = "train() uses one device"
@@ -287,16 +287,16 @@ def _several_devices(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("launch.gpus", recipe.launch.gpus, rule, fix)
 
 
-def _callback_problem(callback: object) -> Problem | None:
+def _check_callback(callback: object) -> Problem | None:
     """Return why a callback cannot be called with a record; None if it can, or may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
-        return Problem("callbacks", None, f"{_kind(callback)} cannot be called", fix)
+        return Problem("callbacks", None, f"{_describe_kind(callback)} cannot be called", fix)
     with suppress(ValueError):  # a builtin may have no signature
         try:
             inspect.signature(callback).bind({})
         except TypeError as error:
-            rule = f"{_kind(callback)} does not take one record: {error}"
+            rule = f"{_describe_kind(callback)} does not take one record: {error}"
             return Problem("callbacks", None, rule, fix)
     return None
 
@@ -313,7 +313,7 @@ def teach(
     from resnet_recipes.jobs import teach as storing
 
     say = partial(print, file=sys.stderr)
-    return storing.teach(_composed(recipe), str(top), str(cycle), str(out), say)
+    return storing.teach(_judge(recipe), str(top), str(cycle), str(out), say)
 
 
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
@@ -330,10 +330,10 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     from resnet_recipes.inference.open import parse_model
     from resnet_recipes.network.open import open_network
 
-    model, others = parse_model(_words(changes, {}))
+    model, rest = parse_model(_to_words(changes, {}))
     rule = "cannot be changed here; only model.name and model.args.NAME can"
-    RecipeError.refuse(Problem(word, None, rule) for word in others)
-    return open_network(str(_located(place)), model, downloads=True)
+    RecipeError.refuse(Problem(word, None, rule) for word in rest)
+    return open_network(str(_locate(place)), model, downloads=True)
 
 
 def evaluate(
@@ -344,10 +344,10 @@ def evaluate(
     Changes are those of `resnet-recipes eval`:
     `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
-    words = _words(changes, settings)
-    trained = _opened(place, words)
-    data.refuse_unasked(trained.recipe.data, words, "evaluate with")
-    return trained.evaluate()
+    words = _to_words(changes, settings)
+    network = _open(place, words)
+    data.refuse_unasked(network.recipe.data, words, "evaluate with")
+    return network.evaluate()
 
 
 def predict(
@@ -367,66 +367,66 @@ def predict(
     from resnet_recipes.inference.images import collect_images, find_images
     from resnet_recipes.inference.trained import predict_images
 
-    found = list(find_images(collect_images(images)))
-    return predict_images(_opened(place, _words(changes, settings)), found)
+    paths = list(find_images(collect_images(images)))
+    return predict_images(_open(place, _to_words(changes, settings)), paths)
 
 
-def _opened(place: object, words: Sequence[str]) -> "TrainedNetwork":
+def _open(place: object, words: Sequence[str]) -> "TrainedNetwork":
     """Return the network of a place, or a copy of a network, on a device."""
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.load import Network
 
     if isinstance(place, Network):
         return open_trained(copy.deepcopy(place).float().eval(), words).to_device()
-    return open_trained(_located(place), words).to_device()
+    return open_trained(_locate(place), words).to_device()
 
 
-def _located(place: object) -> Path:
+def _locate(place: object) -> Path:
     """Return the path of a run or a file. Raises NotReadyError if there is none."""
     if not isinstance(place, str | os.PathLike):
-        rule = f"must name a run, a checkpoint or a weights file, and is {_kind(place)}"
+        rule = f"must name a run, a checkpoint or a weights file, and is {_describe_kind(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return find_network(os.fspath(place), "place")
 
 
-def _words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
+def _to_words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
     """Return changes as words of the command line. Raises RecipeError for what is no change."""
     words: list[str] = []
     problems = []
     for change in (*changes, settings):
         if isinstance(change, Mapping):
-            words += _settings(change, "")
+            words += _list_settings(change, "")
         elif isinstance(change, str):
             words.append(change)
         else:
-            rule = f"must be text or a mapping, and not {_kind(change)}"
+            rule = f"must be text or a mapping, and not {_describe_kind(change)}"
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.refuse(problems)
     return words
 
 
-def _settings(values: Mapping[str, object], section: str) -> Iterator[str]:
+def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
     """Yield a word for each setting in nested mappings."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _settings(value, f"{section}{name}.")
+            yield from _list_settings(value, f"{section}{name}.")
         elif isinstance(value, Section):
-            rule = f"cannot be {_kind(value)} here"
+            rule = f"cannot be {_describe_kind(value)} here"
             fix = f"recipe.{section}{name} = {type(value).__name__}(...)"
             raise RecipeError.of(f"{section}{name}", None, rule, fix)
         else:
-            yield f"{section}{name}={_text(value)}"
+            yield f"{section}{name}={_format_value(value)}"
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a value of Python as it is typed on the command line."""
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(_format_value, value))}]"
     return "null" if value is None else str(value)
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     """Return what a value is, for a message."""
     is_short = value is None or isinstance(value, int | float | str)
     return repr(value) if is_short else f"a {type(value).__name__}"

@@ -19,7 +19,7 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeE
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import name_as_typed
-from resnet_recipes.commands.printing import line_width
+from resnet_recipes.commands.printing import get_line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
 
 #: Errors of a disk, of which some system calls name no file.
@@ -29,22 +29,22 @@ _OF_DISKS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE)
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
     if argv is not None:
-        return guarded(verbs.train, argv)
+        return run_guarded(verbs.train, argv)
     protect_output()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    return _end(guarded(verbs.train, sys.argv[1:]))
+    return _end(run_guarded(verbs.train, sys.argv[1:]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
     if argv is not None:
-        return guarded(verbs.run, argv)
+        return run_guarded(verbs.run, argv)
     protect_output()
-    return _end(guarded(verbs.run, sys.argv[1:]))
+    return _end(run_guarded(verbs.run, sys.argv[1:]))
 
 
-def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command.
 
     Turn errors that a user can fix into messages on stderr, and every outcome into an exit code.
@@ -56,16 +56,16 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             raise TrainingError(f"the output could not be written: {lost}")
         return code
     except (RecipeError, TrainingError) as error:
-        print(boxed(error, starts, argv), file=sys.stderr)
+        print(format_error(error, starts, argv), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.CANCELLED
     except (Exception, SystemExit) as error:
         if problem := _find_method_problem(error):
-            print(boxed(NotReadyError([problem]), starts, argv), file=sys.stderr)
+            print(format_error(NotReadyError([problem]), starts, argv), file=sys.stderr)
         else:
-            print(f"error: {_of_machine(error)}", file=sys.stderr)
+            print(f"error: {_describe_os_error(error)}", file=sys.stderr)
         return ExitCode.NOT_READY
 
 
@@ -78,7 +78,7 @@ def _find_method_problem(error: BaseException) -> Problem | None:
     return find_failure(error)
 
 
-def _of_machine(error: BaseException) -> str:
+def _describe_os_error(error: BaseException) -> str:
     """Return what the machine lacks. Raises the error if it says nothing about that."""
     memory = "\n  if memory is limited:  ulimit -v unlimited"
     if isinstance(error, MemoryError):
@@ -114,7 +114,7 @@ def _leave(*_: object) -> None:
     os._exit(ExitCode.CANCELLED)
 
 
-def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
+def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
     """Return an error as text for people.
 
     Each problem, what to type, and if the command starts a run, that nothing was started: other
@@ -123,7 +123,7 @@ def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] 
     """
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))
-    width = line_width()
+    width = get_line_width()
     count = len(error.problems)
     lines = [] if count == 1 else [f"error: {count} problems", ""]
     for problem in error.problems:
@@ -132,5 +132,5 @@ def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] 
         for line in below:
             glue = "(?<!,) " if line.startswith("try:") else ""
             lines += wrapped(line, width, " " * 6, " " * 13, glue)
-    done = "Nothing was started.  " if starts else ""
-    return "\n".join([*lines, "", f"{done}[exit {error.exit_code}]"])
+    status = "Nothing was started.  " if starts else ""
+    return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])

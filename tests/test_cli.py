@@ -88,7 +88,7 @@ def test_user_error_becomes_message_and_exit_code(capsys, error, code, said):
     def fail(_):
         raise error
 
-    assert cli.guarded(fail, []) == code
+    assert cli.run_guarded(fail, []) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err
@@ -126,7 +126,7 @@ def test_a_mistake_of_our_own_keeps_its_traceback():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        cli.guarded(fail, [])
+        cli.run_guarded(fail, [])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_mistake_of_our_own_keeps_its_traceback():
     ],
 )
 def test_messages_cannot_act_on_the_terminal(error, capsys):
-    assert cli.guarded(Mock(side_effect=error), []) > 0
+    assert cli.run_guarded(Mock(side_effect=error), []) > 0
     assert "\\x1b[2J" in (said := capsys.readouterr().err)
     assert "\x1b" not in said
 
@@ -244,5 +244,5 @@ def test_error_unrelated_to_machine_is_raised(error):
         raise error
 
     with pytest.raises(type(error)) as raised:
-        cli.guarded(run, [])
+        cli.run_guarded(run, [])
     assert raised.value is error

@@ -19,7 +19,7 @@ import yaml
 
 from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.verbs import usage_of
+from resnet_recipes.commands.verbs import get_usage
 from resnet_recipes.data import demo
 from tests.run_folders import run_folder
 
@@ -199,7 +199,7 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
     """
     is_new = "--extend" not in words and any(word.startswith("recipe=") for word in words)
     if {"--resume", "--extend"} & set(words) and not is_new:
-        return 0, "\n".join(split(words, usage_of("train")).words)
+        return 0, "\n".join(split(words, get_usage("train")).words)
     if "--resume" in words:
         at = words.index("--resume")
         words = words[:at] + words[at + 2 :]
@@ -211,11 +211,11 @@ def asked(words: list[str]) -> tuple[int, str]:
     """Run a command of `resnet-recipes`; a doctor may find fault with this machine."""
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
-        arguments = split(rest, usage_of(verb))
+        arguments = split(rest, get_usage(verb))
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
-        split(rest, usage_of(verb))  # plots take seconds; --fix-val needs a file
+        split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, said = heard(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
@@ -236,7 +236,7 @@ def test_commands_in_the_text_have_flags_that_exist(page):
         name, words = own(shlex.split(span.replace("...", "")))
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue
-        usage = usage_of("train") if name == "resnet-train" else usage_of(words[0])
+        usage = get_usage("train") if name == "resnet-train" else get_usage(words[0])
         split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from resnet_recipes.commands.methods import in_your_loop
-from resnet_recipes.commands.verbs import VERBS, usage_of
+from resnet_recipes.commands.methods import write_example
+from resnet_recipes.commands.verbs import VERBS, get_usage
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.methods.card import list_settings, make_card
@@ -59,7 +59,7 @@ def methods() -> Iterator[str]:
             "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
         }
         yield from _card(method, f"methods.{method.name}", facts)
-        lines = "\n".join(in_your_loop(method, hooks))
+        lines = "\n".join(write_example(method, hooks))
         yield (
             "In [your own loop](../library.md#one-method-in-your-own-loop):\n\n"
             f"```python\n{lines}\n```\n"
@@ -103,7 +103,7 @@ def commands() -> Iterator[str]:
     yield "# Commands\n"
     for name in ("train", *VERBS):
         command = "resnet-train" if name == "train" else f"resnet-recipes {name}"
-        yield f"## {command}\n\n```text\n{usage_of(name).page().rstrip()}\n```\n"
+        yield f"## {command}\n\n```text\n{get_usage(name).page().rstrip()}\n```\n"
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:

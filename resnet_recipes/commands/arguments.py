@@ -78,25 +78,25 @@ class Usage:
         parts = [
             "\n".join(wrapped(self.line, width, rest="    ")),
             "\n".join(wrapped(f"{self.about[:1].upper()}{self.about[1:]}.", width)),
-            "\n".join(row(*item, width=width) for item in rows.items()),
-            *(_fitted(text, width) for text in self.more.strip("\n").split("\n\n")),
+            "\n".join(format_row(*item, width=width) for item in rows.items()),
+            *(_fit(text, width) for text in self.more.strip("\n").split("\n\n")),
             f"Example:\n  {self.example}",
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _fitted(text: str, width: int) -> str:
+def _fit(text: str, width: int) -> str:
     """Return a paragraph wrapped, or if it has a layout, without lines that are too long."""
     if "\n  " not in text:
         return "\n".join(wrapped(" ".join(text.split()), width))
     lines = text.splitlines()
     for index, line in enumerate(lines):
         if len(line) > width and (parts := re.fullmatch(r"( *)(.*\S)  +(\S.*)", line)):
-            lines[index] = row(parts[2], parts[3], len(parts[1]), width=width)
+            lines[index] = format_row(parts[2], parts[3], len(parts[1]), width=width)
     return "\n".join(lines)
 
 
-def row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
+def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
     """Return one row of a help page: a label, and text wrapped to its right."""
     column = column if width >= NARROW else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
@@ -127,13 +127,13 @@ class Arguments:
 def split(
     argv: Sequence[str],
     usage: Usage,
-    also: Callable[[Arguments], Iterable[Problem]] = lambda found: (),
+    also: Callable[[Arguments], Iterable[Problem]] = lambda arguments: (),
 ) -> Arguments:
     """Separate flags from words.
 
     Raises RecipeError with a correction for each mistake, and with what is `also` wrong then.
     """
-    found, problems, known = Arguments(), [], usage.values
+    arguments, problems, takes = Arguments(), [], usage.values
     settings: dict[str, str] = {}  # as which unknown flags are read
     ahead = deque(argv)
     while ahead:
@@ -144,77 +144,77 @@ def split(
         word = HYDRAS.get(ahead[0], ahead.popleft())
         name, equals, value = word.partition("=")
         if not word.startswith("-") or word == "-":
-            found.words.append(word)
-        elif name not in known:
-            given = [value] if equals else _values(ahead)
-            problem = _unknown(name, " ".join(given), usage, argv)
-            typed = word if equals else " ".join([name, *given]).strip()
-            if problem := problem or _foreign(name, given, usage):
+            arguments.words.append(word)
+        elif name not in takes:
+            values = [value] if equals else _take_values(ahead)
+            problem = _explain_unknown(name, " ".join(values), usage, argv)
+            typed = word if equals else " ".join([name, *values]).strip()
+            if problem := problem or _explain_foreign(name, values, usage):
                 problems.append(problem._replace(key=typed))
             else:
-                found.words.append(_as_setting(name, given))
-                settings[found.words[-1]] = typed
-        elif known[name]:
+                arguments.words.append(_write_setting(name, values))
+                settings[arguments.words[-1]] = typed
+        elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
-                flag = f"{name} {known[name]}"
+                flag = f"{name} {takes[name]}"
                 problems.append(Problem(flag, None, "needs a value", Hint(usage.flags[flag])))
-            elif known[name].startswith("FILE"):
-                problems += _misnamed(name, value, known[name].removeprefix("FILE"))
-            found.flags[name] = value
+            elif takes[name].startswith("FILE"):
+                problems += _check_ending(name, value, takes[name].removeprefix("FILE"))
+            arguments.flags[name] = value
         elif equals:
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
-            found.flags[name] = ""
+            arguments.flags[name] = ""
     strange = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
     for word in strange:
         problems.append(Problem(word, None, "is not UTF-8", Hint("rename the file or folder")))
-    spaced, found.words = _spaced(found.words, usage)
+    spaced, arguments.words = _join_spaced(arguments.words, usage)
     problems += spaced
     if problems or settings:
-        others = [] if strange else list(also(found))
-        raise RecipeError([*problems, *_as_flags(settings, usage, others)])
-    for flag, name in found.flags.items():
-        if known[flag].startswith("FILE"):
+        refusals = [] if strange else list(also(arguments))
+        raise RecipeError([*problems, *_explain_flags(settings, usage, refusals)])
+    for flag, name in arguments.flags.items():
+        if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
-    if not usage.words[0] <= len(found.words) <= usage.words[1]:
-        typed = " ".join([usage.line.split()[1], *found.words])
+    if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
+        typed = " ".join([usage.line.split()[1], *arguments.words])
         raise RecipeError.of(typed, None, f"needs {usage.takes}", usage.example)
-    return found
+    return arguments
 
 
-def _foreign(flag: str, given: Sequence[str], usage: Usage) -> Problem | None:
+def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
     """Return the problem of another tool's flag with what it means here.
 
     None if the recipe has to judge its value, which takes seconds.
     """
-    key, value = _key(flag), ",".join(given)
+    key, value = _to_key(flag), ",".join(values)
     template = MEANINGS.get(key, Meaning("recipe={}")).words
     takes_value = "{}" in template.replace("{{}}", "")
     is_safe = template.removesuffix("={}") in (*SHORT, "seed")
     is_judged = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
     if "RUN|FILE" in usage.line or is_judged:
         return None
-    typed = " ".join([flag, *given]).strip()
+    typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)
     return meaning and apply_meaning(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
 
 
-def _as_setting(flag: str, given: Sequence[str]) -> str:
+def _write_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting as which an unknown flag is read."""
-    key = _key(flag)
+    key = _to_key(flag)
     is_recipe = MEANINGS.get(key, Meaning("")).words == "recipe={}"
-    return f"{'recipe' if is_recipe else key}={','.join(given)}"
+    return f"{'recipe' if is_recipe else key}={','.join(values)}"
 
 
-def _values(ahead: deque[str]) -> list[str]:
+def _take_values(ahead: deque[str]) -> list[str]:
     """Take the value of an unknown flag from the next words, or its several numbers; or [""]."""
     if not ahead or ahead[0].startswith("-") or "=" in ahead[0]:
         return [""]
-    given = [ahead.popleft()]
-    while ahead and _NUMBER.fullmatch(given[-1]) and _NUMBER.fullmatch(ahead[0]):
-        given.append(ahead.popleft())  # --opt-betas 0.9 0.95
-    return given
+    values = [ahead.popleft()]
+    while ahead and _NUMBER.fullmatch(values[-1]) and _NUMBER.fullmatch(ahead[0]):
+        values.append(ahead.popleft())  # --opt-betas 0.9 0.95
+    return values
 
 
 def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
@@ -237,9 +237,9 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     value = "" if problem.value is None else str(problem.value)
     if problem.key.startswith("-"):
         forms = ([f"{problem.key}={value}"], [problem.key, value])
-        found = [form for form in forms if _is_in(form, argv)]
-        return problem._replace(typed=" ".join(found[0])) if found and value else problem
-    words = [word for word in argv if problem.key in _keys(word)]
+        matches = [form for form in forms if _is_in(form, argv)]
+        return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
+    words = [word for word in argv if problem.key in _list_keys(word)]
     name = words[-1].partition("=")[0] if words else short(problem.key)
     if words and ("," not in words[-1] or value in words[-1]):
         return problem._replace(typed=words[-1])
@@ -251,22 +251,24 @@ def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
     return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
 
 
-def _keys(word: str) -> set[str]:
+def _list_keys(word: str) -> set[str]:
     """Return the names of the settings that a word changes, in full and as it was typed."""
     name, _, value = word.lstrip("~").partition("=")
     return {name, *(target.partition("=")[0] for target in targets(name, value))}
 
 
-def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -> Iterator[Problem]:
+def _explain_flags(
+    settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
+) -> Iterator[Problem]:
     """Yield what is wrong with settings that were typed as flags, then with other words."""
     for word, flag in settings.items():
-        problem = next((one for one in wrong if one.key in (word, *_keys(word))), None)
+        problem = next((one for one in wrong if one.key in (word, *_list_keys(word))), None)
         is_blank = problem and problem.typed != word and word[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
             written = [] if is_unknown else [Hint(_WRITTEN)]
-            advice = [_of_command(problem.command(fix), usage) for fix in problem.fixes]
+            advice = [_adapt_fix(problem.command(fix), usage) for fix in problem.fixes]
             hints = [each for each in problem.advice if isinstance(each, Hint)]
             yield problem._replace(
                 key=flag,
@@ -283,13 +285,13 @@ def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -
     yield from wrong
 
 
-def _of_command(fix: str, usage: Usage) -> str:
+def _adapt_fix(fix: str, usage: Usage) -> str:
     """Return what to type as a word of another command than resnet-train."""
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
     return fix if isinstance(fix, Hint) else fix.replace("resnet-train", command)
 
 
-def _misnamed(flag: str, name: str, ending: str) -> Iterator[Problem]:
+def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield what is wrong with the name of a file to write."""
     path = typed_path(flag, name)
     if path.suffix not in ("", ending):
@@ -304,36 +306,36 @@ def _require_folder(flag: str, name: str) -> None:
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
 
 
-def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
+def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
     """Return what to type instead of a flag that the command does not have.
 
     None if it may be a setting.
     """
-    typed, key = f"{name} {value}".strip(), _key(name)
-    command, known = " ".join(usage.line.split()[:2]), usage.values
+    typed, key = f"{name} {value}".strip(), _to_key(name)
+    command, takes = " ".join(usage.line.split()[:2]), usage.values
     meaning = find_meaning(name, value) if usage.has_settings else None
-    flags = {_key(flag): flag for flag in (*known, "--help")}
+    flags = {_to_key(flag): flag for flag in (*takes, "--help")}
     near = flags.get(find_closest(key, flags), "")
-    taken = known.get(near, "")
-    shown = taken if taken in ("", "DIR") else value or taken
-    meant = near and f"{near} {shown}".strip()
+    default = takes.get(near, "")
+    argument = default if default in ("", "DIR") else value or default
+    meant = near and f"{near} {argument}".strip()
     rule, kind, valid = "flag", Kind.UNKNOWN, tuple[str, ...]()
-    others = [word for word in argv if word not in (name, value, f"{name}={value}")]
+    rest = [word for word in argv if word not in (name, value, f"{name}={value}")]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
-    if "RUN|FILE" in usage.line and key == "model" and is_network and others:
-        fix = f"{command} {shlex.join([*others, f'model.name={value}'])}"
+    if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
+        fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUNS:
         rule, kind = "is typed without a flag", Kind.WRONG
-        fix = f"{command} {shlex.join([value or 'RUN', *others])}"
+        fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGES:
         rule, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
-    elif flag := _flag(key, value, known, "-m" in map(HYDRAS.get, argv, argv)):
+    elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
         fix = f"{flag} {value}".strip()
-    elif "--to" in known and (meant := key if key in _FORMATS else FORMATS.get(key, ("",))[0]):
+    elif "--to" in takes and (meant := key if key in _FORMATS else FORMATS.get(key, ("",))[0]):
         fix = f"--to {meant}"
-    elif known.get(f"--{value}") == "":  # --format json
+    elif takes.get(f"--{value}") == "":  # --format json
         fix = f"--{value}"
     elif f"[{key}=" in usage.line:
         fix = shlex.quote(f"{key}={value}")
@@ -347,26 +349,26 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif usage.has_settings:
         return None
     else:
-        fix, valid = "", (*known, "--help")
+        fix, valid = "", (*takes, "--help")
     return Problem(typed, None, rule, fix, valid, kind)
 
 
-def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:
+def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:
     """Return our flag for another program's; of several, the one for files of that ending."""
-    ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in known]
+    ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in takes]
     ours = [flag for flag in ours if sweeps or flag != "--parallel"]
     fitting = [
-        flag for flag in ours if Path(value).suffix and known[flag].endswith(Path(value).suffix)
+        flag for flag in ours if Path(value).suffix and takes[flag].endswith(Path(value).suffix)
     ]
     return next(iter(fitting or ours), "")
 
 
-def _key(flag: str) -> str:
+def _to_key(flag: str) -> str:
     """Return a flag in the spelling of a setting."""
     return flag.lstrip("-").replace("-", "_")
 
 
-def _spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
+def _join_spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
     """Return a problem for each setting that spaces, instead of or around '=', have split.
 
     And the words with those settings in one piece.

@@ -8,7 +8,13 @@ from string import ascii_uppercase
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import counted, digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
-from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
+from resnet_recipes.commands.printing import (
+    format_minutes,
+    format_or_dash,
+    format_table,
+    get_width,
+    show,
+)
 from resnet_recipes.jobs.lookup import find_place, find_runs
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -53,9 +59,9 @@ def run(arguments: Arguments) -> int:
     tables = {
         "settings": [row for row in differing if row[0] not in ("run.name", "about")],
         "machine": find_differences([read_machine(run.folder) for run in runs]),
-        "results": _results(runs),
+        "results": _collect_results(runs),
     }
-    groups, verdicts = group_seeds(runs), dict(_paired(letters, runs))
+    groups, verdicts = group_seeds(runs), dict(_compare_pairs(letters, runs))
     curves = list(find_learning_curves(groups))
     values = {
         "runs": [run.as_dict() for run in runs],
@@ -79,23 +85,23 @@ def run(arguments: Arguments) -> int:
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [
-        {"kind": kind, "name": name, **dict(zip(letters, own, strict=True))}
-        for kind, listed in {"run": folders, **tables}.items()
-        for name, own in listed
+        {"kind": kind, "name": name, **dict(zip(letters, row_values, strict=True))}
+        for kind, rows_of_kind in {"run": folders, **tables}.items()
+        for name, row_values in rows_of_kind
     ]
-    sentences = ["", *_verdict(groups)]
+    sentences = ["", *_describe_seeds(groups)]
     for pair, verdict in verdicts.items():
-        sentences += ["", *_same_images(pair, verdict)]
+        sentences += ["", *_describe_pair(pair, verdict)]
     for curve in curves:
         sentences += ["", curve.describe()]
-    lines = [*_lines(letters, runs, tables)]
+    lines = [*_format_lines(letters, runs, tables)]
     for sentence in sentences:
-        lines += wrapped(sentence, width()) or [""]
+        lines += wrapped(sentence, get_width()) or [""]
     show(arguments, values, lines, rows)
     return 0
 
 
-def _lines(
+def _format_lines(
     letters: Sequence[str],
     runs: Sequence[RunRecord],
     tables: dict[str, SettingRows],
@@ -104,20 +110,20 @@ def _lines(
         yield f"{letter}  {printable(one.folder)}"
     for name, rows in tables.items():
         title = name.upper()
-        yield from ("", *(sides(title, letters, rows) if rows else [f"{title}: the same"]))
+        yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: the same"]))
 
 
-def _paired(
+def _compare_pairs(
     letters: Sequence[str], runs: Sequence[RunRecord]
 ) -> Iterator[tuple[str, PairedVerdict]]:
     """Yield each pair of the first run with another one that saw the same validation images."""
-    first, *others = (Hits.read(run.folder) for run in runs)
-    for letter, other in zip(letters[1:], others, strict=True):
+    first, *rest = (Hits.read(run.folder) for run in runs)
+    for letter, other in zip(letters[1:], rest, strict=True):
         if first and other and (verdict := PairedVerdict.of(first, other)):
             yield f"{letters[0]} and {letter}", verdict
 
 
-def _same_images(pair: str, verdict: PairedVerdict) -> Iterator[str]:
+def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
     """Yield how two networks compare on the images that both saw."""
     first, _, second = pair.split()
     low, high = verdict.interval
@@ -134,25 +140,27 @@ def _same_images(pair: str, verdict: PairedVerdict) -> Iterator[str]:
             yield f"About {images:,} images would settle a difference of this size."
 
 
-def sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
+def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per side, or a few lines per key if that is too wide."""
     heads = list(map(printable, heads))
     rows = [(printable(key), list(map(printable, values))) for key, values in rows]
-    lines = table([{title: key, **dict(zip(heads, own, strict=True))} for key, own in rows])
-    if max(map(len, lines)) > width():
-        return [title, *(line for row in rows for line in _stacked(heads, *row))]
+    lines = format_table(
+        [{title: key, **dict(zip(heads, row_values, strict=True))} for key, row_values in rows]
+    )
+    if max(map(len, lines)) > get_width():
+        return [title, *(line for row in rows for line in _stack(heads, *row))]
     return lines
 
 
-def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
+def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
     """Yield a key, and below it each value with the sides that have it."""
     yield f"  {key}"
     for value in dict.fromkeys(values):
-        same = [head for head, own in zip(heads, values, strict=True) if own == value]
+        same = [head for head, side_value in zip(heads, values, strict=True) if side_value == value]
         yield f"    {', '.join(same)}: {value}"
 
 
-def _results(runs: Sequence[RunRecord]) -> SettingRows:
+def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     clocks = {
         "training": "minutes",
         "papers' clock": "minutes_papers",
@@ -162,17 +170,17 @@ def _results(runs: Sequence[RunRecord]) -> SettingRows:
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
-        ("top-1", [or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
-        ("PFLOPs", [or_dash(run.pflops, digits) for run in runs]),
+        ("top-1", [format_or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
+        ("PFLOPs", [format_or_dash(run.pflops, digits) for run in runs]),
         *(
-            (clock, [or_dash(getattr(run, name), minutes) for run in runs])
+            (clock, [format_or_dash(getattr(run, name), format_minutes) for run in runs])
             for clock, name in clocks.items()
         ),
         ("devices", [run.devices for run in runs]),
     ]
 
 
-def _verdict(groups: Sequence[SeedGroup]) -> Iterator[str]:
+def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield how much results vary with the seed alone, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.verbs import VERBS, usage_of
+from resnet_recipes.commands.verbs import VERBS, get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.build import list_settings
@@ -127,32 +127,32 @@ complete -c resnet-recipes -l to -x -a "@targets"
 
 def run(arguments: Arguments) -> int:
     """Print the script for a shell."""
-    print(script(arguments.flags["--completion"]), end="")
+    print(write_script(arguments.flags["--completion"]), end="")
     return 0
 
 
-def script(shell: str) -> str:
+def write_script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown one."""
     if shell not in PLACES:
         raise RecipeError.of(
             "--completion", shell, "", tuple(f"--completion {name}" for name in PLACES)
         )
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", usage_of(verb).line)]
-    keys = [*_named_files()]
+    verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", get_usage(verb).line)]
+    keys = [*_list_file_settings()]
     parts = {
         "keys": " ".join(keys),
         "places": "|".join(f"{key}*" for key in keys),
         "shell": shell,
         "place": PLACES[shell],
         "head": head,
-        "settings": " ".join(_settings()) if shell == "fish" else shlex.join(_settings()),
+        "settings": " ".join(_list_words()) if shell == "fish" else shlex.join(_list_words()),
         "recipes": " ".join(Library().packaged),
         "targets": " ".join(TARGETS),
         "verbs": "|".join(verbs),
         "spaced": " ".join(verbs),
         "commands": " ".join(VERBS),
-        "flags": " ".join([*usage_of("train").values, "--help"]),
+        "flags": " ".join([*get_usage("train").values, "--help"]),
     }
     text = _FISH if shell == "fish" else _BASH
     for name, value in parts.items():
@@ -160,7 +160,7 @@ def script(shell: str) -> str:
     return text
 
 
-def _named_files() -> Iterator[str]:
+def _list_file_settings() -> Iterator[str]:
     """Yield the settings that name files alone, up to their values."""
     yield from ("data=", "data.cache=")
     for method in ORDER:
@@ -168,11 +168,11 @@ def _named_files() -> Iterator[str]:
             yield f"methods.{method.name}.{name}="
 
 
-def _settings() -> list[str]:
+def _list_words() -> list[str]:
     """Return all words that a command accepts, up to their values."""
-    known = list_settings()
-    sections = {key.rpartition(".")[0] for key in known if "." in key}
-    methods = [key for key in known if key.startswith("methods.") and key.count(".") == 1]
+    kinds = list_settings()
+    sections = {key.rpartition(".")[0] for key in kinds if "." in key}
+    methods = [key for key in kinds if key.startswith("methods.") and key.count(".") == 1]
     return [
         *(f"recipe={name}" for name in Library().packaged),
         *(f"{key}=" for key in SHORT),
@@ -181,7 +181,7 @@ def _settings() -> list[str]:
             for group in GROUPS
             for path in sorted(find_packaged_folder().glob(f"{group}/*.yaml"))
         ),
-        *(f"{key}=" for key in known if key not in sections and key not in methods),
+        *(f"{key}=" for key in kinds if key not in sections and key not in methods),
         *(f"{key}={{}}" for key in methods),
         *(f"~{key}" for key in methods),
     ]

@@ -48,18 +48,18 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
 
-    known = kinds_of(ConvertOptions)
-    places = [word for word in arguments.words if _is_place(word, known)]
+    kinds = kinds_of(ConvertOptions)
+    places = [word for word in arguments.words if _is_place(word, kinds)]
     if len(places) < 2:
         places = [
             word
             for word in arguments.words
-            if word in places or not find_closest(word.partition("=")[0], known)
+            if word in places or not find_closest(word.partition("=")[0], kinds)
         ]
     if len(places) != 2:
         raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
     changes = [word for word in arguments.words if word not in places]
-    options = _options(changes, known)
+    options = _read_options(changes, kinds)
     source, target = map(typed_path, ("SRC", "DST"), places)
     try:
         expected = forecast(source, target, options)
@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
         words = [places[0], *problem.fixes, *changes, *arguments.flags]
         fix = shlex.join(["resnet-recipes", "convert", *words])
         raise RecipeError([problem._replace(fix=fix)]) from None
-    say("\n".join(_forecast(expected, target)))
+    say("\n".join(_describe_forecast(expected, target)))
     if "--dry-run" not in arguments:
         with Waiting("converting") as waiting:
             paths = convert(source, target, options, waiting, expected)
@@ -78,22 +78,22 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_place(word: str, known: Collection[str]) -> bool:
+def _is_place(word: str, options: Collection[str]) -> bool:
     """Return whether a word is SRC or DST, which may have an = in it, and not an option."""
     key, equals, value = word.partition("=")
-    return not equals or "/" in key or (key not in known and "/" in value)
+    return not equals or "/" in key or (key not in options and "/" in value)
 
 
-def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
+def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.recipe.build import build
 
-    given = dict(word.split("=", 1) for word in words)
+    texts = dict(word.split("=", 1) for word in words)
     problems = [
-        make_unknown("option", key, known) for key, value in given.items() if key not in known
+        make_unknown("option", key, kinds) for key, value in texts.items() if key not in kinds
     ]
-    values = {key: parse_scalar(value) for key, value in given.items() if key in known}
+    values = {key: parse_scalar(value) for key, value in texts.items() if key in kinds}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
 
@@ -108,7 +108,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     return options
 
 
-def _forecast(expected: "Forecast", target: Path) -> list[str]:
+def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
     lines = [
         f"{expected.images:,} images to {target}: about {byte_size(expected.bytes)} of "
         f"{byte_size(expected.free_bytes)} free, about {clock_time(60 * expected.minutes)} "

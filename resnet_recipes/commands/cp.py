@@ -34,7 +34,9 @@ def run(arguments: Arguments) -> int:
     path = typed_path("FILE", arguments.words[1])
     entry, document = Library(arguments.recipes).read_chain(source)[-1]
     is_full = "--full" in arguments
-    RecipeError.refuse([_unusable(path) or _uncopied(source, entry, document, is_full)])
+    RecipeError.refuse(
+        [_find_path_problem(path) or _find_copy_problem(source, entry, document, is_full)]
+    )
     new_path("FILE", arguments.words[1])
     text = CHILD.format(parent=entry.name, name=path.stem)
     if is_full:
@@ -52,7 +54,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _unusable(path: Path) -> Problem | None:
+def _find_path_problem(path: Path) -> Problem | None:
     """Return why a recipe cannot be written to `path`."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
         rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
@@ -61,7 +63,9 @@ def _unusable(path: Path) -> Problem | None:
     return None
 
 
-def _uncopied(source: str, entry: Entry, document: Document, is_full: bool) -> Problem | None:
+def _find_copy_problem(
+    source: str, entry: Entry, document: Document, is_full: bool
+) -> Problem | None:
     """Return why a recipe cannot be inherited from, or copied in full."""
     if not is_full and entry.origin == "file":
         rule = "is a file; recipes inherit from names only"

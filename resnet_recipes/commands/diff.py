@@ -5,7 +5,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
-from resnet_recipes.commands.compare import sides
+from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, find_place
 from resnet_recipes.recipe.library import Library
@@ -29,20 +29,20 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     words = arguments.words
-    differing = find_differences([_settings(word, arguments.recipes) for word in words])
+    differing = find_differences([_read_settings(word, arguments.recipes) for word in words])
     rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
-    lines = sides("SETTING", words, differing) if differing else ["no setting differs"]
+    lines = format_sides("SETTING", words, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)
     return 0
 
 
-def _settings(word: str, folder: Path | None) -> dict[str, str]:
+def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
-    name, known = word.removeprefix("recipe="), Library(folder).list_names()
-    run = None if name in known else find_place("RECIPE|RUN", word)
-    if not run and name not in known and not name.endswith((".yaml", ".yml")):
-        others = [*known, *(path.name for path in list_newest(ROOT))]
-        fix = find_closest(name, others) or ("resnet-recipes ls", "resnet-recipes runs")
+    name, recipes = word.removeprefix("recipe="), Library(folder).list_names()
+    run = None if name in recipes else find_place("RECIPE|RUN", word)
+    if not run and name not in recipes and not name.endswith((".yaml", ".yml")):
+        candidates = [*recipes, *(path.name for path in list_newest(ROOT))]
+        fix = find_closest(name, candidates) or ("resnet-recipes ls", "resnet-recipes runs")
         raise RecipeError.of("RECIPE|RUN", name, "is not a recipe or a run", fix)
     from resnet_recipes.recipe import frozen
     from resnet_recipes.recipe.compose import compose

@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
-from resnet_recipes.commands.printing import line_width, show
+from resnet_recipes.commands.printing import get_line_width, show
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.waiting import Waiting
 
@@ -39,10 +39,10 @@ def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), print the findings; 3 if something must be fixed."""
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
-        known = ("data PATH", "native", "gpu", "run [PATH]")
+        topics = ("data PATH", "native", "gpu", "run [PATH]")
         is_folder = os.path.isdir(topic)
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
-        raise RecipeError([Problem(topic, None, "topic", fix, known, Kind.UNKNOWN)])
+        raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of(
             f"doctor {topic}", " ".join(places) or None, "needs one folder", USAGE.example
@@ -50,31 +50,31 @@ def run(arguments: Arguments) -> int:
     place = typed_path("PATH", places[0]) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
-    findings = _findings(topic, place, arguments)
-    show(arguments, to_json(topic, findings), _listed(findings))
+    findings = _check_topics(topic, place, arguments)
+    show(arguments, to_json(topic, findings), _format_findings(findings))
     return get_exit_code(findings)
 
 
-def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:
-    found: list[Finding] = []
+def _check_topics(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:
+    findings: list[Finding] = []
     if topic == "data":
         from resnet_recipes.doctor.data import check_data
 
         with Waiting("decoding") as waiting:
-            found += check_data(place, "--no-images" not in arguments, waiting)
+            findings += check_data(place, "--no-images" not in arguments, waiting)
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 
-        found += check_native()
+        findings += check_native()
     if topic in ("gpu", "machine"):
         from resnet_recipes.doctor.gpu import check_gpu
 
-        found += check_gpu()
+        findings += check_gpu()
     if topic in ("run", "machine"):
         from resnet_recipes.doctor.run import check_run
 
-        found += check_run(place)
-    return found
+        findings += check_run(place)
+    return findings
 
 
 def _fix_val(place: Path | None, arguments: Arguments) -> int:
@@ -84,17 +84,17 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
         rule = "needs the folder whose val/ has no class folders"
         raise RecipeError.of("--fix-val", None, rule, f"{USAGE.example} --fix-val MAP")
     synsets = arguments.flags.get("--synsets")
-    made = build_val_tree(
+    folder = build_val_tree(
         place,
         typed_path("--fix-val", arguments.flags["--fix-val"]),
         typed_path("--synsets", synsets) if synsets else None,
     )
-    print(f"created {made}, made of links; train with data={made}")
+    print(f"created {folder}, made of links; train with data={folder}")
     return 0
 
 
-def _listed(findings: Sequence[Finding]) -> Iterator[str]:
+def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield from wrapped(finding.what, line_width(), f"{MARKS[finding.level]}  ", " " * 6)
+        yield from wrapped(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {printable(path)}" for path in finding.paths)
         yield from (f"      {printable(line)}" for line in finding.fix.splitlines())

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.text import clock_time, digits, percent, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.composed import chosen, composed, is_named, with_recipe
-from resnet_recipes.commands.printing import minutes, or_dash, say, show, table, width
-from resnet_recipes.commands.runs import price_of
+from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
+from resnet_recipes.commands.printing import (
+    format_minutes,
+    format_or_dash,
+    format_table,
+    get_width,
+    say,
+    show,
+)
+from resnet_recipes.commands.runs import read_price
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
@@ -48,24 +55,24 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import plan_here
     from resnet_recipes.jobs.measure import measure_time, train_epochs
 
-    given, count = price_of(arguments.flags.get("--price")), _count(arguments)
-    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(with_recipe(arguments)):
-        print_offers(arguments, given)
+    price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
+    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(name_recipe(arguments)):
+        print_offers(arguments, price_flag)
         return 0
-    plan = plan_here(composed(arguments), say)
-    price = given if given is not None else plan.recipe.launch.price
+    plan = plan_here(compose_recipe(arguments), say)
+    price = price_flag if price_flag is not None else plan.recipe.launch.price
     timed = dict[int, float]()
     if count:
-        timed, found = train_epochs(plan, count, say)
+        timed, forecast = train_epochs(plan, count, say)
     else:
-        found = measure_time(plan, say, "--again" in arguments)
-    phases = [asdict(phase) for phase in found.estimate.phases]
-    values = _values(plan, found, timed, price) | {"phases": phases}
-    show(arguments, values, _lines(plan, found, price), phases)
+        forecast = measure_time(plan, say, "--again" in arguments)
+    phases = [asdict(phase) for phase in forecast.estimate.phases]
+    values = _collect_values(plan, forecast, timed, price) | {"phases": phases}
+    show(arguments, values, _format_lines(plan, forecast, price), phases)
     return 0
 
 
-def _count(arguments: Arguments) -> int:
+def _read_count(arguments: Arguments) -> int:
     """Return how many epochs to train; 0 for none."""
     text = arguments.flags.get("--sample", "0")
     if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
@@ -74,11 +81,11 @@ def _count(arguments: Arguments) -> int:
     return int(text)
 
 
-def _values(
-    plan: "Plan", found: "RunForecast", timed: Mapping[int, float], price: float | None
+def _collect_values(
+    plan: "Plan", forecast: "RunForecast", timed: Mapping[int, float], price: float | None
 ) -> dict[str, object]:
     """Return all that is known, for programs."""
-    result = found.estimate
+    result = forecast.estimate
     return {
         "recipe": plan.recipe.name,
         "epochs": float(plan.epochs),
@@ -89,18 +96,18 @@ def _values(
         "other_minutes": result.other_minutes,
         "most_minutes": result.max_minutes,
         "cost": None if price is None else result.cost(price),
-        "source": found.source,
-        "measured": found.when,
-        "speeds": asdict(found.speeds),
+        "source": forecast.source,
+        "measured": forecast.when,
+        "speeds": asdict(forecast.speeds),
         "trained": [
-            {"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": taken}
-            for epoch, taken in sorted(timed.items())
+            {"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": seconds}
+            for epoch, seconds in sorted(timed.items())
         ],
     }
 
 
-def _lines(plan: "Plan", found: "RunForecast", price: float | None) -> Iterator[str]:
-    result, speeds = found.estimate, found.speeds
+def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) -> Iterator[str]:
+    result, speeds = forecast.estimate, forecast.speeds
     rows = [
         {
             "IMAGES": f"{phase.pixels} px",
@@ -111,7 +118,7 @@ def _lines(plan: "Plan", found: "RunForecast", price: float | None) -> Iterator[
         }
         for phase in result.phases
     ]
-    yield from table(rows, ("EPOCHS", "WAITS FOR"))
+    yield from format_table(rows, ("EPOCHS", "WAITS FOR"))
     yield ""
     low, high = (clock_time(60 * minutes) for minutes in result.bounds)
     bounds = f"   between {low} and {high}" if low != high else ""
@@ -129,14 +136,14 @@ def _lines(plan: "Plan", found: "RunForecast", price: float | None) -> Iterator[
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
     if not speeds.limits:  # each part of a step was measured
-        yield from _parts(speeds, plan.sizes[0])
+        yield from _describe_parts(speeds, plan.sizes[0])
         yield ""
-        yield from _advice(plan, speeds)
+        yield from _advise(plan, speeds)
         yield ""
-    yield f"{found.source[:1].upper()}{found.source[1:]}."
+    yield f"{forecast.source[:1].upper()}{forecast.source[1:]}."
 
 
-def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
+def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield what was measured of each part of a step; `first` is the first image size."""
     each = (
         f"{digits(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step)
@@ -157,7 +164,7 @@ def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
         )
 
 
-def _advice(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
+def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield what limits the run at its first size, and what would speed it up."""
     from resnet_recipes.jobs.loading import gain
 
@@ -192,24 +199,28 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
     from resnet_recipes.report.page.charts import find_pareto
 
     names = (
-        [chosen(arguments)[0]] if is_named(arguments) else Library(arguments.recipes).list_names()
+        [choose_recipe(arguments)[0]]
+        if is_named(arguments)
+        else Library(arguments.recipes).list_names()
     )
     words = [word for word in arguments.words if not word.startswith("recipe=")]
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
     try:
-        offers = find_offers([*words, *limits], arguments.recipes, names, _reach(arguments), say)
+        offers = find_offers(
+            [*words, *limits], arguments.recipes, names, _read_reach(arguments), say
+        )
     except RecipeError as error:
         raise error.elsewhere("launch.budget", "--within") from None
-    rows = [_offer_values(offer, words, price) for offer in offers.offers]
-    known = [row for row in rows if row["top1_percent"] and row["minutes"]]
-    front = [id(row) for row in find_pareto(known, "minutes")]
+    rows = [_collect_offer(offer, words, price) for offer in offers.offers]
+    points = [row for row in rows if row["top1_percent"] and row["minutes"]]
+    front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
-    asked = bool({"--within", "--reach"} & arguments.flags.keys())
-    show(arguments, rows, _offer_lines(offers, rows, asked), rows)
+    is_limited = bool({"--within", "--reach"} & arguments.flags.keys())
+    show(arguments, rows, _format_offers(offers, rows, is_limited), rows)
 
 
-def _reach(arguments: Arguments) -> float | None:
+def _read_reach(arguments: Arguments) -> float | None:
     """Return the accuracy to reach, in percent. Raises RecipeError."""
     text = arguments.flags.get("--reach")
     if text is None:
@@ -223,58 +234,62 @@ def _reach(arguments: Arguments) -> float | None:
     return float(number)
 
 
-def _offer_values(offer: "Offer", words: Sequence[str], price: float | None) -> dict[str, Any]:
+def _collect_offer(offer: "Offer", words: Sequence[str], price: float | None) -> dict[str, Any]:
     """Return what is known of an offer, for programs."""
-    recipe, made = offer.plan.recipe, offer.estimate
+    recipe, duration = offer.plan.recipe, offer.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))
     command = ["resnet-train", recipe.name, *words, f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,
         "epochs": epochs,
-        "minutes": made and made.total_minutes,
-        "most_minutes": made and made.max_minutes,
+        "minutes": duration and duration.total_minutes,
+        "most_minutes": duration and duration.max_minutes,
         "measured": offer.is_measured,
-        "cost": made.cost(price) if made and price is not None else None,
+        "cost": duration.cost(price) if duration and price is not None else None,
         "top1_percent": offer.accuracy and offer.accuracy.top1,
         "accuracy": offer.accuracy.source if offer.accuracy else "",
         "command": shlex.join(word for word in command if not word.startswith("budget=")),
     }
 
 
-def _offer_lines(offers: "Offers", rows: Sequence[dict[str, Any]], asked: bool) -> Iterator[str]:
+def _format_offers(
+    offers: "Offers", rows: Sequence[dict[str, Any]], is_limited: bool
+) -> Iterator[str]:
     cells = [
         {
             "": "*" if row["front"] else "",
             "RECIPE": row["recipe"],
             "EPOCHS": f"{row['epochs']:g}",
-            "TIME": or_dash(row["minutes"], minutes if row["measured"] else _guess),
-            "COST": or_dash(row["cost"], "{:,.2f}".format),
-            "TOP-1": or_dash(row["top1_percent"], "{:.1f}%".format),
+            "TIME": format_or_dash(
+                row["minutes"], format_minutes if row["measured"] else _format_guess
+            ),
+            "COST": format_or_dash(row["cost"], "{:,.2f}".format),
+            "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "not known",
         }
         for row in rows
     ]
     if not any(row["cost"] is not None for row in rows):
         cells = [{head: cell for head, cell in row.items() if head != "COST"} for row in cells]
-    yield from table(cells, ("ACCURACY", "COST")) if cells else ["No recipe does."]
-    if asked and rows:
+    yield from format_table(cells, ("ACCURACY", "COST")) if cells else ["No recipe does."]
+    if is_limited and rows:
         yield from ("", *(row["command"] for row in rows))
     yield ""
     if any(row["front"] for row in rows):
         yield "* no other is more accurate in less time"
     elif rows:
         yield "Accuracy on these images is not known before a run."
-        if asked:
+        if is_limited:
             yield f"Best first: {offers.rule}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
     for reason in dict.fromkeys(offers.skipped.values()):
         names = [name for name, why in offers.skipped.items() if why == reason]
-        yield from wrapped(f"left out: {', '.join(names)}: {reason}", width(), rest="    ")
+        yield from wrapped(f"left out: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in offers.absent.items():
         yield f"{name} needs weights first: {problem}"
 
 
-def _guess(count: float) -> str:
-    return f"~{minutes(count)}"
+def _format_guess(count: float) -> str:
+    return f"~{format_minutes(count)}"

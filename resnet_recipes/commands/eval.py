@@ -9,8 +9,8 @@ from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_run, network_of
-from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
+from resnet_recipes.commands.places import is_run, open_network
+from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired import accuracy_interval
 
@@ -56,19 +56,19 @@ ResultRow = dict[str, Any]
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    first, others = arguments.words[:1], arguments.words[1:]
-    places = [*first, *filter(is_run, others)]
-    changes = [word for word in others if not is_run(word)]
+    first, rest = arguments.words[:1], arguments.words[1:]
+    places = [*first, *filter(is_run, rest)]
+    changes = [word for word in rest if not is_run(word)]
     networks = [
-        network_of([*place, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
+        open_network([*place, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
         for place in ([[place] for place in places] or [first])
     ]
     from resnet_recipes.data import refuse_unasked
     from resnet_recipes.inference.pooled import check_pool, pool_results
     from resnet_recipes.jobs.evaluate import evaluate
 
-    opened = networks[0]
-    data, sizes = opened.recipe.data, opened.recipe.evaluation.sizes
+    recipe = networks[0].recipe
+    data, sizes = recipe.data, recipe.evaluation.sizes
     for place, network in zip(places, networks, strict=True):
         refuse_unasked(network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", place]))
     for flag in ("--png", "--images", "--gallery") if sizes else ():
@@ -77,31 +77,33 @@ def run(arguments: Arguments) -> int:
             raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
     if "--png" in arguments:
         import_plotting("--png")
-    _keep_tables(arguments, data.root)
+    _protect_tables(arguments, data.root)
     if len(networks) > 1:
         check_pool(networks)
-    tried = sizes or [data.eval_size]
-    by_network = [evaluate(network, tried, say) for network in networks]
-    found = [pool_results(results) for results in zip(*by_network, strict=True)]
-    rows = [_row(networks, size, one) for size, one in zip(tried, found, strict=True)]
+    test_sizes = sizes or [data.eval_size]
+    by_network = [evaluate(network, test_sizes, say) for network in networks]
+    results = [pool_results(group) for group in zip(*by_network, strict=True)]
+    rows = [
+        _make_row(networks, size, result) for size, result in zip(test_sizes, results, strict=True)
+    ]
     if sizes:
-        show(arguments, rows, _sizes(rows), rows)
+        show(arguments, rows, _format_sizes(rows), rows)
     else:
-        _one_size(arguments, networks, rows[0], found[0].outcomes)
+        _print_classes(arguments, networks, rows[0], results[0].outcomes)
     return 0
 
 
-def _keep_tables(arguments: Arguments, root: str) -> None:
+def _protect_tables(arguments: Arguments, root: str) -> None:
     """Raise RecipeError for a CSV file that is there already and may list the images."""
-    named = arguments.flags.keys() & {"--csv", "--images"}
-    for flag in sorted(named) if root else ():
+    flags = arguments.flags.keys() & {"--csv", "--images"}
+    for flag in sorted(flags) if root else ():
         path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
         if path.is_file() and images in (path, path.parent):
             rule = "already exists next to the images, and may be their table"
             raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
 
 
-def _one_size(
+def _print_classes(
     arguments: Arguments,
     networks: "Sequence[TrainedNetwork]",
     result: ResultRow,
@@ -113,7 +115,7 @@ def _one_size(
 
     class_name, confusion = networks[0].network.about.class_name, Confusion(outcomes)
 
-    def named(cells: "Iterable[Cell]") -> list[ResultRow]:
+    def name_cells(cells: "Iterable[Cell]") -> list[ResultRow]:
         return [
             {
                 "class": class_name(cell.label),
@@ -135,7 +137,7 @@ def _one_size(
         }
         for row in confusion.classes()
     ]
-    means, wrong = confusion.means(), named(confusion.mistakes(_SHOWN))
+    means, wrong = confusion.means(), name_cells(confusion.mistakes(_SHOWN))
     show(
         arguments,
         {
@@ -144,12 +146,12 @@ def _one_size(
             "classes": classes,
             "confusions": wrong,
         },
-        [*_facts(networks, result), *_tables(means, classes, wrong)],
+        [*_describe(networks, result), *_format_tables(means, classes, wrong)],
         classes,
     )
     if name := arguments.flags.get("--png"):
-        with opened_file("--png", name) as file:
-            file.write(draw_png(plot_classes(classes[:_DRAWN], named(confusion.cells()))))
+        with open_output("--png", name) as file:
+            file.write(draw_png(plot_classes(classes[:_DRAWN], name_cells(confusion.cells()))))
     _write_images(arguments, networks, outcomes)
 
 
@@ -170,33 +172,35 @@ def _write_images(
     def names(index: int) -> tuple[str, str, str]:
         return paths[index], class_name(labels[index]), class_name(best[index])
 
-    def tiles(shown: Sequence[int]) -> "Iterator[Tile]":
-        for batch, place in zip(images.only(shown), shown, strict=True):
+    def tiles(worst: Sequence[int]) -> "Iterator[Tile]":
+        for batch, place in zip(images.only(worst), worst, strict=True):
             picture = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
             yield Tile(picture, *names(place), probabilities[place])
 
     try:
         if rows:
             heads = ["path", "label", "prediction", "probability", "loss"]
-            with opened_file("--images", rows) as file:
+            with open_output("--images", rows) as file:
                 file.write(csv_line(heads).encode())
                 for index, (share, loss) in enumerate(zip(probabilities, losses, strict=True)):
                     file.write(csv_line([*names(index), f"{share:.6f}", f"{loss:.6f}"]).encode())
         if page:
             wrong = sum(map(int.__ne__, best, labels))
-            shown = outcomes.most_wrong(_IN_GALLERY)
+            worst = outcomes.most_wrong(_IN_GALLERY)
             text = f"{wrong:,} of {len(labels):,} images were classified wrongly"
-            if wrong > len(shown):
-                text += f"; these are the {len(shown)} with the most probable wrong class"
-            with opened_file("--gallery", page) as file:
-                file.write(build_gallery("Most confidently wrong", text, tiles(shown)).encode())
+            if wrong > len(worst):
+                text += f"; these are the {len(worst)} with the most probable wrong class"
+            with open_output("--gallery", page) as file:
+                file.write(build_gallery("Most confidently wrong", text, tiles(worst)).encode())
     finally:
         images.close()
 
 
-def _row(networks: "Sequence[TrainedNetwork]", size: int, found: "EvaluationResult") -> ResultRow:
+def _make_row(
+    networks: "Sequence[TrainedNetwork]", size: int, result: "EvaluationResult"
+) -> ResultRow:
     recipe = networks[0].recipe
-    top1, top5, loss, examples, balanced = found.metrics
+    top1, top5, loss, examples, balanced = result.metrics
     interval = accuracy_interval(round(top1 * examples / 100), examples)
     return {
         "network": " ".join(str(network.place) for network in networks),
@@ -208,18 +212,18 @@ def _row(networks: "Sequence[TrainedNetwork]", size: int, found: "EvaluationResu
         "top1_interval_percent": [round(end, 3) for end in interval],
         "top5_percent": top5,
         "balanced_percent": balanced,
-        "calibration_error_percent": found.outcomes.calibration_error_percent,
+        "calibration_error_percent": result.outcomes.calibration_error_percent,
         "loss": loss,
         "eval_examples": examples,
-        "images_per_second": examples / found.seconds,
-        "device": found.device,
+        "images_per_second": examples / result.seconds,
+        "device": result.device,
     }
 
 
-def _facts(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
+def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
-    opened = networks[0]
-    about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
+    network = networks[0]
+    about, flip = network.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""
     if len(networks) > 1:
         recipe += f", {len(networks)} runs"
@@ -227,7 +231,7 @@ def _facts(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
-        "size": f"{result['eval_size']} px, cut from a {_CUT[opened.recipe.data.fit]} of "
+        "size": f"{result['eval_size']} px, cut from a {_CUT[network.recipe.data.fit]} of "
         f"{result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
         "top-5": f"{result['top5_percent']:.2f}%",
@@ -238,14 +242,14 @@ def _facts(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]
         "speed": f"{digits(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
     }
-    return labelled(facts.items(), line_width(), 10)
+    return labelled(facts.items(), get_line_width(), 10)
 
 
-def _tables(
+def _format_tables(
     means: "dict[str, Means]", classes: Sequence[ResultRow], wrong: Sequence[ResultRow]
 ) -> Iterator[str]:
     yield from ("", "means over classes, in percent")
-    yield from table(
+    yield from format_table(
         [
             {
                 "MEAN": name,
@@ -256,7 +260,7 @@ def _tables(
         ("PRECISION",),
     )
     yield from ("", f"worst classes of {len(classes):,}")
-    yield from table(
+    yield from format_table(
         [
             {
                 "TOP-1": f"{row['top1_percent']:.2f}%",
@@ -271,7 +275,7 @@ def _tables(
     )
     if wrong:
         yield from ("", "most common confusions")
-        yield from table(
+        yield from format_table(
             [
                 {
                     "IMAGES": f"{row['images']:,}",
@@ -283,7 +287,7 @@ def _tables(
         )
 
 
-def _sizes(rows: Sequence[ResultRow]) -> list[str]:
+def _format_sizes(rows: Sequence[ResultRow]) -> list[str]:
     cells = [
         {
             "SIZE": str(row["eval_size"]),
@@ -295,4 +299,4 @@ def _sizes(rows: Sequence[ResultRow]) -> list[str]:
         }
         for row in rows
     ]
-    return table(cells, ("OF", "IMAGES/S"))
+    return format_table(cells, ("OF", "IMAGES/S"))

@@ -4,7 +4,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import network_of
+from resnet_recipes.commands.places import open_network
 from resnet_recipes.commands.printing import say
 from resnet_recipes.network import hub
 from resnet_recipes.report.waiting import Waiting
@@ -47,16 +47,16 @@ def run(arguments: Arguments) -> int:
     if push := arguments.flags.get("--push"):
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
-    opened = network_of([*arguments.words, "launch.device=cpu"], USAGE.example)
+    network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
-    RecipeError.refuse(find_problems(opened.network, to, *how))
+    RecipeError.refuse(find_problems(network.network, to, *how))
     NotReadyError.refuse(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
-        exported = export_and_check(opened.to_device(), to, folder, *how, waiting)
-    count = sum(weight.numel() for weight in opened.network.parameters())
-    held = f"{count:,} parameters, {len(opened.network.classes):,} classes"
-    print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {held}")
+        exported = export_and_check(network.to_device(), to, folder, *how, waiting)
+    count = sum(weight.numel() for weight in network.network.parameters())
+    size = f"{count:,} parameters, {len(network.network.classes):,} classes"
+    print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}\nwritten   {folder}")

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
+from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
 
@@ -57,37 +57,35 @@ USUAL = 8
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
-    wrong = problems_of(chosen, with_recipe(arguments))
-    recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
+    wrong = collect_problems(choose_recipe, name_recipe(arguments))
+    recipe, changes = ("", arguments.words) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]
-    problems = [*wrong, *_problems(nodes, changes), *_engine_problems(arguments)]
+    problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
-        problems += _place_problems(arguments, nodes, changes)
+        problems += _find_place_problems(arguments, nodes, changes)
     RecipeError.refuse(problems)
-    print(_text(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
+    print(_write_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
 
 
-def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
+def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
     """Return the job as its engine reads it."""
-    from resnet_recipes.commands.sweep import named
+    from resnet_recipes.commands.sweep import compose_points
     from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import flatten
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
-    swept = list_points(words) if "-m" in arguments else [words]
+    points = list_points(words) if "-m" in arguments else [words]
     # the runs of a sweep have the names that `resnet-train -m` gives them; a run to extend may be
     # on storage that this machine does not see
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}
-    runs = named(swept, Arguments(unseen), (_STAND_IN,))
-    (name, (point, _)), *others = runs.items()
+    runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
+    (name, (point, _)), *rest = runs.items()
     launch = point.recipe.launch
-    if any(
-        replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in others
-    ):
+    if any(replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in rest):
         rule, fix = (
             "the jobs of an array must have the same GPUs",
             Hint("use one value for gpus and each launch setting"),
@@ -99,31 +97,36 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     time = arguments.flags.get("--time", usual)
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
-    wanted = point.recipe
-    extras = find_needed_extras(wanted.data.root, flatten(asdict(wanted)).values(), wanted.log.to)
-    secrets = [name for own in extras.values() for name in own]
+    settings = point.recipe
+    values = flatten(asdict(settings)).values()
+    extras = find_needed_extras(settings.data.root, values, settings.log.to)
+    secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine == "slurm" and "-m" in arguments:
         most = int(arguments.flags.get("--parallel", "0"))
-        return slurm.write_array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
+        return slurm.write_array(
+            _chain_stable_phases(runs, nodes * gpus), allocation, time, most or None
+        )
     if engine == "slurm":
-        return slurm.write_script(recipe, _kept(changes), allocation, time)
+        return slurm.write_script(recipe, _drop_gpus(changes), allocation, time)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
-    return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
+    return _ENGINES[engine](
+        Job(name, _drop_gpus(words), allocation, storage, list(extras), secrets)
+    )
 
 
-def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
+def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     """Return the words of each run; it may continue the stable phase of another on any data."""
     from resnet_recipes.planning.make import make_plan
     from resnet_recipes.planning.plan import IMAGENET
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, words = {}, {name: _kept(words) for name, (_, words) in runs.items()}
+    plans, words = {}, {name: _drop_gpus(words) for name, (_, words) in runs.items()}
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
@@ -135,21 +138,21 @@ def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     return words
 
 
-def _kept(words: Sequence[str]) -> list[str]:
+def _drop_gpus(words: Sequence[str]) -> list[str]:
     """Return the words that the script does not write itself."""
     return [word for word in words if not word.startswith(("gpus=", "launch.gpus="))]
 
 
-def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
+def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with the engine, and with flags that are for another one."""
-    engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
-    if engine not in known:
-        meant = find_closest(engine or "", known)
+    engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
+    if engine not in engines:
+        meant = find_closest(engine or "", engines)
         kind = Kind.WRONG if engine else Kind.MISSING
-        yield Problem("--for", engine, "", meant and f"--for {meant}", known, kind)
+        yield Problem("--for", engine, "", meant and f"--for {meant}", engines, kind)
         return
     if engine == "slurm":
-        yield from _slurm_problems(arguments)
+        yield from _find_slurm_problems(arguments)
     for flag in ("--time", "-m", "--parallel"):
         if engine != "slurm" and flag in arguments:
             yield Problem(
@@ -160,7 +163,7 @@ def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--storage", arguments.flags["--storage"], rule, "run.root=/a/shared/folder")
 
 
-def _slurm_problems(arguments: Arguments) -> Iterator[Problem]:
+def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with --time and --parallel."""
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
     if not (length := slurm.parse_seconds(time)):
@@ -176,7 +179,7 @@ def _slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
 
 
-def _problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
+def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with nodes, and settings that the job itself decides."""
     for word in changes:
         if word.startswith(_TAKEN):
@@ -188,7 +191,9 @@ def _problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
         yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
 
 
-def _place_problems(arguments: Arguments, nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
+def _find_place_problems(
+    arguments: Arguments, nodes: str, changes: Sequence[str]
+) -> Iterator[Problem]:
     """Yield which folders the machines of the job could not use."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
     settings = dict(word.partition("=")[::2] for word in changes)

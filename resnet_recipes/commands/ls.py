@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, convert
 from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.printing import show, table, width
+from resnet_recipes.commands.printing import format_table, get_width, show
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder.facts import Published, find_nearest
 
@@ -29,42 +29,50 @@ _PUBLISHED = "PUBLISHED TOP-1"
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
     if arguments.words:
-        told = shlex.join(arguments.words)
-        fix = (f"resnet-recipes show {told}", "resnet-recipes ls")
-        raise RecipeError.of(told, None, "lists all recipes, and takes no name", fix)
+        words = shlex.join(arguments.words)
+        fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
+        raise RecipeError.of(words, None, "lists all recipes, and takes no name", fix)
     library = Library(arguments.recipes)
-    found = [_summary(library, entry) for entry in library.list_entries()]
-    rows = [item | {"published": _result(item["published"])} for item in found]
-    show(arguments, found, _lines(found), rows)
+    items = [_summarize(library, entry) for entry in library.list_entries()]
+    rows = [item | {"published": _format_result(item["published"])} for item in items]
+    show(arguments, items, _format_lines(items), rows)
     return 0
 
 
-def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
+def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
     has_results = False
     for group in ("ours", "baselines", "yours"):
-        if items := [item for item in found if item["group"] == group]:
-            lines = list(_listed(group.upper(), items))
+        if items := [item for item in recipes if item["group"] == group]:
+            lines = list(_format_group(group.upper(), items))
             has_results = has_results or _PUBLISHED in lines[0]
             yield from (*lines, "")
     if has_results:
         text = "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own."
-        yield from wrapped(text, width())
-    yield from wrapped("All results, with hardware and source: resnet-recipes show NAME", width())
+        yield from wrapped(text, get_width())
+    yield from wrapped(
+        "All results, with hardware and source: resnet-recipes show NAME", get_width()
+    )
 
 
-def _listed(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
+def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table whose last column is wrapped to the right of the others."""
     rows = [
-        {group: item["name"], "EPOCHS": item["epochs"], _PUBLISHED: _result(item["published"])}
+        {
+            group: item["name"],
+            "EPOCHS": item["epochs"],
+            _PUBLISHED: _format_result(item["published"]),
+        }
         for item in items
     ]
-    lines = table(rows, (_PUBLISHED, "EPOCHS"), width() - _TEXT)
+    lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _TEXT)
     left = max(map(len, lines)) + 2
-    for line, text in zip(lines, ["USE IT FOR", *map(_use, items)], strict=True):
-        yield from wrapped(text or "-", max(width(), left + _TEXT), line.ljust(left), " " * left)
+    for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
+        yield from wrapped(
+            text or "-", max(get_width(), left + _TEXT), line.ljust(left), " " * left
+        )
 
 
-def _summary(library: Library, entry: Entry) -> dict[str, Any]:
+def _summarize(library: Library, entry: Entry) -> dict[str, Any]:
     """Return a recipe's entry in the list; if the recipe cannot be read, `about` says why."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
@@ -83,23 +91,23 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     head: dict[str, Any] = {}
     for _, document in links:
         head |= document.tree
-    own, parents = links[-1][1].tree, ", ".join(link.name for link, _ in links[:-1])
-    item["epochs"] = _length(head)
-    item["about"] = own.get("about") or (f"based on {parents}" if parents else "")
-    item["published"] = _nearest(own.get("published"), item["epochs"])
-    if is_packaged and own.get("baseline"):
+    tree, parents = links[-1][1].tree, ", ".join(link.name for link, _ in links[:-1])
+    item["epochs"] = _find_length(head)
+    item["about"] = tree.get("about") or (f"based on {parents}" if parents else "")
+    item["published"] = _find_result(tree.get("published"), item["epochs"])
+    if is_packaged and tree.get("baseline"):
         item["group"] = "baselines"
     return item
 
 
-def _use(item: dict[str, Any]) -> str:
+def _describe_use(item: dict[str, Any]) -> str:
     """Return what the recipe is for, and its file if it is not packaged."""
     hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
     place = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
     return f"{item['about']}{place}".strip()
 
 
-def _length(head: dict[str, Any]) -> str:
+def _find_length(head: dict[str, Any]) -> str:
     try:
         length = Duration.parse(str(head["max_duration"])).scaled(
             to_fraction(head.get("scale_schedule_ratio", 1))
@@ -109,17 +117,17 @@ def _length(head: dict[str, Any]) -> str:
     return str(length).removesuffix("ep")
 
 
-def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
+def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
     """Return the published result whose length is nearest to the recipe's own, the first if any."""
     try:
-        found = convert(results, list[Published])
+        published = convert(results, list[Published])
     except WrongTypeError:
         return None
-    result = find_nearest(found, float(epochs) if epochs.isdigit() else inf)
+    result = find_nearest(published, float(epochs) if epochs.isdigit() else inf)
     return asdict(result) if result else None
 
 
-def _result(result: dict[str, Any] | None) -> str:
+def _format_result(result: dict[str, Any] | None) -> str:
     """Return accuracy, time and length in one cell."""
     if not result:
         return "-"

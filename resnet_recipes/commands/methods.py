@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.base.text import labelled, wrapped
-from resnet_recipes.commands.arguments import Arguments, Usage, row
-from resnet_recipes.commands.printing import page_width
+from resnet_recipes.commands.arguments import Arguments, Usage, format_row
+from resnet_recipes.commands.printing import get_page_width
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",
@@ -20,27 +20,27 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
-    words, width = arguments.words, page_width()
-    known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
-    if strange := [word for word in words if word not in known]:
-        raise RecipeError([make_unknown("method", strange[0], known)])
+    words, width = arguments.words, get_page_width()
+    cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+    if strange := [word for word in words if word not in cards]:
+        raise RecipeError([make_unknown("method", strange[0], cards)])
     for word in words:
-        print("\n".join(_page(known[word], width)))
+        print("\n".join(_format_page(cards[word], width)))
     if not words:
         order = f"Methods are in the order in which they run. More about one: {USAGE.example}"
-        lines = [*_list(ORDER, width), "", *wrapped(order, width), ""]
-        lines += ["Optimizers, chosen by optimizer.name:", "", *_list(OPTIMIZERS, width)]
+        lines = [*_list_cards(ORDER, width), "", *wrapped(order, width), ""]
+        lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]
         print("\n".join(lines))
     return 0
 
 
-def _list(items: Sequence[type], width: int) -> list[str]:
+def _list_cards(items: Sequence[type], width: int) -> list[str]:
     from resnet_recipes.methods.card import make_card
 
-    return [row(card.name, card.summary, 0, 24, width) for card in map(make_card, items)]
+    return [format_row(card.name, card.summary, 0, 24, width) for card in map(make_card, items)]
 
 
-def _page(item: type, width: int) -> Iterator[str]:
+def _format_page(item: type, width: int) -> Iterator[str]:
     from resnet_recipes.methods.base import HOOKS, Method
     from resnet_recipes.methods.card import make_card
 
@@ -70,7 +70,7 @@ def _page(item: type, width: int) -> Iterator[str]:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:
         yield from ("", "  In your own training loop:")
-        yield from (f"    {line}" for line in in_your_loop(item, hooks))
+        yield from (f"    {line}" for line in write_example(item, hooks))
     yield ""
 
 
@@ -87,7 +87,7 @@ _CALLS = {
 }
 
 
-def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
+def write_example(item: type, hooks: Sequence[str]) -> Iterator[str]:
     """Yield the code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
     yield "import resnet_recipes as rr"

@@ -1,15 +1,15 @@
-"""The runs and networks that a command's words name."""
+"""Find the runs and networks that the arguments of a command name."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import (
     LAST,
@@ -33,8 +33,15 @@ _WEIGHTS = "model.weights"
 _NAMING = ("run=", "run.name=", "run.root=")
 
 
-def records(words: Iterable[str]) -> Iterator[RunRecord]:
-    """Yield the runs that words name: runs, and folders of runs.
+class Resumption(NamedTuple):
+    """A run to continue."""
+
+    folder: Path
+    changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be the same
+
+
+def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
+    """Yield the runs that arguments name: runs, and folders of runs.
 
     Raises NotReadyError if a folder cannot be listed.
     """
@@ -47,8 +54,8 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             raise NotReadyError.at(place, rule, LIST) from None
 
 
-def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
-    """Open the network that the first word names, with the settings key=value of the others.
+def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
+    """Open the network that the first argument names, with the other arguments as settings.
 
     Raises RecipeError.
     """
@@ -79,56 +86,56 @@ def is_run(word: str) -> bool:
     return place is not None and (place / CONFIG).is_file()
 
 
-def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | None":
-    """Return the folder of the run that --resume means, and its changes or its recipe.
+def find_resumed(arguments: Arguments) -> Resumption | None:
+    """Return the run that --resume names; None to start a new run.
 
-    None to start one. Raises RecipeError if there is no such run.
+    Raises RecipeError if there is no such run.
     """
-    named, words = arguments.flags.get("--resume"), arguments.words
-    if named is None:
+    run_name, words = arguments.flags.get("--resume"), arguments.words
+    if run_name is None:
         return None
-    if named != "auto":
+    if run_name != "auto":
         rule = "--resume names the run, and a run keeps its recipe"
         wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
         RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
-        return find_runs([named], "--resume")[0], words
+        return Resumption(find_runs([run_name], "--resume")[0], words)
     from resnet_recipes.jobs.resume import find_match, list_unfinished
 
     if any(word.startswith("recipe=") for word in words):
-        wanted = composed(arguments).recipe
-        folder = find_match(wanted, say)
-        return (folder, wanted) if folder else None
-    named, root = _value(words, "run.name", "run"), root_of(words)
-    folder = root / named if named else next(list_unfinished(root), None)
+        recipe = compose_recipe(arguments).recipe
+        folder = find_match(recipe, say)
+        return Resumption(folder, recipe) if folder else None
+    run_name, root = _get_value(words, "run.name", "run"), find_root(words)
+    folder = root / run_name if run_name else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
         rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
         raise RecipeError.of("--resume", "auto", rule, fix)
-    return folder, [word for word in words if not word.startswith(_NAMING)]
+    return Resumption(folder, [word for word in words if not word.startswith(_NAMING)])
 
 
-def root_of(words: Sequence[str]) -> Path:
-    """Return the folder of all runs: run.root among the words, or its default."""
-    root = _value(words, "run.root")
+def find_root(words: Sequence[str]) -> Path:
+    """Return the folder of all runs: the argument run.root, or its default."""
+    root = _get_value(words, "run.root")
     return typed_path("run.root", root) if root else ROOT
 
 
-def _value(words: Sequence[str], *keys: str) -> str:
-    """Return the value of the first word that sets one of these keys, or ""."""
+def _get_value(words: Sequence[str], *keys: str) -> str:
+    """Return the value of the first argument that sets one of these keys, or ""."""
     pairs = (word.partition("=") for word in words)
     return next((value for key, _, value in pairs if key in keys), "")
 
 
 def has_run(arguments: Arguments) -> bool:
-    """Return whether a flag names the run that a recipe is taken from."""
+    """Return whether a flag names a run with the recipe."""
     return "--resume" in arguments or "--extend" in arguments
 
 
-def extended(arguments: Arguments) -> Arguments:
-    """Replace --extend RUN by that run's recipe, its stable phase as the start, and its place.
+def replace_extend(arguments: Arguments) -> Arguments:
+    """Replace --extend RUN by the recipe, the stable phase and the folder of that run.
 
-    Raises RecipeError if RUN is not a run, or `last` in a command that continues what it has
-    started, or if --resume names a run as well.
+    Raises RecipeError if RUN is not a run, if it is `last` in a command that resumes its own run,
+    or if --resume also names a run.
     """
     if (name := arguments.flags.pop("--extend", None)) is None:
         return arguments
@@ -141,33 +148,33 @@ def extended(arguments: Arguments) -> Arguments:
         rule = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, rule, LIST)
     folder = folder.absolute()
-    place = [] if _value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
+    place = [] if _get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
     arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
     return arguments
 
 
-def with_weights(arguments: Arguments) -> Arguments:
-    """Replace each run that model.weights names by its path, which no later run changes.
+def resolve_weights(arguments: Arguments) -> Arguments:
+    """Replace each run in model.weights by its path, which no later run changes.
 
-    Raises RecipeError for `last` in a command that continues what it has started.
+    Raises RecipeError for `last` in a command that resumes its own run.
     """
     for index, word in enumerate(arguments.words):
         key, _, value = word.partition("=")
         if key == _WEIGHTS:
-            chosen = ",".join(_weights(name, arguments) for name in value.split(","))
-            arguments.words[index] = f"{key}={chosen}"
+            places = ",".join(_find_weights(name, arguments) for name in value.split(","))
+            arguments.words[index] = f"{key}={places}"
     return arguments
 
 
 def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
-    """Raise RecipeError for `last` in a command that, typed again, continues what it started."""
+    """Raise RecipeError for `last` in a command that resumes its own run when it is repeated."""
     if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
         rule = "would be another run when the same command continues"
         raise RecipeError.of(key, name, rule, fix)
 
 
-def _weights(name: str, arguments: Arguments) -> str:
-    """Return the path of a run by its name, and any other weights as they were typed."""
+def _find_weights(name: str, arguments: Arguments) -> str:
+    """Return the path of a run by its name, and any other weights unchanged."""
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")

@@ -8,9 +8,9 @@ from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.text import byte_size, clock_time, counted, digits
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.places import to_resume
-from resnet_recipes.commands.printing import page_width, say, show
+from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.places import find_resumed
+from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.group import list_warnings, make_group
 from resnet_recipes.recipe.sections import AUTO
@@ -52,19 +52,19 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
 
-    if found := to_resume(arguments):
-        plan = check_resume(*found, say)
+    if resumed := find_resumed(arguments):
+        plan = check_resume(*resumed, say)
         if plan is None:
             return 0
     else:
-        wanted = composed(arguments, needs_data=False)
-        plan = api.plan(wanted, ranks(wanted.recipe), needs_weights=False)
+        result = compose_recipe(arguments, needs_data=False)
+        plan = api.plan(result, count_ranks(result.recipe), needs_weights=False)
         plan = fit_budget(plan, say, measures=False)
-    show(arguments, plan.as_dict(), lines(plan, full="--verbose" in arguments))
+    show(arguments, plan.as_dict(), format_plan(plan, full="--verbose" in arguments))
     return 0
 
 
-def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
+def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     """Yield what a user may want to know before the start, answers first; `full`: all of it.
 
     What may be wrong comes last, where a terminal stops.
@@ -72,7 +72,7 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
 
-    entry, memory, found = (
+    entry, memory, forecast = (
         plan.origin.entry,
         measure.predict_memory(plan),
         measure.predict_time(plan),
@@ -81,7 +81,11 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if plan.origin.words:
         rows.append(("changed", "  ".join(plan.origin.words)))
-    machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan, found)]
+    machine = [
+        *_describe_device(plan, memory),
+        *_describe_time(plan, forecast),
+        *_describe_loading(plan, forecast),
+    ]
     machine += [(WARNING, text) for text in list_warnings(plan.recipe.launch)]
     alarms = [*outline.list_notes(plan), *(row for row in machine if row[0] == WARNING)]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
@@ -89,27 +93,31 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
         rows.append(("run folder", folder))
     rows += [outline.BLANK, *outline.describe_details(plan)]
     if full:
-        rows += [outline.BLANK, *outline.describe_extras(plan), *_predictions(found, memory)]
-        rows += _supplies(plan, found)
+        rows += [
+            outline.BLANK,
+            *outline.describe_extras(plan),
+            *_describe_forecast(forecast, memory),
+        ]
+        rows += _describe_supplies(plan, forecast)
     rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
-    yield from outline.format_lines(rows, page_width())
+    yield from outline.format_lines(rows, get_page_width())
 
 
-def ranks(recipe: "Recipe") -> int:
+def count_ranks(recipe: "Recipe") -> int:
     """Return the number of ranks; a plan may be for more GPUs than this machine has."""
     config = recipe.launch
     return make_group(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
-def _device(plan: "Plan", memory: Memory) -> LabelledRows:
+def _describe_device(plan: "Plan", memory: Memory) -> LabelledRows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    if launch.device != "cpu" and ((found := cuda.find_gpus()).count or plan.world_size > 1):
-        here = "" if found.count else " (this machine has no GPU)"
+    if launch.device != "cpu" and ((gpus := cuda.find_gpus()).count or plan.world_size > 1):
+        here = "" if gpus.count else " (this machine has no GPU)"
         if dtype == "auto":
-            dtype = found.dtype or "bf16 if the GPU supports it, else fp16"
-        yield "device", f"{plan.world_size} x {found.name or 'GPU'}{here}, {dtype}"
+            dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"
+        yield "device", f"{plan.world_size} x {gpus.name or 'GPU'}{here}, {dtype}"
         is_known = plan.recipe.batch.bn_size != AUTO
         if is_known and memory and memory[0] > memory[1]:
             yield (
@@ -132,19 +140,19 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         )
 
 
-def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
+def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield which images are kept in memory, and what loading costs the run."""
     from resnet_recipes.jobs.loading import gain
     from resnet_recipes.jobs.memory import plan_memory, sample_images
 
-    if kept := plan_memory(plan, sample_images(plan)):
-        yield "in memory", str(kept)
-    saves = gain(plan, found.speeds) if found else None
+    if memory := plan_memory(plan, sample_images(plan)):
+        yield "in memory", str(memory)
+    saves = gain(plan, forecast.speeds) if forecast else None
     if not saves:
         return
     limited, alone, other = (
-        found.format_time(60 * minutes)
-        for minutes in (found.estimate.total_minutes, saves.alone, saves.minutes)
+        forecast.format_time(60 * minutes)
+        for minutes in (forecast.estimate.total_minutes, saves.alone, saves.minutes)
     )
     if limited == alone:
         return
@@ -157,27 +165,29 @@ def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
         yield "", f"try: {saves.fix}"
 
 
-def _predictions(found: "RunForecast | None", memory: Memory) -> LabelledRows:
+def _describe_forecast(forecast: "RunForecast | None", memory: Memory) -> LabelledRows:
     """Yield how much memory and time a run is expected to need, and what limits its speed."""
     if memory:
         need, size = map(byte_size, memory)
         yield "memory", f"about {need} of {size} per GPU: predicted, not measured"
-    if found:
-        phases = found.estimate.phases
+    if forecast:
+        phases = forecast.estimate.phases
         each = ", ".join(
             f"{digits(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
-        yield "speed", f"{each}: {found.source}"
+        yield "speed", f"{each}: {forecast.source}"
 
 
-def _supplies(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
+def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield what steps need, and what this machine's cores supply from files and from memory."""
     from resnet_recipes.jobs.loading import supplies
 
-    if found:
+    if forecast:
         sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
-        needs = (f"{digits(1 / found.speeds.seconds_at(side)[1])} at {side} px" for side in sides)
+        needs = (
+            f"{digits(1 / forecast.speeds.seconds_at(side)[1])} at {side} px" for side in sides
+        )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
     for place, (rates, first_epoch), source in supplies(plan):
         each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
@@ -187,15 +197,18 @@ def _supplies(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
         )
 
 
-def _time(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
+def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield how long the run takes and what it costs, or what was published."""
     price = plan.recipe.launch.price
-    if found:
-        result, bounds = found.estimate, ""
-        if found.when:
+    if forecast:
+        result, bounds = forecast.estimate, ""
+        if forecast.when:
             low, high = (clock_time(60 * minutes) for minutes in result.bounds)
             bounds = f", of which training {low} to {high}"
-        yield "time", f"{found.format_time(60 * result.total_minutes)}{bounds}: {found.source}"
+        yield (
+            "time",
+            f"{forecast.format_time(60 * result.total_minutes)}{bounds}: {forecast.source}",
+        )
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
     elif timed := [result for result in plan.published if result.minutes and result.epochs]:

@@ -10,8 +10,8 @@ from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeErro
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_run, is_setting, network_of
-from resnet_recipes.commands.printing import opened_file, say
+from resnet_recipes.commands.places import is_run, is_setting, open_network
+from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def run(arguments: Arguments) -> int:
         problems.append(Problem("IMAGE", None, rule, hint, kind=Kind.MISSING))
     if swapped := list(filter(is_run, words)):
         runs = [*filter(is_run, place), *swapped]
-        others = [word for word in arguments.words if word not in runs]
-        fix = shlex.join(["resnet-recipes", "predict", runs[0], *others])
+        rest = [word for word in arguments.words if word not in runs]
+        fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
         rule = "is a run: one comes first, then images"
-        problems.append(Problem("IMAGE", runs[-1], rule, fix if others else USAGE.example))
+        problems.append(Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example))
     if not (top.isdecimal() and int(top[:9])):
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
@@ -64,10 +64,10 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.trained import predict_images
 
     paths = list(find_images(images))
-    network = network_of([*place, *settings], USAGE.example).to_device()
+    network = open_network([*place, *settings], USAGE.example).to_device()
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []
-    each = _counting(predict_images(network, paths, most), bad, len(paths))
+    each = _count(predict_images(network, paths, most), bad, len(paths))
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:
@@ -79,22 +79,22 @@ def run(arguments: Arguments) -> int:
             for name, share in one.classes:
                 print(f"  {100 * share:6.2f}%  {printable(name)}")
     if bad:
-        say("\n".join(_unread(bad, len(paths))))
+        say("\n".join(_list_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _counting(
-    found: "Iterable[Prediction]", bad: "list[Prediction]", total: int
+def _count(
+    predictions: "Iterable[Prediction]", bad: "list[Prediction]", total: int
 ) -> "Iterator[Prediction]":
     """Yield all predictions, show their number, and add those without classes to `bad`."""
     with Waiting("classifying") as waiting:
-        for done, one in enumerate(found, start=1):
+        for count, one in enumerate(predictions, start=1):
             if one.error:
                 bad.append(one)
             yield one
             if not sys.stdout.isatty():  # there, the predictions are the progress
-                waiting(done, total)
+                waiting(count, total)
 
 
 def _as_dict(one: "Prediction") -> dict[str, object]:
@@ -104,18 +104,18 @@ def _as_dict(one: "Prediction") -> dict[str, object]:
     return {"file": one.file, "classes": classes}
 
 
-def _write_csv(file_name: str, found: "Iterable[Prediction]", most: int) -> None:
+def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -> None:
     """Write a row for each image as it comes: its classes, or why it cannot be read."""
     heads = [f"{head}_{place}" for place in range(1, most + 1) for head in ("class", "probability")]
-    with opened_file("--csv", file_name) as file:
+    with open_output("--csv", file_name) as file:
         file.write(csv_line(["file", *heads, "error"]).encode())
-        for one in found:
+        for one in predictions:
             values = [value for name, share in one.classes for value in (name, f"{share:.6f}")]
             values += [""] * (len(heads) - len(values))
             file.write(csv_line([one.file, *values, one.error]).encode())
 
 
-def _unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
+def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
     """Yield how many images cannot be read, and which."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     yield from (f"  {one.file} {one.error}" for one in bad[:_NAMED])

@@ -31,13 +31,13 @@ def show(
     """Print a result, as JSON with --json, else as lines; and write its rows as --csv asks."""
     if name := arguments.flags.get("--csv"):
         cells = [rows[0], *(row.values() for row in rows)] if rows else []
-        with opened_file("--csv", name) as file:
+        with open_output("--csv", name) as file:
             file.write("".join(map(csv_line, cells)).encode())
     print(json.dumps(values, indent=2) if "--json" in arguments else "\n".join(lines))
 
 
 @contextmanager
-def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
+def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
     """Open the file of a flag, which gets its name once it is whole. Raises NotReadyError."""
     try:
         # /dev/stdout is a link, which root could replace
@@ -51,22 +51,24 @@ def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
         raise NotReadyError.of(flag, name, rule, f"{flag} FILE") from None
 
 
-def width() -> int:
+def get_width() -> int:
     """Return the columns of the terminal; 80 in a pipe."""
     return shutil.get_terminal_size().columns
 
 
-def line_width() -> int:
+def get_line_width() -> int:
     """Return the columns of the terminal; in a pipe, which programs read, no line is wrapped."""
     return shutil.get_terminal_size((0, 0)).columns or sys.maxsize
 
 
-def page_width() -> int:
+def get_page_width() -> int:
     """Return the columns of a page of text: the terminal's, at most 100."""
-    return min(width(), 100)
+    return min(get_width(), 100)
 
 
-def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0) -> list[str]:
+def format_table(
+    rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0
+) -> list[str]:
     """Return rows under their heads, those of the first row, numbers to the right.
 
     Columns of `drop` are left out one by one until the rest fits into `room` characters, by
@@ -75,22 +77,22 @@ def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int
     columns = {head: [head, *(row[head] for row in rows)] for head in rows[0]}
     widths = {head: max(map(len, cells)) for head, cells in columns.items()}
     for head in drop:
-        if sum(widths.values()) + 2 * (len(widths) - 1) > (room or width()):
+        if sum(widths.values()) + 2 * (len(widths) - 1) > (room or get_width()):
             widths.pop(head, None)
-    aligned = [_aligned(columns[head], widths[head]) for head in widths]
+    aligned = [_align(columns[head], widths[head]) for head in widths]
     return ["  ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]
 
 
-def _aligned(cells: Sequence[str], width: int) -> list[str]:
+def _align(cells: Sequence[str], width: int) -> list[str]:
     side = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
     return [f"{cell:{side}{width}}" for cell in cells]
 
 
-def or_dash(value: float | None, write: Callable[[float], str]) -> str:
+def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:
     """Return a cell with a value, or with a dash if there is none."""
     return "-" if value is None else write(value)
 
 
-def minutes(count: float) -> str:
+def format_minutes(count: float) -> str:
     """Write minutes as a clock does."""
     return clock_time(60 * count)

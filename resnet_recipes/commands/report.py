@@ -4,9 +4,9 @@ from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import records
-from resnet_recipes.commands.printing import opened_file, say
-from resnet_recipes.commands.runs import price_of
+from resnet_recipes.commands.places import list_records
+from resnet_recipes.commands.printing import open_output, say
+from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours
 from resnet_recipes.report.sections import build_sections
@@ -27,10 +27,10 @@ USAGE = Usage(
 
 def run(arguments: Arguments) -> int:
     """Write the page, and with --png each plot as a picture."""
-    price = price_of(arguments.flags.get("--price"))
-    named = arguments.flags.get("--out", "report.html")
-    if is_new := not is_ours(out := typed_path("--out", named)):
-        out = new_path("--out", named)
+    price = read_price(arguments.flags.get("--price"))
+    file_name = arguments.flags.get("--out", "report.html")
+    if is_new := not is_ours(out := typed_path("--out", file_name)):
+        out = new_path("--out", file_name)
     if arguments.words and "--published" in arguments:
         raise RecipeError.of(
             "--published", None, "plots the published results alone", kind=Kind.UNUSED
@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
             new_path("--png", pictures, is_folder=True)
         import_plotting("--png")
-    runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
+    runs = [] if "--published" in arguments else list(list_records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.words or ["runs"])
         fix = ("resnet-recipes report RUN", "resnet-recipes report --published")
@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
     what = counted(len(runs), "run")
     if "--published" in arguments:
         what = "published results of ResNet-50 on ImageNet"
-    with opened_file("--out", str(out)) as file:
+    with open_output("--out", str(out)) as file:
         file.write(build_page(what[0].upper() + what[1:], sections).encode())
         if pictures:
             figures = [figure for section in sections for figure in section.figures]

@@ -10,8 +10,14 @@ from itertools import starmap
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
-from resnet_recipes.commands.places import records
-from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
+from resnet_recipes.commands.places import list_records
+from resnet_recipes.commands.printing import (
+    format_minutes,
+    format_or_dash,
+    format_table,
+    get_width,
+    show,
+)
 from resnet_recipes.jobs.lookup import ROOT, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
@@ -55,24 +61,24 @@ def run(arguments: Arguments) -> int:
         return _remove(arguments.words[1:], "--yes" in arguments)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
-    order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
-    problems = [problem for problem in starmap(_wrong, filters) if problem]
+    order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
+    problems = [problem for problem in starmap(_check_filter, filters) if problem]
     if order not in KEYS:
         problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
     RecipeError.refuse(problems)
-    found = [
+    runs = [
         run
-        for run in records(places)
+        for run in list_records(places)
         if all(
             value in run.name if key == "name" else value == getattr(run, key)
             for key, value in filters
         )
     ]
-    found.sort(key=KEYS[order])
-    costs = [{} if price is None else {"cost": run.cost(price)} for run in found]
-    rows = [run.as_dict() | cost for run, cost in zip(found, costs, strict=True)]
+    runs.sort(key=KEYS[order])
+    costs = [{} if price is None else {"cost": run.cost(price)} for run in runs]
+    rows = [run.as_dict() | cost for run, cost in zip(runs, costs, strict=True)]
     none = "no runs match" if filters else f"no runs in {', '.join(places)}"
-    lines = listed(found, price) if found else [none]
+    lines = format_runs(runs, price) if runs else [none]
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
 
@@ -90,16 +96,16 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED
     print(f"deleting {names} with all checkpoints")
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for place in places:
-            held.enter_context(LockedFolder(place))
+            locks.enter_context(LockedFolder(place))
         for place in places:
             shutil.rmtree(place)
     print(f"deleted {names}")
     return 0
 
 
-def price_of(text: str | None) -> float | None:
+def read_price(text: str | None) -> float | None:
     """Return a price per hour from text like 32.77 or 32.77/h; None if none was given.
 
     Raises RecipeError.
@@ -116,66 +122,66 @@ def price_of(text: str | None) -> float | None:
     return price
 
 
-def _wrong(key: str, value: str) -> Problem | None:
+def _check_filter(key: str, value: str) -> Problem | None:
     """Return what is wrong with a filter."""
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):
-        known = ("recipe=NAME", "state=STATE", "name=TEXT")
-        return Problem(key, value, "filter", valid=known, kind=Kind.UNKNOWN)
+        filters = ("recipe=NAME", "state=STATE", "name=TEXT")
+        return Problem(key, value, "filter", valid=filters, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         return Problem(key, value, "", valid=STATES)
     return None
 
 
-def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
+def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
     """Yield the changes that all runs share, and a table with what differs below each run."""
     shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
-        yield from wrapped(f"all with {'  '.join(shared)}", width(), rest="    ")
+        yield from wrapped(f"all with {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
-    head, *lines = _table([_cells(run, price) for run in runs])
+    head, *lines = _format_table([_make_cells(run, price) for run in runs])
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
-        own = [change for change in run.shown_changes if change not in shared]
-        yield from wrapped("  ".join(own), width(), "    ", "    ") if own else ()
+        changes = [change for change in run.shown_changes if change not in shared]
+        yield from wrapped("  ".join(changes), get_width(), "    ", "    ") if changes else ()
         if run.extends:
             text = f"extends: {printable(run.extends)}"
-            yield from wrapped(text, width(), "    ", "    ")
+            yield from wrapped(text, get_width(), "    ", "    ")
         if run.better_raw:
             yield f"    the raw weights reach {run.better_raw:.2f}%, more than EMA"
         if run.best_top1_percent is not None:
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
         if run.reason:
-            yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
+            yield from wrapped(run.reason.splitlines()[0], get_width(), "    ", "    ")
         if run.resumable:
             place = run.name if run.folder.parent == ROOT else run.folder
             yield f"    resume: resnet-train --resume {printable(place)}"
 
 
-def _table(rows: list[dict[str, str]]) -> list[str]:
+def _format_table(rows: list[dict[str, str]]) -> list[str]:
     """Return the lines of a table; long names have lines of their own."""
-    whole = table(rows)
-    if max(map(len, whole)) <= width():
+    whole = format_table(rows)
+    if max(map(len, whole)) <= get_width():
         return whole
     names = ["NAME", *(row.pop("NAME") for row in rows)]
-    lines = table(rows, _DROPPED, width() - 2)
+    lines = format_table(rows, _DROPPED, get_width() - 2)
     return [f"{name}\n  {line}" for name, line in zip(names, lines, strict=True)]
 
 
-def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
+def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
     total = "?" if run.epochs is None else f"{run.epochs:.4g}"
     cells = {
         "NAME": printable(run.name),
         "RECIPE": printable(run.recipe),
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
-        "TOP-1": or_dash(run.top1_percent, "{:.2f}%".format),
-        "PFLOPS": or_dash(run.pflops, digits),
-        "TIME": or_dash(run.minutes, minutes),
+        "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
+        "PFLOPS": format_or_dash(run.pflops, digits),
+        "TIME": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:
-        cells["COST"] = or_dash(run.cost(price), "{:.2f}".format)
+        cells["COST"] = format_or_dash(run.cost(price), "{:.2f}".format)
     return cells

@@ -32,13 +32,13 @@ def run(arguments: Arguments) -> int:
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
         print()
         for line in document.raw.decode("utf-8-sig").rstrip().splitlines():
-            shown = printable(line.expandtabs())
-            print(folded(shown, width) if width else shown)
+            text = printable(line.expandtabs())
+            print(fold(text, width) if width else text)
         print()
     return 0
 
 
-def folded(line: str, width: int) -> str:
+def fold(line: str, width: int) -> str:
     """Fold a line of YAML into equivalent lines of at most `width` columns.
 
     Comments continue below themselves.

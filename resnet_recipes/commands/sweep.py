@@ -12,10 +12,10 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.text import clock_time, counted, digits
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.plan import lines, ranks
+from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.plan import count_ranks, format_plan
 from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.runs import listed
+from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external
@@ -42,20 +42,22 @@ def run(arguments: Arguments) -> int:
 
     The same command continues a sweep.
     """
-    found, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
-    RecipeError.refuse([*_problems(arguments), *_share_problems(text, found, arguments.words)])
+    gpus, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
+    RecipeError.refuse(
+        [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.words)]
+    )
     parallel = int(text)
-    shared = ["gpus=1"] if parallel > 1 and found else []
-    runs = named(list_points([*arguments.words, *shared]), arguments)
+    shared = ["gpus=1"] if parallel > 1 and gpus else []
+    runs = compose_points(list_points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
     first, _ = next(iter(runs.values()))
-    facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
+    facts = {str(first.recipe.data): api.plan(first, count_ranks(first.recipe)).facts}
     networks: dict[str, NetworkFacts] = {}
-    plans = {name: _plan(point, facts, networks) for name, (point, _) in runs.items()}
+    plans = {name: _make_plan(point, facts, networks) for name, (point, _) in runs.items()}
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
-    for line in _outline(runs, plans, before, parallel, "--verbose" in arguments):
+    for line in _describe(runs, plans, before, parallel, "--verbose" in arguments):
         tell(line)
     if "--dry-run" in arguments:
         return 0
@@ -64,14 +66,16 @@ def run(arguments: Arguments) -> int:
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
-    shares = make_slots(parallel, found, cores())
+    shares = make_slots(parallel, gpus, cores())
     code = Sweep(root, words, say, shares, parents).train()
-    if trained := [one for name in runs if (one := read_run(root / name))]:
-        print("\n".join(listed(trained)))
+    if records := [one for name in runs if (one := read_run(root / name))]:
+        print("\n".join(format_runs(records)))
     return code
 
 
-def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()) -> Runs:
+def compose_points(
+    points: list[list[str]], arguments: Arguments, extra: Sequence[str] = ()
+) -> Runs:
     """Return each point's recipe and words by its run's name.
 
     `own` are further words for every run.
@@ -80,15 +84,16 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
     """
     runs: Runs = {}
     problems: list[Problem] = []
-    swept = {
-        word for words in found for word in words if not all(word in others for others in found)
+    varying = {
+        word for words in points for word in words if not all(word in rest for rest in points)
     }
-    for words in found:
+    for words in points:
         try:
-            point = composed(
-                Arguments(arguments.flags, [*words, *own]), needs_data="--dry-run" not in arguments
+            point = compose_recipe(
+                Arguments(arguments.flags, [*words, *extra]),
+                needs_data="--dry-run" not in arguments,
             )
-            name = _name(point, [word for word in words if word in swept])
+            name = _name_run(point, [word for word in words if word in varying])
             if not any(word.startswith("recipe=") for word in words):  # chosen for its budget
                 words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
@@ -98,7 +103,7 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
     return runs
 
 
-def _problems(arguments: Arguments) -> Iterator[Problem]:
+def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what contradicts a sweep."""
     for word in arguments.words:
         if word.startswith(("run=", "run.name=")):
@@ -114,7 +119,7 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 
-def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
+def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
     """Yield what is wrong with --parallel."""
     most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
     if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
@@ -127,11 +132,11 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
                 yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)
 
 
-def _outline(
+def _describe(
     runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], parallel: int, full: bool
 ) -> Iterator[str]:
     """Yield the plan of the first run, what differs for each, and what all of them need."""
-    yield from lines(plans[next(iter(runs))], full=full)
+    yield from format_plan(plans[next(iter(runs))], full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
@@ -140,21 +145,21 @@ def _outline(
     minutes, cost, operations, saved = 0.0, 0.0, 0.0, 0.0
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
-        plan, other, said = plans[name], before.get(name), ""
+        plan, other, time = plans[name], before.get(name), ""
         whole = sum(plan.flops) / 1e15
-        begun = None if other else find_stable_state(plan)  # of a run that has been trained
-        done = plans[other].stable_steps if other else begun.step if begun else 0
-        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, done)
+        saved_state = None if other else find_stable_state(plan)  # of a run that has been trained
+        start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
+        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         operations, saved = operations + whole - skipped, saved + skipped
-        if found := predict_time(plan):
+        if forecast := predict_time(plan):
             share = 1 - skipped / whole
-            minutes += share * found.estimate.total_minutes
-            cost += share * found.estimate.cost(point.recipe.launch.price or 0.0)
-            said = f"  {found.format_time(60 * share * found.estimate.total_minutes)}"
-        sources[found.source if found else UNKNOWN] += 1
-        yield f"  {name}{said}"
-        if own := [word for word in words if word not in shared]:
-            yield f"    {' '.join(own)}{f', from the stable phase of {other}' if other else ''}"
+            minutes += share * forecast.estimate.total_minutes
+            cost += share * forecast.estimate.cost(point.recipe.launch.price or 0.0)
+            time = f"  {forecast.format_time(60 * share * forecast.estimate.total_minutes)}"
+        sources[forecast.source if forecast else UNKNOWN] += 1
+        yield f"  {name}{time}"
+        if changes := [word for word in words if word not in shared]:
+            yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
     note = f"; stable phases that several lengths share save {digits(saved)}" if saved else ""
     yield f"{digits(operations)} PFLOPs of training in total{note}"
     if minutes:
@@ -164,7 +169,9 @@ def _outline(
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
 
 
-def _plan(point: Composed, facts: dict[str, DataFacts], networks: dict[str, NetworkFacts]) -> Plan:
+def _make_plan(
+    point: Composed, facts: dict[str, DataFacts], networks: dict[str, NetworkFacts]
+) -> Plan:
     """Return the plan of a run, without data on ImageNet.
 
     `facts` keeps counts of data for other runs, `networks` those of networks.
@@ -174,24 +181,24 @@ def _plan(point: Composed, facts: dict[str, DataFacts], networks: dict[str, Netw
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    world_size = ranks(point.recipe)
+    world_size = count_ranks(point.recipe)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin, networks=networks)
-    found = predict_time(plan)
-    return fit_length(plan, found) if found and plan.recipe.launch.budget else plan
+    forecast = predict_time(plan)
+    return fit_length(plan, forecast) if forecast and plan.recipe.launch.budget else plan
 
 
-def _name(point: Composed, swept: list[str]) -> str:
+def _name_run(point: Composed, varying: list[str]) -> str:
     """Return the run's name.
 
     Recipe, what differs from the other points, and a digest of what affects the result.
     """
     launch = LaunchConfig(budget=point.recipe.launch.budget)  # which stands for a length
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
-    parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
-    said = [
+    parts = [word.partition("=") for word in varying if not word.startswith("recipe=")]
+    labels = [
         ("no" if key.startswith("~") else "")
         + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}")
         for key, _, value in parts
     ]
     digest = hashlib.sha256(freeze(recipe).encode()).hexdigest()[:8]
-    return "-".join([recipe.name[:40], *filter(None, ["-".join(said)[:60]]), digest])
+    return "-".join([recipe.name[:40], *filter(None, ["-".join(labels)[:60]]), digest])

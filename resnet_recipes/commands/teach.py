@@ -2,7 +2,7 @@
 
 from resnet_recipes.base.text import printable
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
 
 USAGE = Usage(
@@ -28,8 +28,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.teach import teach
 
     flags, is_dry = arguments.flags, "--dry-run" in arguments
-    wanted = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    path = teach(composed(arguments), *wanted, say, is_dry)
+    options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
+    path = teach(compose_recipe(arguments), *options, say, is_dry)
     if not is_dry:
         print(printable(path))
     return 0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import clock_time
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.places import root_of, to_resume
+from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.places import find_resumed, find_root
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import make_group
@@ -81,39 +81,39 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.recipe import frozen
 
     if "--cfg" in arguments:
-        print(frozen.freeze(composed(arguments, needs_data=False).recipe), end="")
+        print(frozen.freeze(compose_recipe(arguments, needs_data=False).recipe), end="")
         return ExitCode.DONE
     if "--check" in arguments:
         return _check(arguments)
     from resnet_recipes.jobs import launcher
 
-    held = prepared(arguments)
-    if held is None:
+    locked = prepare_run(arguments)
+    if locked is None:
         return ExitCode.DONE
-    group = make_group(frozen.read_sealed(held.path / CONFIG).launch)
-    return launcher.start(held, group, say, "--verbose" in arguments).code
+    group = make_group(frozen.read_sealed(locked.path / CONFIG).launch)
+    return launcher.start(locked, group, say, "--verbose" in arguments).code
 
 
-def prepared(arguments: Arguments) -> LockedFolder | None:
+def prepare_run(arguments: Arguments) -> LockedFolder | None:
     """Return the folder of the run to start or resume, created after all checks have passed.
 
     None if it is done.
     """
     from resnet_recipes.jobs.resume import continue_run
 
-    if folder := external.find_restarted_run(root_of(arguments.words)):
+    if folder := external.find_restarted_run(find_root(arguments.words)):
         return continue_run(folder, [], say)
-    if found := to_resume(arguments):
-        return continue_run(*found, say)
-    wanted = with_images(composed(arguments))
-    folder = external.find_restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
-    return continue_run(folder, [], say) if folder else _new_run(wanted, arguments)
+    if resumed := find_resumed(arguments):
+        return continue_run(*resumed, say)
+    result = add_demo_images(compose_recipe(arguments))
+    folder = external.find_restarted_run(Path(result.recipe.run.root))  # which a recipe may set
+    return continue_run(folder, [], say) if folder else _create_run(result, arguments)
 
 
-def with_images(wanted: "Composed") -> "Composed":
+def add_demo_images(result: "Composed") -> "Composed":
     """Make the images of the demo if its recipe is to read them and they are not there."""
-    root = Path(wanted.recipe.data.root)
-    if wanted.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
+    root = Path(result.recipe.data.root)
+    if result.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
         from resnet_recipes.data import demo
 
         say(f"generating the demo images in {DEMO} (a few seconds)")
@@ -121,29 +121,29 @@ def with_images(wanted: "Composed") -> "Composed":
             demo.write(root)
         except OSError as error:
             raise NotReadyError.at(DEMO, f"cannot be made: {error.strerror}") from None
-    return wanted
+    return result
 
 
-def _new_run(wanted: "Composed", arguments: Arguments) -> LockedFolder:
+def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     """Create the folder of a new run, print its plan unless a sweep did, return the folder."""
-    from resnet_recipes.commands.plan import lines
+    from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.measure import keep_estimate
 
-    plan = _planned(wanted)
-    held = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
-    keep_estimate(plan, held.path)
+    plan = _plan_run(result)
+    locked = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
+    keep_estimate(plan, locked.path)
     if "--no-plan" not in arguments:
-        say("\n".join(lines(plan, str(held.path), full="--verbose" in arguments)))
-    return held
+        say("\n".join(format_plan(plan, str(locked.path), full="--verbose" in arguments)))
+    return locked
 
 
-def _planned(wanted: "Composed") -> "Plan":
+def _plan_run(result: "Composed") -> "Plan":
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import resolve_plan
 
-    ranks = external.count_ranks() or make_group(wanted.recipe.launch).ranks
-    return resolve_plan(api.plan(wanted, ranks, tell=say), say)
+    ranks = external.count_ranks() or make_group(result.recipe.launch).ranks
+    return resolve_plan(api.plan(result, ranks, tell=say), say)
 
 
 def _check(arguments: Arguments) -> int:
@@ -153,12 +153,12 @@ def _check(arguments: Arguments) -> int:
     if by := external.find_launcher():
         rule = f"starts the run itself and cannot run under {by}"
         raise RecipeError.of("--check", None, rule)
-    from resnet_recipes.commands.plan import lines
+    from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.measure import CHECK_STEPS, check
 
-    wanted, began = with_images(composed(arguments)), time.monotonic()
-    plan = _planned(wanted)
-    say("\n".join(lines(plan)))
+    result, began = add_demo_images(compose_recipe(arguments)), time.monotonic()
+    plan = _plan_run(result)
+    say("\n".join(format_plan(plan)))
     check(plan, say)
     steps = min(CHECK_STEPS, plan.total_steps)
     print(

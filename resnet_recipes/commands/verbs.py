@@ -11,18 +11,18 @@ from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.suggestions import VERBS as OTHERS
 from resnet_recipes.base.suggestions import make_unknown
-from resnet_recipes.commands.arguments import Arguments, Usage, row, split
+from resnet_recipes.commands.arguments import Arguments, Usage, format_row, split
 from resnet_recipes.commands.characters import refuse_pasted
-from resnet_recipes.commands.composed import (
-    chosen,
-    composed,
+from resnet_recipes.commands.compose import (
+    choose_recipe,
+    collect_problems,
+    compose_recipe,
     find_packaged,
     is_named,
-    problems_of,
-    with_recipe,
+    name_recipe,
 )
-from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
-from resnet_recipes.commands.printing import page_width, say
+from resnet_recipes.commands.places import has_run, is_setting, replace_extend, resolve_weights
+from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.recipe.library import Library, read
 
@@ -64,9 +64,9 @@ _INSTEAD = {
 _VERSION = ("--version", "-v", "-V", "version")
 
 
-def usage_of(name: str) -> Usage:
+def get_usage(name: str) -> Usage:
     """Return the page of a command; that of `resnet-train` is "train"."""
-    return _module(name).USAGE
+    return _import_module(name).USAGE
 
 
 def train(argv: Sequence[str]) -> int:
@@ -74,26 +74,26 @@ def train(argv: Sequence[str]) -> int:
     refuse_pasted("resnet-train", argv)
     if not argv or {"--help", "-h", "help"} & set(argv):
         about = "plan" if "--dry-run" in argv else "train"
-        print(usage_of(about).page(page_width()), end="")
+        print(get_usage(about).page(get_page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] in _VERSION or "--version" in argv:
-        return _version()
+        return _print_version()
     if argv[0] not in Library().list_names():
         _refuse_verb(argv)
-    arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
+    arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
         rule = "works only with a sweep"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
-    name = _asked(arguments)
+    name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external.find_launcher():
         # rank 0 composes; no other rank imports Hydra
-        return external.join(argv, lambda: _module(name).prepared(arguments), say)
+        return external.join(argv, lambda: _import_module(name).prepare_run(arguments), say)
     if "--cfg" in arguments:  # which Hydra calls `--cfg job`
         arguments.words = [word for word in arguments.words if word != "job"]
     if name in ("train", "plan") and "--resume" not in arguments:
-        chosen(arguments)
-    return _module(name).run(arguments)
+        choose_recipe(arguments)
+    return _import_module(name).run(arguments)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -101,10 +101,10 @@ def run(argv: Sequence[str]) -> int:
     refuse_pasted("resnet-recipes", argv)
     name, *rest = argv or ["--help"]
     if name in ("--help", "-h"):
-        print(_overview(), end="")
+        print(_format_overview(), end="")
         return ExitCode.DONE
     if name in _VERSION:
-        return _version()
+        return _print_version()
     if name == "train":
         return train(rest)
     if name == "slurm":
@@ -117,68 +117,75 @@ def run(argv: Sequence[str]) -> int:
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
         raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help"))])
-    usage = usage_of(name)
+    usage = get_usage(name)
     if {"--help", "-h"} & set(rest):
-        print(usage.page(page_width()), end="")
+        print(usage.page(get_page_width()), end="")
         return ExitCode.DONE
-    arguments = with_weights(_parsed(name, rest))
-    if usage.composes and (is_named(with_recipe(arguments)) or "[NAME]" not in usage.line):
-        chosen(arguments)  # reports a wrong name before seconds of imports
-    return _module(name).run(arguments)
+    arguments = resolve_weights(_parse(name, rest))
+    if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
+        choose_recipe(arguments)  # reports a wrong name before seconds of imports
+    return _import_module(name).run(arguments)
 
 
-def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
+def _judge(name: str, arguments: Arguments, needs_data: bool = False) -> None:
     """Raise RecipeError if the settings of a command are wrong, or its recipe.
 
     Of a sweep, the first point is judged.
     """
-    if has_run(found):
+    if has_run(arguments):
         return
     if name in ("eval", "predict", "export"):
         from resnet_recipes.inference.open import apply_changes
         from resnet_recipes.recipe.schema import Recipe
 
-        apply_changes(Recipe(), list(filter(is_setting, found.words)))
+        apply_changes(Recipe(), list(filter(is_setting, arguments.words)))
     elif _composes(name):
-        chosen(with_recipe(found))
+        choose_recipe(name_recipe(arguments))
         from resnet_recipes.recipe.hydra_compose import list_points
 
-        words = [word for word in found.words if not word.startswith("nodes=")]
-        words = list_points(words)[0] if "-m" in found else words
-        composed(Arguments(found.flags, words), needs_data)
+        words = [word for word in arguments.words if not word.startswith("nodes=")]
+        words = list_points(words)[0] if "-m" in arguments else words
+        compose_recipe(Arguments(arguments.flags, words), needs_data)
 
 
 def _composes(name: str) -> bool:
     """Return whether a command takes a recipe and its settings."""
-    return name in ("sweep", "job", "train") or (name in VERBS and usage_of(name).composes)
+    return name in ("sweep", "job", "train") or (name in VERBS and get_usage(name).composes)
 
 
-def _parsed(name: str, argv: Sequence[str]) -> Arguments:
+def _parse(name: str, argv: Sequence[str]) -> Arguments:
     """Return a command's arguments. Raises RecipeError, also for its recipe and settings."""
 
-    def also(found: Arguments) -> Iterable[Problem]:
-        asked = _asked(found) if name == "train" else name
-        taken = [
+    def also(arguments: Arguments) -> Iterable[Problem]:
+        module = _choose_module(arguments) if name == "train" else name
+        values = [
             word for word in argv if word in Library().list_names()
         ]  # as an unknown flag's value
-        if not _composes(asked) or has_run(found):
-            return problems_of(partial(_judge, asked, needs_data=False), found)
-        if not is_named(with_recipe(found)) and taken:
-            found.words.append(f"recipe={taken[0]}")
-        if wrong := problems_of(chosen, found):  # the settings are judged with another recipe
-            found.words = [word for word in found.words if not word.startswith("recipe=")]
-            found.words.insert(0, "recipe=mild")
-        needs_data = asked != "plan" and "--cfg" not in found and not wrong
-        if "-m" not in found and (entry := find_packaged(found)):  # nothing else needs torch
-            is_set = any(word.startswith(("data=", "data.root=")) for word in found.words)
+        if not _composes(module) or has_run(arguments):
+            return collect_problems(partial(_judge, module, needs_data=False), arguments)
+        if not is_named(name_recipe(arguments)) and values:
+            arguments.words.append(f"recipe={values[0]}")
+        if wrong := collect_problems(
+            choose_recipe, arguments
+        ):  # the settings are judged with another recipe
+            arguments.words = [word for word in arguments.words if not word.startswith("recipe=")]
+            arguments.words.insert(0, "recipe=mild")
+        needs_data = module != "plan" and "--cfg" not in arguments and not wrong
+        if "-m" not in arguments and (
+            entry := find_packaged(arguments)
+        ):  # nothing else needs torch
+            is_set = any(word.startswith(("data=", "data.root=")) for word in arguments.words)
             is_set = is_set or "root" in read(entry).tree.get("data", {})
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
-        return [*wrong, *problems_of(partial(_judge, asked, needs_data=needs_data), found)]
+        return [
+            *wrong,
+            *collect_problems(partial(_judge, module, needs_data=needs_data), arguments),
+        ]
 
-    return split(argv, usage_of(name), also)
+    return split(argv, get_usage(name), also)
 
 
-def _asked(arguments: Arguments) -> str:
+def _choose_module(arguments: Arguments) -> str:
     """Return what `resnet-train` is asked to do by its flags."""
     return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
@@ -189,29 +196,34 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
         name, *rest = rest
     first, _, other = (OTHERS[name].words if name in OTHERS else name).partition(" | ")
-    named = [word for word in rest if not word.startswith("-")]
-    is_first = named and (first != "show" or named[0] in Library().list_names())
-    ours, *own = (first if is_first or not other else other).split() or [name]
+    names = [word for word in rest if not word.startswith("-")]
+    is_first = names and (first != "show" or names[0] in Library().list_names())
+    ours, *flags = (first if is_first or not other else other).split() or [name]
     if ours not in (*VERBS, "train"):
         return
-    command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *own]
+    command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
     raise RecipeError([Problem(name, None, rule, shlex.join([*command, *rest]))])
 
 
-def _module(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     return import_module(f"resnet_recipes.commands.{name}")
 
 
-def _version() -> int:
+def _print_version() -> int:
     print(f"resnet-recipes {__version__}")
     return ExitCode.DONE
 
 
-def _overview() -> str:
+def _format_overview() -> str:
     rows = [
-        row(usage.line.removeprefix("resnet-recipes "), usage.about, column=27, width=page_width())
-        for usage in map(usage_of, VERBS)
+        format_row(
+            usage.line.removeprefix("resnet-recipes "),
+            usage.about,
+            column=27,
+            width=get_page_width(),
+        )
+        for usage in map(get_usage, VERBS)
     ]
     return "\n".join(
         [

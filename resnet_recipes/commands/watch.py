@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.printing import width
+from resnet_recipes.commands.printing import get_width
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
@@ -44,8 +44,8 @@ def run(arguments: Arguments) -> int:
     (folder,) = find_runs(arguments.words)
     read_all([folder])
     if "--once" in arguments:
-        for line in _lines(read_run(folder), read_metrics(folder / METRICS)):
-            print("\n".join(wrapped(line, width(), rest="    ")))
+        for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):
+            print("\n".join(wrapped(line, get_width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
     else:
@@ -61,9 +61,9 @@ def _follow(folder: Path) -> None:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            found, records = read_run(folder), read_metrics(folder / METRICS)
-            live.update(screen(found, records, console.width), refresh=True)
-            if found is None or found.state != "running":
+            run, records = read_run(folder), read_metrics(folder / METRICS)
+            live.update(draw_screen(run, records, console.width), refresh=True)
+            if run is None or run.state != "running":
                 return
             time.sleep(EVERY)
 
@@ -72,30 +72,30 @@ def _print(folder: Path) -> None:
     """Print a line for each evaluation until the run has ended."""
     printed = 0
     while True:
-        found = read_run(folder)
+        run = read_run(folder)
         evaluations = filter_kind(read_metrics(folder / METRICS), "evaluation")
         for record in evaluations[printed:]:
-            print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
+            print(f"epoch={record['epoch']:g} top1={_get_top1(record):.2f}", flush=True)
         printed = len(evaluations)
-        if found is None or found.state != "running":
-            print(f"state={found.state if found else 'gone'}", flush=True)
+        if run is None or run.state != "running":
+            print(f"state={run.state if run else 'gone'}", flush=True)
             return
         time.sleep(EVERY)
 
 
-def screen(found: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
+def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
     """Return what a terminal of this many columns shows of a run; None: it was deleted."""
     from rich.console import Group
     from rich.text import Text
 
-    lines = list(_lines(found, records)) if found else ["the run folder is gone"]
-    return Group(*map(Text, [*map(printable, lines), curve(records, width)]))
+    lines = list(_format_lines(record, records)) if record else ["the run folder is gone"]
+    return Group(*map(Text, [*map(printable, lines), draw_curve(records, width)]))
 
 
-def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
+def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     """Yield the run's state, last step, last evaluation and time left."""
-    total = "" if found.epochs is None else f" of {found.epochs:.4g}"
-    yield f"{found.name}: {found.state}, epoch {found.epochs_done:.2f}{total}"
+    total = "" if record.epochs is None else f" of {record.epochs:.4g}"
+    yield f"{record.name}: {record.state}, epoch {record.epochs_done:.2f}{total}"
     steps = filter_kind(records, "step")
     if steps:
         last = steps[-1]
@@ -106,29 +106,29 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
         )
     evaluations = filter_kind(records, "evaluation")
     if evaluations:
-        best = max(evaluations, key=_top1)
+        best = max(evaluations, key=_get_top1)
         yield (
-            f"top-1 {_top1(evaluations[-1]):.2f}%   best {_top1(best):.2f}% at epoch "
+            f"top-1 {_get_top1(evaluations[-1]):.2f}%   best {_get_top1(best):.2f}% at epoch "
             f"{best['epoch']:g}"
         )
-    if len(steps) > 1 and found.epochs and found.state == "running":
+    if len(steps) > 1 and record.epochs and record.state == "running":
         first, last = steps[-min(20, len(steps))], steps[-1]
         pace = (last["training_seconds"] - first["training_seconds"]) / max(
             last["epoch"] - first["epoch"], 1e-9
         )
         yield (
-            f"about {clock_time(pace * (found.epochs - last['epoch']))} of training left "
+            f"about {clock_time(pace * (record.epochs - last['epoch']))} of training left "
             "at this pace"
         )
-    if found.reason:
-        yield found.reason.splitlines()[0]
+    if record.reason:
+        yield record.reason.splitlines()[0]
 
 
-def _top1(record: Record) -> float:
+def _get_top1(record: Record) -> float:
     return get_top1(record) or 0.0
 
 
-def curve(records: list[Record], width: int) -> str:
+def draw_curve(records: list[Record], width: int) -> str:
     """Return the loss since the start as one line of blocks; empty before the second loss."""
     losses = [step["loss"] for step in filter_kind(records, "step") if step["loss"] is not None]
     if len(losses) < 2:

@@ -18,7 +18,7 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.base.suggestions import VALUES as VALUES_ELSEWHERE
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.verbs import usage_of
+from resnet_recipes.commands.verbs import get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import apply_changes
 from resnet_recipes.recipe.build import list_settings
@@ -91,9 +91,9 @@ def test_every_suggested_setting_is_accepted():
         suggested = find_meaning(name, value_for(name))
         words = shlex.split(suggested.words.rpartition(" ... ")[2])
         if words[:1] == ["resnet-recipes"]:
-            split(words[2:], usage_of(words[1]))
+            split(words[2:], get_usage(words[1]))
             continue
-        arguments = split(words, usage_of("train"))
+        arguments = split(words, get_usage("train"))
         changes = [word for word in arguments.words if not word.startswith("recipe=")]
         if not re.search("=\\[?[A-Z]|NAME", suggested.words) and "-m" not in arguments:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
@@ -109,7 +109,7 @@ def test_verbs_of_others_name_ours(verb):
 
 def test_commands_without_settings_do_not_suggest_any():
     with pytest.raises(RecipeError) as refused:
-        split(["--epochs", "3", "runs"], usage_of("report"))
+        split(["--epochs", "3", "runs"], get_usage("report"))
     assert "epochs=3" not in str(refused.value)
 
 
@@ -175,7 +175,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
 
 
 def test_every_suggested_flag_and_format_exists():
-    flags = {flag for verb in verbs.VERBS for flag in usage_of(verb).values}
-    flags |= usage_of("train").values.keys()
+    flags = {flag for verb in verbs.VERBS for flag in get_usage(verb).values}
+    flags |= get_usage("train").values.keys()
     assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())
     assert {meaning.words for meaning in FORMATS.values()} <= TARGETS.keys()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands.completion import script
+from resnet_recipes.commands.completion import write_script
 from tests.tables import rows
 
 
 @pytest.fixture(scope="module")
 def bash() -> str:
-    return script("bash")
+    return write_script("bash")
 
 
 def offered(bash: str, line: str, folder: Path) -> list[str]:
@@ -97,7 +97,7 @@ def installed(shell: str, folder: Path) -> str:
         pytest.skip(f"{shell} is not installed")
     (folder / "recipes").mkdir()
     (folder / "recipes/mine.yaml").write_text("")
-    (folder / "script").write_text(script(shell))
+    (folder / "script").write_text(write_script(shell))
     return str(folder / "script")
 
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.completion import PLACES, script
-from resnet_recipes.commands.verbs import VERBS, usage_of
+from resnet_recipes.commands.completion import PLACES, write_script
+from resnet_recipes.commands.verbs import VERBS, get_usage
 
 COMMANDS = ("train", *VERBS)
 HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
@@ -18,7 +18,7 @@ HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 def test_its_page_shows_its_flags_and_an_example_in_80_columns(name, enter):
     page, err = enter(f"resnet-recipes {name} anything --help")
     assert enter(f"resnet-recipes {name} anything -h").out == page
-    usage = usage_of(name)
+    usage = get_usage(name)
     assert err == ""
     assert page.startswith(f"{usage.line.split(' [')[0][:60]}")
     assert all(flag in page for flag in usage.values)
@@ -28,11 +28,11 @@ def test_its_page_shows_its_flags_and_an_example_in_80_columns(name, enter):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_its_example_is_accepted_and_is_of_this_command(name):
-    words = shlex.split(usage_of(name).example.partition(" > ")[0])
+    words = shlex.split(get_usage(name).example.partition(" > ")[0])
     command = ["resnet-train"] if name == "train" else ["resnet-recipes", name]
     assert words[: len(command)] == command
-    assert usage_of(name).line.split()[: len(command)] == command
-    split(words[len(command) :], usage_of(name))
+    assert get_usage(name).line.split()[: len(command)] == command
+    split(words[len(command) :], get_usage(name))
 
 
 def test_their_help_needs_no_library_that_takes_long_to_import():
@@ -46,24 +46,24 @@ def test_their_help_needs_no_library_that_takes_long_to_import():
 def test_an_unknown_flag_and_missing_words_are_mistakes(name, enter):
     said = enter(f"resnet-recipes {name} --no-such-flag", 2).err
     assert "unknown flag --no-such-flag" in said
-    fewest, _ = usage_of(name).words
+    fewest, _ = get_usage(name).words
     if fewest:
         error = enter(f"resnet-recipes {name}{' word' * (fewest - 1)}", 2).err
-        assert f"needs {usage_of(name).takes}" in error
-        assert usage_of(name).example in error
+        assert f"needs {get_usage(name).takes}" in error
+        assert get_usage(name).example in error
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_table_for_people_is_also_there_for_programs(name):
-    flags = usage_of(name).values
+    flags = get_usage(name).values
     assert "--json" in flags or "--csv" not in flags
 
 
 @pytest.mark.parametrize("shell", PLACES)
 def test_shells_complete_every_command_and_the_recipe_of_those_that_take_one(shell):
-    text = script(shell)
+    text = write_script(shell)
     assert " ".join(VERBS) in text
-    taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*usage_of(name).line.split()}]
+    taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*get_usage(name).line.split()}]
     assert {"show", "diff", "plan", "job"} <= {*taking}
     assert (" " if shell == "fish" else "|").join(taking) in text
 

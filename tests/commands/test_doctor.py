@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.commands.doctor import _listed
+from resnet_recipes.commands.doctor import _format_findings
 from resnet_recipes.doctor import Finding
 from tests.trained_runs import random_images
 
@@ -36,9 +36,9 @@ def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
 
 def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
     findings = [Finding("warn", "words " * 20)]
-    assert len([*_listed(findings)]) == 1
+    assert len([*_format_findings(findings)]) == 1
     monkeypatch.setenv("COLUMNS", "40")
-    assert max(map(len, _listed(findings))) <= 40
+    assert max(map(len, _format_findings(findings))) <= 40
 
 
 def test_json_says_the_same_to_programs(data, enter):

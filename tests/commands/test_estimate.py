@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import USAGE
 from resnet_recipes.jobs import budget, launcher, measure
 from resnet_recipes.planning.estimate import Speeds
@@ -98,7 +98,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 ):
     words = f"{WORDS} launch.price=36"
     assert "measured on" not in enter(f"resnet-recipes plan {words}").out
-    made = budget.plan_here(composed(split(words.split(), USAGE)), print)
+    made = budget.plan_here(compose_recipe(split(words.split(), USAGE)), print)
     measure.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
     enter(f"resnet-recipes estimate {words}")

@@ -13,7 +13,7 @@ from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import suggest_install
-from resnet_recipes.commands.places import network_of
+from resnet_recipes.commands.places import open_network
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
 from resnet_recipes.inference.export import _generate_images, _load_decoded_images, export_and_check
@@ -54,7 +54,7 @@ def test_a_damaged_image_is_named(run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
-        _load_decoded_images(network_of(["mine"], "").to_device())
+        _load_decoded_images(open_network(["mine"], "").to_device())
 
 
 def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(run):
@@ -77,7 +77,7 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
 def test_the_comparison_reads_files_as_those_programs_do(run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = network_of(["mine"], "").to_device()
+    trained = open_network(["mine"], "").to_device()
     pictures, _ = _load_decoded_images(trained)
     deep = [picture for picture in pictures if picture[1].shape == (40, 50, 3)]
     assert deep
@@ -97,7 +97,7 @@ def test_drawn_images_are_smooth_like_photographs():
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
-    trained, show = network_of(["mine"], "").to_device(), lambda *counts: told.append(counts)
+    trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", False, False, show)
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 

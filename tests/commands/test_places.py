@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.places import records, with_weights
+from resnet_recipes.commands.places import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
 from tests.run_folders import run_folder
 from tests.tables import rows, values
@@ -47,7 +47,7 @@ resnet50.pt | resnet50.pt
     ),
 )
 def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
-    assert with_weights(Arguments({}, [f"model.weights={typed}"])).words == [
+    assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).words == [
         f"model.weights={path}"
     ]
 
@@ -64,7 +64,7 @@ def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
 )
 def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, answer):
     with pytest.raises(RecipeError, match=answer):
-        with_weights(Arguments(flags, [f"model.weights={typed}"]))
+        resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
@@ -86,7 +86,7 @@ def test_without_any_run_the_answer_says_how_to_start_one(word):
 
 
 def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
-    assert [one.name for one in records(["last", "runs"])] == ["alpha", "alpha", "beta"]
+    assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 
 @pytest.mark.parametrize(

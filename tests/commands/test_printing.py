@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.printing import opened_file, say, table
+from resnet_recipes.commands.printing import format_table, open_output, say
 
 ROWS = [
     {"NAME": "first", "TIME": "3:50", "TOP-1": "70.00%", "STATE": "finished"},
@@ -15,7 +15,7 @@ ROWS = [
 
 
 def test_numbers_are_to_the_right_and_text_to_the_left():
-    assert table(ROWS) == [
+    assert format_table(ROWS) == [
         "NAME   TIME   TOP-1  STATE",
         "first  3:50  70.00%  finished",
         "b         -       -  failed",
@@ -23,26 +23,26 @@ def test_numbers_are_to_the_right_and_text_to_the_left():
 
 
 def test_columns_are_dropped_in_order_until_the_rest_fits():
-    assert table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME    TOP-1  STATE"
-    assert table(ROWS, ("TIME", "STATE"), 23)[0] == "NAME    TOP-1  STATE"
-    assert table(ROWS, ("TIME", "STATE"), 22) == [
+    assert format_table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME    TOP-1  STATE"
+    assert format_table(ROWS, ("TIME", "STATE"), 23)[0] == "NAME    TOP-1  STATE"
+    assert format_table(ROWS, ("TIME", "STATE"), 22) == [
         "NAME    TOP-1",
         "first  70.00%",
         "b           -",
     ]
-    assert table(ROWS, ("COST", "TIME"), 5)[0] == "NAME    TOP-1  STATE"
+    assert format_table(ROWS, ("COST", "TIME"), 5)[0] == "NAME    TOP-1  STATE"
 
 
 def test_without_a_room_the_terminal_has_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "23")
-    assert "TIME" not in table(ROWS, ("TIME",))[0]
+    assert "TIME" not in format_table(ROWS, ("TIME",))[0]
     monkeypatch.setenv("COLUMNS", "80")
-    assert "TIME" in table(ROWS, ("TIME",))[0]
+    assert "TIME" in format_table(ROWS, ("TIME",))[0]
 
 
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "link").symlink_to("file")
-    with opened_file("--csv", str(tmp_path / "link")) as file:
+    with open_output("--csv", str(tmp_path / "link")) as file:
         file.write(b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_bytes() == b"new"
@@ -52,7 +52,7 @@ def test_what_a_killed_command_left_of_the_same_file_is_deleted(tmp_path):
     left, other = (tmp_path / f"{name}.{16 * 'f'}.part" for name in ("a.csv", "b.csv"))
     left.touch()
     other.touch()
-    with opened_file("--csv", str(tmp_path / "a.csv")) as file:
+    with open_output("--csv", str(tmp_path / "a.csv")) as file:
         file.write(b"new")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "a.csv", other]
 
@@ -61,7 +61,7 @@ def test_a_special_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with (
         pytest.raises(NotReadyError, match=r"--csv=.*fifo: cannot be written: Not a regular file"),
-        opened_file("--csv", str(tmp_path / "fifo")),
+        open_output("--csv", str(tmp_path / "fifo")),
     ):
         pass
 

@@ -111,7 +111,7 @@ def test_optimizers_and_schedules_are_swept_like_values(runs, enter):
 
 
 def test_each_run_is_told_the_recipe_that_its_budget_chose(runs, enter, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.commands.composed._best", lambda *_: "mild")
+    monkeypatch.setattr("resnet_recipes.commands.compose._choose_for_budget", lambda *_: "mild")
     words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
     enter(f"resnet-train -m {words} budget=1h,2h")
     ((_, points),) = runs

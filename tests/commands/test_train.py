@@ -78,12 +78,12 @@ def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsy
     wanted = SimpleNamespace(
         recipe=SimpleNamespace(name="demo", data=SimpleNamespace(root=str(tmp_path / "data/demo")))
     )
-    assert train.with_images(wanted) is wanted
+    assert train.add_demo_images(wanted) is wanted
     assert "generating the demo images in data/demo" in capsys.readouterr().err
     (tmp_path / "data/demo").mkdir(parents=True)
-    train.with_images(wanted)
+    train.add_demo_images(wanted)
     wanted.recipe.data.root = str(tmp_path / "mine")
-    train.with_images(wanted)
+    train.add_demo_images(wanted)
     assert drawn == [tmp_path / "data/demo"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.commands.show import folded
+from resnet_recipes.commands.show import fold
 from resnet_recipes.recipe.library import find_packaged_folder
 from tests.fixtures import Said
 
@@ -76,7 +76,7 @@ def test_show_prints_the_file_with_its_sources(said):
 @pytest.mark.parametrize("name", ["hot", "timm_a2", "pytorch_v2", "ffcv_rn50"])
 def test_a_recipe_is_folded_to_a_terminal_and_says_the_same(name):
     text = (find_packaged_folder() / f"{name}.yaml").read_text()
-    shown = "\n".join(folded(line, 80) for line in text.splitlines())
+    shown = "\n".join(fold(line, 80) for line in text.splitlines())
     assert max(map(len, shown.splitlines())) <= 80
     assert yaml.safe_load(shown) == yaml.safe_load(text)
     assert sorted(set(text.split()) - set(shown.split())) == []

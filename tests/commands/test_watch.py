@@ -47,13 +47,13 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monk
 )
 def test_curve_of_losses_is_one_line(losses, width, curve):
     records = [{"kind": "step", "loss": loss} for loss in losses]
-    assert watch.curve(records, width) == curve
+    assert watch.draw_curve(records, width) == curve
 
 
 def test_no_name_acts_on_the_screen(tmp_path):
     found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
     with (console := Console(width=60)).capture() as shown:
-        console.print(watch.screen(found, [], 60))
+        console.print(watch.draw_screen(found, [], 60))
     assert "a\\x1b[2J: failed" in shown.get()
     assert "b\\u202e" in shown.get()
     assert "\x1b[2J" not in shown.get()

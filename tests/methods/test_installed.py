@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.cli import guarded
+from resnet_recipes.cli import run_guarded
 from resnet_recipes.methods.installed import GROUP, find_installed
 from tests.tables import rows
 
@@ -93,7 +93,7 @@ def test_error_in_a_method_of_a_package_names_it(offer, raised, monkeypatch, cap
     def plan(_: object) -> int:
         return method().size_after(32, 0, None)
 
-    assert guarded(plan, []) == 3
+    assert run_guarded(plan, []) == 3
     said = " ".join(capsys.readouterr().err.split())
     file = sys.modules["theirs"].__file__
     assert f"methods.theirs: size_after failed in {file}:15: {raised[:6]}" in said
@@ -104,4 +104,4 @@ def test_error_outside_of_installed_methods_is_not_theirs(offer, monkeypatch):
     offer(CLASS.format(name="theirs", body="pass"), "theirs")
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_installed(set())))
     with pytest.raises(ZeroDivisionError):
-        guarded(lambda _: 1 // 0, [])
+        run_guarded(lambda _: 1 // 0, [])

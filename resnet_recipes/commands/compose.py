@@ -1,4 +1,4 @@
-"""The recipe that a command's words ask for."""
+"""Compose the recipe that the arguments of a command name."""
 
 import os
 import shlex
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
@@ -18,53 +18,60 @@ if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed
 
 
+class Choice(NamedTuple):
+    """A recipe by its name, and the changes to it."""
+
+    name: str  # "" if a budget selects the recipe
+    changes: list[str]
+
+
 _SWEEP = Hint("resnet-train -m trains several recipes")
 
 
-def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
-    """Compose the one recipe that the words name, with their changes.
+def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
+    """Compose the recipe that the arguments name, with their changes.
 
     Raises RecipeError with every problem.
     """
-    name, changes = chosen(arguments)
+    name, changes = choose_recipe(arguments)
     # imports torch, which takes seconds
-    from resnet_recipes.api import with_network
+    from resnet_recipes.api import adopt_network
     from resnet_recipes.recipe.compose import compose
 
-    name = name or _best(changes, arguments)
-    made = with_network(compose(name, changes, arguments.recipes, needs_data))
-    run = made.recipe.run
+    name = name or _choose_for_budget(changes, arguments)
+    result = adopt_network(compose(name, changes, arguments.recipes, needs_data))
+    run = result.recipe.run
     folder = Path(run.root, run.extends)
     # what resumes by itself is repeated until the other run is there
     if run.extends and "--resume" not in arguments and not (folder / CONFIG).is_file():
         fix = f"resnet-recipes runs {shlex.quote(run.root)}"
         raise RecipeError.of("run.extends", run.extends, f"there is no run {folder}", fix)
-    return made
+    return result
 
 
-def _best(changes: Sequence[str], arguments: Arguments) -> str:
-    """Return the recipe that makes the most of a budget, and say by which rule."""
+def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
+    """Return the recipe that makes the most of a budget, and report the reason."""
     from resnet_recipes.jobs.measure import UNKNOWN
     from resnet_recipes.jobs.offers import find_offers
 
-    found, rule, *_ = find_offers(
+    offers, rule, *_ = find_offers(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
     )
-    if not found:
+    if not offers:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
-        for plan, _, _, accuracy in found
+        for plan, _, _, accuracy in offers
     ]
-    others = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
-    say(f"recipe={names[0]}: {rule}{others}")
-    return found[0].plan.recipe.name
+    runners_up = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
+    say(f"recipe={names[0]}: {rule}{runners_up}")
+    return offers[0].plan.recipe.name
 
 
-def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
-    """Yield that no recipe is named, with the one that suits the images, and what is wrong there.
+def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator[Problem]:
+    """Yield the problem of a missing recipe, with one that suits the images, and their problems.
 
-    Images without validation images are looked at as with data.val_share.
+    Images without a validation set are checked as if data.val_share were set.
     """
     fix: Fix = ()
     problems = list[Problem]()
@@ -85,49 +92,45 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
                 facts = data.measure(config, tell=say)
             names, rule = rank_recipes(facts, find_usual_side(config, facts))
             fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
-    yield Problem("recipe", None, "", fix, () if fix else tuple(known), Kind.MISSING)
+    yield Problem("recipe", None, "", fix, () if fix else tuple(recipes), Kind.MISSING)
     yield from problems
 
 
-def with_recipe(arguments: Arguments) -> Arguments:
-    """Let a word without "=" name the recipe: `mild` stands for `recipe=mild`.
+def name_recipe(arguments: Arguments) -> Arguments:
+    """Replace an argument without "=" by the recipe of that name: `mild` by `recipe=mild`.
 
-    It is the first that is a recipe's name, or else the first.
+    It is the first name of a recipe, or else the first such argument.
     """
     words = arguments.words
     bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
     if bare and not is_named(arguments):
-        known = Library(arguments.recipes).list_names()
-        name = next((word for word in bare if word in known), bare[0])
+        recipes = Library(arguments.recipes).list_names()
+        name = next((word for word in bare if word in recipes), bare[0])
         words[words.index(name)] = f"recipe={name}"
     return arguments
 
 
 def is_named(arguments: Arguments) -> bool:
-    """Return whether the words name a recipe."""
+    """Return whether an argument names a recipe."""
     return any(word.startswith("recipe=") for word in arguments.words)
 
 
-def chosen(arguments: Arguments) -> tuple[str, list[str]]:
-    """Return the recipe that the words name, and their changes.
-
-    "" if none is named but there is a budget, which decides. Raises RecipeError if there is no such
-    recipe.
-    """
+def choose_recipe(arguments: Arguments) -> Choice:
+    """Return the recipe that the arguments name. Raises RecipeError if there is no such recipe."""
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     names = list(filter(None, names))
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
-    known = library.list_names()
+    recipes = library.list_names()
     if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):
-        return "", changes
+        return Choice("", changes)
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
-        meant = next((value for value in values if value in known), None)
+        meant = next((value for value in values if value in recipes), None)
         if meant:
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
-        raise RecipeError(_missing(changes, known))
-    names += [word for word in changes if word in known]
+        raise RecipeError(_explain_missing(changes, recipes))
+    names += [word for word in changes if word in recipes]
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
@@ -136,23 +139,25 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
         raise RecipeError.of("recipe", names[0], "several recipes need a sweep", _SWEEP)
-    return names[0], changes
+    return Choice(names[0], changes)
 
 
 def find_packaged(arguments: Arguments) -> Entry | None:
-    """Return the packaged recipe that words name without changing more than its images.
+    """Return the packaged recipe that the arguments name, if they change only its images.
 
-    None if a file of the user's, or another setting, has to be judged.
+    None if a user's file, or another setting, must be checked.
     """
-    others = [word for word in arguments.words if not word.startswith(("data=", "data.root="))]
-    if len(others) != 1 or not others[0].startswith("recipe="):
+    rest = [word for word in arguments.words if not word.startswith(("data=", "data.root="))]
+    if len(rest) != 1 or not rest[0].startswith("recipe="):
         return None
-    entry = Library(arguments.recipes).find(others[0].removeprefix("recipe="))
+    entry = Library(arguments.recipes).find(rest[0].removeprefix("recipe="))
     return entry if entry.origin == "packaged" else None
 
 
-def problems_of(check: Callable[[Arguments], object], arguments: Arguments) -> tuple[Problem, ...]:
-    """Return what `composed` or `chosen` refuses, to be said with what else is wrong."""
+def collect_problems(
+    check: Callable[[Arguments], object], arguments: Arguments
+) -> tuple[Problem, ...]:
+    """Return the problems that a check of the arguments raises."""
     try:
         check(arguments)
     except RecipeError as error:
