@@ -14,6 +14,7 @@ import torch.distributed as dist
 from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.remote import read_version
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
@@ -56,6 +57,8 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
         "digest of the class names": _digest("\n".join(facts.classes)),
         "digest of the images": facts.digest,
     }
+    if local.root != recipe.data.root:
+        images["version of the fetched images"] = read_version(local.root)
     Meeting.on("data", rank).confirm(images)
     plan = make_plan(recipe, facts, rank.world_size)
     Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})

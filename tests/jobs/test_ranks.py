@@ -203,6 +203,16 @@ def elsewhere(process: RankProcess) -> str:
     return refusal(process)
 
 
+def fetched_later(process: RankProcess) -> str:
+    """Train with fetched images, of which rank 1 got a later version."""
+    copy = process.folder / f"version{process.rank}"
+    copy.mkdir()
+    (copy / "labels.csv").touch()
+    local = copy / "labels.csv" if process.rank else copy
+    prepare.data.fetch = lambda config, *_: replace(config, root=str(local))
+    return refusal(process)
+
+
 def taught_otherwise(process: RankProcess) -> str:
     """Train with a teacher that is another network on each rank's own disk."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
@@ -223,6 +233,7 @@ def without_its_gpu(process: RankProcess) -> str:
     ("differing", "said"),
     [
         (elsewhere, "number of training images: is 128 on rank 0, but 127 on rank 1"),
+        (fetched_later, "fetched images: is version0 on rank 0, but version1 on rank 1"),
         (taught_otherwise, "methods.distill.teacher: is 0 on rank 0, but 1 on"),
         # they would wait for each other for half an hour, one in NCCL and one in gloo
         (without_its_gpu, "device: is cuda on rank 0, but cpu on rank 1"),
