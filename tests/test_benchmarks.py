@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -144,23 +144,18 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
 
-def test_factor_effects_are_free_of_seeds(proof):
-    gains = {"crops": {"small": 0.0, "large": 4.0}, "at": {"host": 0.0, "device": -1.0}}
-    noise = iter((0.5, -0.5, -0.5, 0.5, -0.25, 0.25, 0.25, -0.25))
-    names = [dict(zip(gains, pair, strict=True)) for pair in itertools.product(*gains.values())]
-    rows = [
-        chosen | {"seed": seed, "top1_percent": 60 + 5 * int(seed) + gained + next(noise)}
-        for seed in "12"
-        for chosen in names
-        for gained in [sum(gains[name][value] for name, value in chosen.items())]
-    ]
-    crops, at = proof("factors")["effects"](rows)
-    assert (crops.name, at.name) == ("crops: large instead of small", "at: device instead of host")
-    assert (crops.points, at.points) == (pytest.approx(4.0), pytest.approx(-1.0))
-    # 8 runs less 2 seeds and 2 factors leave 4 degrees of freedom; a mean of 4 against one of 4
-    error = ((4 * 0.5**2 + 4 * 0.25**2) / 4 * (1 / 4 + 1 / 4)) ** 0.5
-    assert crops.error == at.error == pytest.approx(error)
-    assert crops.p < 0.001 < 0.95 < at.p
+def test_factor_effects_match_means_of_published_table(proof):
+    factors, path = proof("factors"), BENCHMARKS / "proof" / "select.csv"
+    rows = factors["read"](path)
+    for effect in factors["effects"](rows):
+        name, *values = re.fullmatch(r"(\w+): (\S+) instead of (\S+)", effect.name).groups()
+        second, first = (
+            fmean(float(row["top1_percent"]) for row in rows if row[name] == value)
+            for value in values
+        )
+        assert effect.points == pytest.approx(second - first)
+        assert effect.error == pytest.approx(0.28, abs=0.005)  # docs/lab/gentle.md
+        assert (effect.p < factors["LEVEL"]) == (name == "smallest_crop")
 
 
 def test_supply_compares_predictions_with_epochs(tmp_path, monkeypatch):
