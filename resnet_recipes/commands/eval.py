@@ -223,7 +223,10 @@ def _make_row(
 def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
     network = networks[0]
-    about, flip = network.network.about, ", each with its mirror image" if result["flip"] else ""
+    about, flip = (
+        network.network.about,
+        ", averaged with the horizontal flip" if result["flip"] else "",
+    )
     recipe = f", recipe {about.recipe}" if about.recipe else ""
     if len(networks) > 1:
         recipe += f", {len(networks)} runs"
@@ -231,8 +234,8 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
-        "size": f"{result['eval_size']} px, cut from a {_CUT[network.recipe.data.fit]} of "
-        f"{result['eval_resize']}{flip}",
+        "size": f"{result['eval_size']} px, center crop after resizing the "
+        f"{_CUT[network.recipe.data.fit]} to {result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
         "top-5": f"{result['top5_percent']:.2f}%",
         "balanced": f"{result['balanced_percent']:.2f}%, the mean over classes of their top-1",

@@ -57,7 +57,7 @@ class DataConfig(Section):
     # fraction of each class's training images that is used, at least one; a larger fraction has all
     # images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
-    # seed of crops and mirror images; auto: the run's, which stored outputs of a teacher fix
+    # seed of crops and flips; auto: the seed of the run; set it to reuse stored soft labels
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
     # chooses the images of val_share, fold and share; separate from `seed`, so all runs use the
     # same

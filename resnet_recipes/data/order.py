@@ -168,8 +168,8 @@ def find_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
         return
     few = int(((counts > 0) & (counts < FEW)).sum())
     rare = f"; {few} of them fewer than {FEW}" if few else ""
-    shown = f"data.sampling={config.sampling} shows rare ones more often than they occur"
+    shown = f"data.sampling={config.sampling} shows images of rare classes more often"
     if config.sampling == "natural":
-        shown = "data.sampling=sqrt shows rare ones more often"
-        shown += ", 'methods.class_weights={}' weighs them more"
+        shown = "data.sampling=sqrt shows images of rare classes more often"
+        shown += ", 'methods.class_weights={}' gives them a larger weight"
     yield f"classes have from {least:,} to {most:,} training images{rare}: {shown}"

@@ -138,7 +138,7 @@ class EvaluationConfig(Section):
     interval: Length = "1ep"
     # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
     offset: LengthOrZero = "0ep"
-    flip: bool = False  # average the predictions of each image and its mirror image; twice the work
+    flip: bool = False  # average the predictions for an image and its horizontal flip (2x compute)
     # pixels: `resnet-recipes eval` prints a table of these sizes
     sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
 
