@@ -165,7 +165,7 @@ def _write_images(
     from resnet_recipes.inference.pooled import PooledImages
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    images, class_name = PooledImages(networks), networks[0].network.about.class_name
+    images, class_name = PooledImages.of(networks), networks[0].network.about.class_name
     paths = images.paths()
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)
 
@@ -173,8 +173,8 @@ def _write_images(
         return paths[index], class_name(labels[index]), class_name(best[index])
 
     def tiles(worst: Sequence[int]) -> "Iterator[Tile]":
-        for batch, place in zip(images.only(worst), worst, strict=True):
-            picture = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
+        for place in worst:
+            picture = images.draw(place, best[place])
             yield Tile(picture, *names(place), probabilities[place])
 
     try:

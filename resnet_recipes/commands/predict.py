@@ -3,7 +3,8 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
@@ -15,7 +16,8 @@ from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
-    from resnet_recipes.inference.trained import Prediction
+    from resnet_recipes.data.images.decode import Pixels
+    from resnet_recipes.inference.trained import Prediction, TrainedNetwork
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -25,6 +27,7 @@ USAGE = Usage(
         "--top N": "number of classes to print (default 5)",
         "--csv FILE.csv": "write CSV instead, one row per image",
         "--json": "print JSON",
+        "--gallery FILE.html": "write an HTML page of the images, with what speaks for the class",
         "--strict": "exit with code 3 if any image is unreadable (default: only if all are)",
     },
     f"""\
@@ -33,8 +36,8 @@ reported on stderr, and the others are classified. All settings of `eval` except
 can be used.""",
 )
 
-#: How many images that cannot be read are named.
-_NAMED = 10
+#: How many images that cannot be read are named, and how many images are in the gallery.
+_NAMED, _IN_GALLERY = 10, 1000
 
 
 def run(arguments: Arguments) -> int:
@@ -68,6 +71,8 @@ def run(arguments: Arguments) -> int:
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []
     each = _count(predict_images(network, paths, most), bad, len(paths))
+    if gallery := arguments.flags.get("--gallery"):
+        each = list(each)
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:
@@ -78,10 +83,36 @@ def run(arguments: Arguments) -> int:
                 print(printable(one.file))
             for name, share in one.classes:
                 print(f"  {100 * share:6.2f}%  {printable(name)}")
+    if gallery:
+        _write_gallery(gallery, network, paths, each)
     if bad:
         say("\n".join(_list_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
+
+
+def _write_gallery(
+    file_name: str,
+    network: "TrainedNetwork",
+    paths: "Sequence[str | Pixels]",
+    found: "Sequence[Prediction]",
+) -> None:
+    """Write a page of the first images that could be read, each with a heat map of its class."""
+    from resnet_recipes.inference.images import UnlabeledImages
+    from resnet_recipes.inference.pooled import PooledImages
+    from resnet_recipes.report.page.html import Tile, build_gallery
+
+    shown = [(index, one) for index, one in enumerate(found) if one.classes][:_IN_GALLERY]
+    names, loader = network.network.classes, UnlabeledImages(paths, network.recipe.data, 1)
+    with closing(PooledImages([(network, loader)])) as images:
+        tiles = [
+            Tile(images.draw(index, names.index(best)), one.file, "", best, probability)
+            for index, one in shown
+            for best, probability in one.classes[:1]
+        ]
+    text = f"{len(tiles):,} of {len(found):,} images"
+    with open_output("--gallery", file_name) as file:
+        file.write(build_gallery("Predictions", text, tiles).encode())
 
 
 def _count(

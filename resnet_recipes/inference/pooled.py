@@ -1,33 +1,55 @@
 """Several networks, each evaluated on images of its own: the folds of a cross-validation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from typing import Self
 
 import numpy as np
+import torch
 
 from resnet_recipes.base.errors import Hint, RecipeError
-from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 
+#: Brightness of the pixels of an image that do not speak for a class.
+_DARK = 0.2
+
 
 class PooledImages:
-    """The evaluation images of several networks, one network after the other."""
+    """The images of several networks, one network after the other."""
 
-    def __init__(self, networks: Sequence[TrainedNetwork]):
-        """Open the images of all networks. Raises NotReadyError."""
-        self._loaders = [network.open_images() for network in networks]
-        self._places = [(loader, own) for loader in self._loaders for own in range(loader.examples)]
+    def __init__(self, parts: Iterable[tuple[TrainedNetwork, EvalLoader]]):
+        """Take each network with its images."""
+        self._loaders, self._places = [], []
+        for network, loader in parts:
+            self._loaders.append(loader)
+            self._places += [(network, loader, own) for own in range(loader.examples)]
+
+    @classmethod
+    def of(cls, networks: Sequence[TrainedNetwork]) -> Self:
+        """Open the evaluation images of all networks. Raises NotReadyError."""
+        return cls((network, network.open_images()) for network in networks)
 
     def paths(self) -> list[str]:
         """Return the name of each image."""
-        return [loader.path(own) for loader, own in self._places]
+        return [loader.path(own) for _, loader, own in self._places]
 
-    def only(self, indices: Sequence[int]) -> Iterator[RawBatch]:
-        """Yield some images in this order, a batch for each."""
-        for loader, own in map(self._places.__getitem__, indices):
-            yield from loader.only(np.array([own]))
+    def draw(self, index: int, label: int) -> np.ndarray:
+        """Return an image as its network sees it, uint8 [S, S, 3].
+
+        Next to it, if the network has a feature map, what speaks for a class: the rest is dark.
+        """
+        network, loader, own = self._places[index]
+        (batch,) = loader.only(np.array([own]))
+        images = loader.normalized(batch).to(network.device)
+        heat = network.network.eval().heat_map(images, torch.tensor([label]).to(network.device))
+        pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
+        if heat is None:
+            return pixels.copy()
+        lit = pixels * (_DARK + (1 - _DARK) * heat[0, :, :, None].numpy(force=True))
+        return np.concatenate([pixels, lit.astype(np.uint8)], axis=1)
 
     def close(self) -> None:
         """Stop the workers."""
@@ -42,7 +64,7 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
         if network.network.classes != first.network.classes:
             rule = f"has other classes than {first.place}"
             raise RecipeError.of("RUN", str(network.place), rule)
-    with closing(PooledImages(networks)) as images:
+    with closing(PooledImages.of(networks)) as images:
         paths = images.paths()
     if twice := len(paths) - len({*paths}):
         rule = f"have {twice:,} validation images in common; those of pooled runs must differ"

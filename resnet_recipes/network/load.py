@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
@@ -79,6 +80,34 @@ class Network(nn.Module):
             hook.remove()
         features = inputs[0]
         return features.mean((2, 3)) if features.ndim == 4 else features
+
+    def heat_map(self, images: Tensor, labels: Tensor) -> Tensor | None:
+        """Return how much each pixel speaks for a class of its image, [N, S, S] from 0 to 1.
+
+        LayerCAM of the last feature map (Jiang et al., 2021, IEEE Trans. Image Process. 30), of
+        normalized images [N, 3, S, S]. None if the network has no feature map, as a vision
+        transformer. Not for several threads at once.
+        """
+        maps: list[Tensor] = []
+
+        def keep(_: nn.Module, __: object, output: object) -> None:
+            if isinstance(output, Tensor) and output.ndim > 2 and output.shape[2:] != (1, 1):
+                is_map = output.ndim == 4 and output.shape[2] == output.shape[3]
+                maps[:] = [output] if is_map else []  # tokens, or channels last
+
+        hooks = [module.register_forward_hook(keep) for module in self.model.modules()]
+        try:
+            with torch.enable_grad():
+                scores = self.model(images.detach().requires_grad_()).gather(1, labels[:, None])
+                slopes = torch.autograd.grad(scores.sum(), maps) if maps else ()
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not slopes:
+            return None
+        heat = (slopes[0].relu() * maps[0].detach()).sum(1, keepdim=True).relu().float()
+        heat = F.interpolate(heat, images.shape[2:], mode="bilinear")[:, 0]
+        return heat / heat.amax((1, 2), keepdim=True).clamp(min=1e-12)
 
     def transform(
         self, image: str | os.PathLike | bytes | Image.Image | np.ndarray | Tensor

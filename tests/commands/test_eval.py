@@ -176,8 +176,10 @@ def test_the_gallery_has_the_first_of_the_wrong_images_by_confidence(evaluated, 
     assert f"{len(wrong)} of 30 images were classified wrongly; these are the 4 with" in page
     first = Image.open(io.BytesIO(base64.b64decode(re.search('base64,([^"]+)', page)[1])))
     whole = Image.open(wrong[0]["path"]).resize((43, 36)).crop((5, 2, 37, 34))
-    assert first.size == (32, 32)
-    apart = np.abs(np.asarray(first, np.float32) - np.asarray(whole, np.float32)).mean()
+    assert first.size == (64, 32)  # the image, and the same with a heat map
+    left, right = np.split(np.asarray(first, np.float32), 2, axis=1)
+    assert 0.15 * left.mean() < right.mean() < left.mean()
+    apart = np.abs(left - np.asarray(whole, np.float32)).mean()
     assert apart < 40  # of 85 between two random images
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from os.path import relpath
 from pathlib import Path
@@ -29,6 +30,17 @@ def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(run, enter):
     assert "nan" not in said.out
     assert "outputs for this image are not finite" in said.err
     assert "%" not in enter("resnet-recipes eval mine", 1).out
+
+
+def test_the_gallery_shows_what_can_be_read_with_a_heat_map(run, enter):
+    Path("bad.jpg").write_text("no image")
+    said = enter(f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html")
+    page = Path("p.html").read_text()
+    assert "4 of 5 images" in page
+    shown = re.findall(r"<figcaption>([\d.]+)% (\w+)<br><small>(.*?)</small>", page)
+    assert len(shown) == page.count("base64,") == 4
+    for share, name, file in shown:
+        assert re.search(rf"{re.escape(file)}\n +{share}\d?\d?% +{name}\n", said.out), said.out
 
 
 def test_images_that_cannot_be_read_are_reported_and_the_others_named(run, enter):

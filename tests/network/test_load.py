@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import torch.nn.functional as F
 import torchvision
 from PIL import Image
 from torch import nn
@@ -116,6 +117,43 @@ def test_network_has_transform_and_class_names(make_run, tmp_path):
     colored = np.stack([gray, gray, gray, 0 * gray], axis=2)
     for given in (colored, torch.from_numpy(gray), torch.from_numpy(gray)[None]):
         assert torch.equal(network.transform(gray), network.transform(given))
+
+
+class Tokens(nn.Module):
+    """A network without a feature map: patches, then tokens or channels last."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.patches, self.mix, self.shape = nn.Conv2d(3, 6, 4, 4), nn.Linear(6, 6), shape
+
+    def forward(self, images):
+        tokens = self.patches(images).permute(0, 2, 3, 1)
+        return self.mix(tokens.reshape(len(images), *self.shape, 6)).flatten(1, -2).mean(1)
+
+
+def test_heat_map_is_layer_cam():
+    torch.manual_seed(0)
+    head = nn.Linear(5, 2)
+    features = nn.Sequential(nn.Conv2d(3, 5, 3, 2), nn.BatchNorm2d(5).eval(), nn.ReLU(inplace=True))
+    model = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
+    images, labels = torch.randn(3, 3, 21, 21), torch.tensor([1, 0, 1])
+    with torch.no_grad():
+        found = Network(model, About("resnet18", 2)).heat_map(images, labels)
+        maps = features(images)
+    for image, label, heat in zip(maps, labels.tolist(), found, strict=True):
+        wanted = torch.zeros(10, 10)
+        for channel in range(5):  # all pixels of a channel have the same positive slope, or none
+            wanted += max(0.0, head.weight[label, channel].item()) * image[channel]
+        large = F.interpolate(wanted[None, None], (21, 21), mode="bilinear")[0, 0]
+        torch.testing.assert_close(heat, large / large.max())
+    assert images.grad is None
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("shape", [(16,), (4, 4)])
+def test_heat_map_of_tokens_is_none(shape):
+    network = Network(Tokens(shape), About("resnet18", 2))
+    assert network.heat_map(torch.randn(2, 3, 16, 16), torch.tensor([0, 1])) is None
 
 
 @pytest.mark.parametrize(

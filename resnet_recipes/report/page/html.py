@@ -73,9 +73,9 @@ def is_ours(path: Path) -> bool:
 class Tile(NamedTuple):
     """An image, as the network saw it, and what it was taken for."""
 
-    pixels: "np.ndarray"  # uint8 [H, W, 3]
+    pixels: "np.ndarray"  # uint8 [H, W, 3], perhaps with a heat map to the right
     name: str
-    label: str
+    label: str  # "" if it is unknown
     prediction: str
     probability: float
 
@@ -85,7 +85,8 @@ def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
         f"<figcaption>{100 * tile.probability:.1f}% {in_html(tile.prediction)}<br>"
-        f"is {in_html(tile.label)}<br><small>{in_html(tile.name)}</small></figcaption></figure>"
+        f"{tile.label and f'is {in_html(tile.label)}<br>'}<small>{in_html(tile.name)}</small>"
+        "</figcaption></figure>"
         for tile in tiles
     ]
     return build_document(
@@ -190,6 +191,6 @@ def _jpeg(pixels: "np.ndarray") -> str:
     from PIL import Image
 
     picture, file = Image.fromarray(pixels), io.BytesIO()
-    picture.thumbnail((_SIDE, _SIDE))
+    picture.thumbnail((2 * _SIDE, _SIDE))
     picture.save(file, "JPEG", quality=90)
     return base64.b64encode(file.getvalue()).decode()
