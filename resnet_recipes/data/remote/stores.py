@@ -22,6 +22,7 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds, read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
 
+_NO_RANGES = "comes from a server without HTTP range requests"
 _COPY_IT = Hint("copy it to this machine, and pass that folder")
 
 #: What says whether an object has changed, by the first that a store gives.
@@ -52,8 +53,7 @@ class Web(Store):
         wanted = {"Range": f"bytes={start}-{end - 1}"}
         with self._answer("GET", remote.name, wanted) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
-                rule = "comes from a server without HTTP range requests"
-                raise self.refused(remote.name, rule, _COPY_IT)
+                raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
             is_part = answer.status == 206
             if is_part and answer.headers.get("Content-Range", "").strip() != expected:
@@ -139,7 +139,10 @@ class Bucket(Store):
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         with _as_system_errors():
-            return self._files.cat_file(f"{self.address}/{remote.name}", start=start, end=end)
+            content = self._files.cat_file(f"{self.address}/{remote.name}", start=start, end=end)
+        if end - start < len(content) == remote.size:
+            raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
+        return content
 
     def _said(self, path: str) -> dict[str, Any]:
         """Return what the store says of an object."""

@@ -69,6 +69,20 @@ def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
         del refusals[0]
 
 
+def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
+    async def read_whole(files, path, start=None, end=None, **options):
+        return await read(files, path, **options)
+
+    read = s3fs.S3FileSystem._cat_file
+    monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", read_whole)
+    monkeypatch.setattr("resnet_recipes.data.remote.copy.PIECE", 1000)
+    with pytest.raises(NotReadyError) as refused:
+        data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
+    (problem,) = refused.value.problems
+    assert problem.clause == "comes from a server without HTTP range requests"
+    assert problem.advice == ("copy it to this machine, and pass that folder",)
+
+
 def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch):
     """Its ETag is no MD5, and a range of it is read whatever its version."""
     size, parts = 11 << 20, {"chunksize": 5 << 20}
