@@ -166,7 +166,7 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
 
 def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield what limits the run at its first size, and what would speed it up."""
-    from resnet_recipes.jobs.loading import gain
+    from resnet_recipes.jobs.loading import find_gain
 
     side, methods = plan.sizes[0], plan.new_stack()
     limit, wait = speeds.limit_at(side), ""
@@ -175,8 +175,8 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
         wait = f": steps wait {percent(waits)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":
-        if saves := gain(plan, speeds):
-            size = f"   images stay in memory: {saves.kept.space}" if saves.kept else ""
+        if saves := find_gain(plan, speeds):
+            size = f"   images stay in memory: {saves.memory.space}" if saves.memory else ""
             yield f"  {saves.fix}{size}"
         yield from (f"  {hint}" for method in methods for hint in method.loader_hints())
         yield "  more CPU cores per GPU"

@@ -17,6 +17,7 @@ from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
 
 if TYPE_CHECKING:
+    from resnet_recipes.jobs.measure import MemoryForecast
     from resnet_recipes.planning.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.schema import Recipe
@@ -40,7 +41,6 @@ USAGE = Usage(
 WARNING = "WARNING"  # a label
 
 LabelledRows = Iterator[tuple[str, str]]  # a label, and its text
-Memory = tuple[float, int] | None  # the bytes that a GPU is expected to need, and has
 
 
 def run(arguments: Arguments) -> int:
@@ -110,7 +110,7 @@ def count_ranks(recipe: "Recipe") -> int:
     return make_group(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
-def _describe_device(plan: "Plan", memory: Memory) -> LabelledRows:
+def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     if launch.device != "cpu" and ((gpus := cuda.find_gpus()).count or plan.world_size > 1):
@@ -119,7 +119,7 @@ def _describe_device(plan: "Plan", memory: Memory) -> LabelledRows:
             dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"
         yield "device", f"{plan.world_size} x {gpus.name or 'GPU'}{here}, {dtype}"
         is_known = plan.recipe.batch.bn_size != AUTO
-        if is_known and memory and memory[0] > memory[1]:
+        if is_known and memory and memory.need > memory.size:
             yield (
                 WARNING,
                 f"may not fit in GPU memory: batch.bn_size={plan.bn_size // 2} needs about half as "
@@ -142,12 +142,12 @@ def _describe_device(plan: "Plan", memory: Memory) -> LabelledRows:
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield which images are kept in memory, and what loading costs the run."""
-    from resnet_recipes.jobs.loading import gain
+    from resnet_recipes.jobs.loading import find_gain
     from resnet_recipes.jobs.memory import plan_memory, sample_images
 
     if memory := plan_memory(plan, sample_images(plan)):
         yield "in memory", str(memory)
-    saves = gain(plan, forecast.speeds) if forecast else None
+    saves = find_gain(plan, forecast.speeds) if forecast else None
     if not saves:
         return
     limited, alone, other = (
@@ -156,7 +156,7 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledR
     )
     if limited == alone:
         return
-    better = f"; decoded in memory ({saves.kept.space}): {other}" if saves.kept else ""
+    better = f"; decoded in memory ({saves.memory.space}): {other}" if saves.memory else ""
     yield (
         "loading",
         f"is the bottleneck: {limited} instead of {alone}{better}".replace("about ", ""),
@@ -165,7 +165,9 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledR
         yield "", f"try: {saves.fix}"
 
 
-def _describe_forecast(forecast: "RunForecast | None", memory: Memory) -> LabelledRows:
+def _describe_forecast(
+    forecast: "RunForecast | None", memory: "MemoryForecast | None"
+) -> LabelledRows:
     """Yield how much memory and time a run is expected to need, and what limits its speed."""
     if memory:
         need, size = map(byte_size, memory)
@@ -181,7 +183,7 @@ def _describe_forecast(forecast: "RunForecast | None", memory: Memory) -> Labell
 
 def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield what steps need, and what this machine's cores supply from files and from memory."""
-    from resnet_recipes.jobs.loading import supplies
+    from resnet_recipes.jobs.loading import list_supplies
 
     if forecast:
         sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
@@ -189,7 +191,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
             f"{digits(1 / forecast.speeds.seconds_at(side)[1])} at {side} px" for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for place, (rates, first_epoch), source in supplies(plan):
+    for place, (rates, first_epoch), source in list_supplies(plan):
         each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
         yield (
             "supply",

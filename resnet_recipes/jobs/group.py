@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import STOPPED, ExitCode, Hint, NotReadyError, Problem
@@ -161,6 +161,13 @@ _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 _FINE = (None, ExitCode.DONE, *STOPPED)
 
 
+class KilledRank(NamedTuple):
+    """A rank that was killed by a signal."""
+
+    rank: int
+    signal: str  # "SIGKILL"
+
+
 class Ranks:
     """One process for each rank; each leads a process group, to which its loader workers belong."""
 
@@ -206,11 +213,11 @@ class Ranks:
         """Whether a rank has ended with another code than 0."""
         return any(process.returncode for process in self._processes)
 
-    def killed_from_outside(self) -> tuple[int, str] | None:
-        """Return the first rank killed by a signal not sent from here, and the signal's name."""
+    def find_killed(self) -> KilledRank | None:
+        """Return the first rank that was killed by a signal from outside this process."""
         for rank, process in enumerate(self._processes):
             if (process.returncode or 0) < 0 and rank not in self._killed:
-                return rank, signal.Signals(-process.returncode).name
+                return KilledRank(rank, signal.Signals(-process.returncode).name)
         return None
 
     def wait(self, seconds: float) -> None:

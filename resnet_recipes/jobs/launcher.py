@@ -198,12 +198,12 @@ class Launch:
 
     def _killed(self, ranks: Ranks) -> Ending | None:
         """Return the ending for the first rank killed by a signal from outside; it wrote none."""
-        if not (found := ranks.killed_from_outside()):
+        if not (killed := ranks.find_killed()):
             return None
-        rank, name = found
         steps = {beat.rank: beat.step for beat in self._observer.beats()}
-        ended = self._ended(ExitCode.FAILED, name, f"the process was killed by {name}")
-        return replace(ended, rank=rank, step=steps.get(rank, 0))
+        message = f"the process was killed by {killed.signal}"
+        ending = self._ended(ExitCode.FAILED, killed.signal, message)
+        return replace(ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
     def _ended(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
         """Return an ending of the run, rather than of a rank."""

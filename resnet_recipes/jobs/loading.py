@@ -28,8 +28,8 @@ class Supply(NamedTuple):
     @classmethod
     def of(cls, plan: Plan, sample: Sample | Typical) -> "Supply | None":
         """Return what loaders supply, judged by some images; None if one is damaged."""
-        kept = plan_memory(plan, sample)
-        config = replace(plan.recipe.data, memory_pixels=kept.pixels if kept else 0)
+        memory = plan_memory(plan, sample)
+        config = replace(plan.recipe.data, memory_pixels=memory.pixels if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
         augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
         costs = {}
@@ -37,7 +37,7 @@ class Supply(NamedTuple):
             if (cost := sample.crop_seconds(config, augment, side)) is None:
                 return None
             costs[side] = cost
-        share = kept.fraction if kept else 1.0
+        share = memory.fraction if memory else 1.0
         rates = {
             side: threads / (share * later + (1 - share) * first)
             for side, (first, later) in costs.items()
@@ -50,21 +50,29 @@ class Gain(NamedTuple):
     """What a run whose loading limits it would gain."""
 
     alone: float  # minutes if nothing had to be loaded
-    kept: InMemory | None  # None: images do not fit into memory, or are there
+    memory: InMemory | None  # None: images do not fit into memory, or are there
     minutes: float  # with these
     fix: str  # what to type; "": nothing is known to help
 
 
-def supplies(plan: Plan) -> Iterator[tuple[str, Supply, str]]:
-    """Yield what loaders supply from where images are, and from memory; and how that is known."""
+class PlaceSupply(NamedTuple):
+    """What loaders supply from one place."""
+
+    place: str  # "files", ".beton" or "memory"
+    supply: Supply
+    source: str  # how this is known
+
+
+def list_supplies(plan: Plan) -> Iterator[PlaceSupply]:
+    """Yield what loaders supply from the place of the images, and from memory."""
     if not (sample := sample_images(plan)):
         return
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
     for pixels, place in ((0, here), (plan.recipe.data.memory_pixels or AUTO, "memory")):
         other = _with_memory(plan, pixels)
-        found = Supply.of(other, sample)
-        if found and (not pixels or plan_memory(other, sample)):
-            yield place, found, sample.source_text
+        supply = Supply.of(other, sample)
+        if supply and (not pixels or plan_memory(other, sample)):
+            yield PlaceSupply(place, supply, sample.source_text)
 
 
 def _with_memory(plan: Plan, pixels: int | str) -> Plan:
@@ -75,17 +83,17 @@ def _with_memory(plan: Plan, pixels: int | str) -> Plan:
 def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
     """Return speeds with loaders; with `shares_cores`, training takes turns with them."""
     sample = sample_images(plan)
-    found = sample and Supply.of(plan, sample)
-    if not found:
+    supply = sample and Supply.of(plan, sample)
+    if not supply:
         return speeds
-    made = replace(speeds, loader=found.rates, first_epoch=found.first_epoch)
+    loaded = replace(speeds, loader=supply.rates, first_epoch=supply.first_epoch)
     if not shares_cores:
-        return made
-    both = made.seconds_at(plan.sizes[0])[1] + made.load_seconds(plan.sizes[0])
-    return replace(made, end_to_end=1 / both)
+        return loaded
+    both = loaded.seconds_at(plan.sizes[0])[1] + loaded.load_seconds(plan.sizes[0])
+    return replace(loaded, end_to_end=1 / both)
 
 
-def gain(plan: Plan, speeds: Speeds) -> Gain | None:
+def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return what images in memory would save; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
@@ -99,27 +107,27 @@ def gain(plan: Plan, speeds: Speeds) -> Gain | None:
     if data.memory_pixels or sample is None or explain_unavailable():
         return nothing
     other = _with_memory(plan, AUTO)
-    kept, before, after = plan_memory(other, sample), Supply.of(plan, sample), None
-    if kept:
+    memory, before, after = plan_memory(other, sample), Supply.of(plan, sample), None
+    if memory:
         after = Supply.of(other, sample)
-    if not (kept and before and after):
+    if not (memory and before and after):
         return nothing
-    minutes = estimate_run(plan, _faster(plan.sizes[0], speeds, before, after)).total_minutes
-    return Gain(alone, kept, minutes, "cache=ram")
+    minutes = estimate_run(plan, _speed_up(plan.sizes[0], speeds, before, after)).total_minutes
+    return Gain(alone, memory, minutes, "cache=ram")
 
 
-def _faster(side: int, speeds: Speeds, before: Supply, after: Supply) -> Speeds:
-    """Return speeds with other loaders, in proportion to what was measured of these."""
-    crop, measured = next(iter(before.rates)), 1 / speeds.load_seconds(side)
+def _speed_up(side: int, speeds: Speeds, before: Supply, after: Supply) -> Speeds:
+    """Return speeds with other loaders, in proportion to the measured ones."""
+    crop, current = next(iter(before.rates)), 1 / speeds.load_seconds(side)
     ratio = after.rates[crop] / before.rates[crop]
-    made = replace(
+    faster = replace(
         speeds,
         loader={each: ratio * rate for each, rate in speeds.loader.items()},
-        first_epoch=after.first_epoch * measured / before.rates[crop],
+        first_epoch=after.first_epoch * current / before.rates[crop],
     )
     if not speeds.end_to_end:
-        return made
+        return faster
     step = speeds.seconds_at(side)[1]
-    contention = max(0.0, 1 / speeds.end_to_end - max(step, 1 / measured))
-    both = max(step, made.load_seconds(side)) + contention / ratio
-    return replace(made, end_to_end=1 / both)
+    contention = max(0.0, 1 / speeds.end_to_end - max(step, 1 / current))
+    both = max(step, faster.load_seconds(side)) + contention / ratio
+    return replace(faster, end_to_end=1 / both)

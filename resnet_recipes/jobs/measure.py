@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 import torch
 
@@ -86,10 +87,17 @@ def keep_estimate(plan: Plan, folder: Path) -> None:
         atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
-def predict_memory(plan: Plan) -> tuple[float, int] | None:
-    """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
+class MemoryForecast(NamedTuple):
+    """The memory of a GPU, in bytes."""
+
+    need: float  # of the run
+    size: int
+
+
+def predict_memory(plan: Plan) -> MemoryForecast | None:
+    """Return the memory that a run needs on each GPU; None if it is not known."""
     size = cuda.find_gpus().memory if _has_roofline(plan) else 0
-    return (estimate_gpu_memory(plan), size) if size else None
+    return MemoryForecast(estimate_gpu_memory(plan), size) if size else None
 
 
 def make_speed_key(plan: Plan) -> str:
@@ -152,11 +160,17 @@ def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
         return Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
-def train_epochs(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], RunForecast]:
+class TimedEpochs(NamedTuple):
+    """Epochs that were trained as a sample of a run."""
+
+    seconds: dict[int, float]  # of each epoch, counted from 0
+    forecast: RunForecast  # of the whole run
+
+
+def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     """Train, evaluate and save some epochs of a run as it would.
 
-    Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
-    NotDoneError; then the folder with the ranks' logs is kept.
+    Raises NotDoneError; then the folder with the ranks' logs is kept.
     """
     sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(sizes) < 2:
@@ -171,7 +185,8 @@ def train_epochs(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Ru
     course = make_course(plan)
     speeds = make_speeds(course, seconds, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(seconds)} of {len(plan.sizes)} epochs"
-    return seconds, RunForecast(estimate(course, speeds), speeds, source, time.time())
+    forecast = RunForecast(estimate(course, speeds), speeds, source, time.time())
+    return TimedEpochs(seconds, forecast)
 
 
 def check(plan: Plan, say: Say) -> None:

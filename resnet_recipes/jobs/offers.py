@@ -170,17 +170,26 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
     }
 
 
-def rank_recipes(facts: DataFacts, side: float) -> tuple[tuple[str, ...], str]:
-    """Return the recipes for images without published results, the best first, and the rule.
+class Ranking(NamedTuple):
+    """Recipes for some images, the best first."""
+
+    names: tuple[str, ...]
+    rule: str  # the reason for the order, in words
+
+
+def rank_recipes(facts: DataFacts, side: float) -> Ranking:
+    """Return the recipes for images without published results.
 
     `side` is their usual shorter side in pixels; 0 if it is not known.
     """
     if facts.train_examples == IMAGENET_IMAGES:
-        return (), "the most accurate by what was published"
+        return Ranking((), "the most accurate by what was published")
     if 0 < side <= SMALL:
-        return ("small", "finetune", "mild"), f"images of {side:g} px are what small is made for"
+        rule = f"images of {side:g} px are what small is made for"
+        return Ranking(("small", "finetune", "mild"), rule)
     images = f"images of {side:g} px" if side else "images"
-    return ("finetune", "mild"), f"{images} are learned best from weights trained on ImageNet"
+    rule = f"{images} are learned best from weights trained on ImageNet"
+    return Ranking(("finetune", "mild"), rule)
 
 
 def find_usual_side(config: DataConfig, facts: DataFacts) -> float:

@@ -115,10 +115,10 @@ class BuiltNetwork:
         if not refused:
             return
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
-        shown = ", ".join(map(str, refused))
-        rule = f"{self._model.name} does not take images of {shown} px: {whys[refused[-1]]}"
-        own = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
-        fix = "" if self._refusal(own) else f"data.train_size={own} data.eval_size={own}"
+        sizes = ", ".join(map(str, refused))
+        rule = f"{self._model.name} does not take images of {sizes} px: {whys[refused[-1]]}"
+        native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
+        fix = "" if self._refusal(native) else f"data.train_size={native} data.eval_size={native}"
         yield Problem(key, None, rule, fix)
 
     def _refusal(self, side: int) -> str:
@@ -137,12 +137,12 @@ class BuiltNetwork:
         """
         network = self._changed
         layers = [one for one in network.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
-        found: list[tuple[int, int]] = []  # operations forward, and how many passes there are
+        operations: list[tuple[int, int]] = []  # operations forward, and how many passes there are
 
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.get_parameter("weight")
             passes = 1 + weight.requires_grad + inputs[0].requires_grad
-            found.append((output.numel() * weight[0].numel(), passes))  # of two images
+            operations.append((output.numel() * weight[0].numel(), passes))  # of two images
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
         images = torch.empty(2, 3, side, side, device="meta")
@@ -150,9 +150,9 @@ class BuiltNetwork:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
             # of what is no convolution and no linear layer
-            rest = counter.get_total_flops() // 2 - OperationCount.of(found).forward
-            found.append((rest, 1 if self._model.freeze == "backbone" else 3))
-            counted = OperationCount.of(found)
+            rest = counter.get_total_flops() // 2 - OperationCount.of(operations).forward
+            operations.append((rest, 1 if self._model.freeze == "backbone" else 3))
+            counted = OperationCount.of(operations)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:

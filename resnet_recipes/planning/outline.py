@@ -96,8 +96,8 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"evaluate {_every(recipe.evaluation.interval)}, save a checkpoint "
         f"{_every(recipe.checkpoint.interval)}",
     )
-    named = [f"{method.name}: {_summary(method)}" for method in plan.new_stack().methods.values()]
-    for index, text in enumerate(named or ["none"]):
+    methods = [f"{method.name}: {_summary(method)}" for method in plan.new_stack().methods.values()]
+    for index, text in enumerate(methods or ["none"]):
         yield "" if index else "methods", text
 
 

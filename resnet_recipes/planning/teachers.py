@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -58,8 +58,15 @@ def add_teachers(plan: Plan) -> Plan:
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
 
 
-def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method, "Network"]]:
-    """Yield every method of a plan that needs a trained network, with that network, on the CPU.
+class OpenTeacher(NamedTuple):
+    """A method that needs a trained network, and that network on the CPU."""
+
+    method: Method
+    network: "Network"
+
+
+def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeacher]:
+    """Yield the teachers of a plan.
 
     Raises RecipeError if no network is named, NotReadyError if it cannot be read or has changed
     since the plan was made.
@@ -82,7 +89,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Me
         if key in digests and digests[key] != _digest(network):
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")
-        yield method, network
+        yield OpenTeacher(method, network)
 
 
 def _explain_description(error: NotReadyError, place: str) -> NotReadyError:

@@ -9,7 +9,7 @@ from resnet_recipes.base import cores
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.jobs import loading
-from resnet_recipes.jobs.loading import Supply, gain, supplies, with_loaders
+from resnet_recipes.jobs.loading import Supply, find_gain, list_supplies, with_loaders
 from resnet_recipes.jobs.memory import plan_memory, sample_images
 from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.estimate import Speeds
@@ -83,12 +83,12 @@ def fast(plan: Plan) -> Speeds:
 def test_memory_saves_half_of_a_run_that_waits_for_files():
     """By hand: 32 epochs at half speed, or one decoding at an eighth and 31 at full speed."""
     plan = imagenet("mild epochs=32", 8)
-    saves = gain(plan, fast(plan))
+    saves = find_gain(plan, fast(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
     assert estimate_run(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
     assert saves.alone == pytest.approx(32 * epoch)
     assert saves.minutes == pytest.approx((31 + 8) * epoch)
-    assert (saves.kept.pixels, saves.fix) == (352, "cache=ram")
+    assert (saves.memory.pixels, saves.fix) == (352, "cache=ram")
 
 
 def test_measured_speeds_grow_by_the_ratio_of_the_table():
@@ -100,14 +100,14 @@ def test_measured_speeds_grow_by_the_ratio_of_the_table():
     images = 2048 * plan.steps_per_epoch
     first = (1 / 10_000) * FIRST / FILES
     minutes = (images * (2e-5 + 8e-5) * 20 + images * (first - 2e-5)) / 60
-    assert gain(plan, measured).minutes == pytest.approx(minutes)
+    assert find_gain(plan, measured).minutes == pytest.approx(minutes)
 
 
 def test_loading_that_keeps_up_says_nothing():
     plan = imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
-    assert gain(plan, with_loaders(plan, Speeds(slow), shares_cores=False)) is None
-    assert gain(plan, Speeds(slow)) is None
+    assert find_gain(plan, with_loaders(plan, Speeds(slow), shares_cores=False)) is None
+    assert find_gain(plan, Speeds(slow)) is None
 
 
 def test_cores_that_train_as_well_do_both():
@@ -124,20 +124,20 @@ def test_what_does_not_help_is_not_offered(why, monkeypatch):
     if why == "engine":
         monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
-    saves = gain(plan, fast(plan))
+    saves = find_gain(plan, fast(plan))
     assert saves.alone < saves.minutes
-    assert (saves.kept, saves.fix) == (None, "")
+    assert (saves.memory, saves.fix) == (None, "")
 
 
 def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
     monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
-    assert gain(plan, fast(plan)).fix == fix
+    assert find_gain(plan, fast(plan)).fix == fix
 
 
 def test_both_storages_are_listed():
-    rows = {place: made.first_epoch for place, made, _ in supplies(imagenet("mild", 8))}
+    rows = {place: supply.first_epoch for place, supply, _ in list_supplies(imagenet("mild", 8))}
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
@@ -146,4 +146,4 @@ def test_images_that_cannot_be_judged_leave_speeds_alone():
     other = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
     bare = Speeds({88: (1.0,)})
     assert with_loaders(other, bare, shares_cores=True) == bare
-    assert [*supplies(other)] == []
+    assert [*list_supplies(other)] == []

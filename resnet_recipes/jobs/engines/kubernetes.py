@@ -56,8 +56,8 @@ def write_script(job: Job) -> str:
     limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
     extras = ",".join(job.extras)
     build = f"# docker build -t resnet-recipes:{__version__} --build-arg EXTRAS={extras} .\n"
-    given = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
-    held = f"# kubectl create secret generic {_SECRET} {given}\n"
+    literals = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
+    comment = f"# kubectl create secret generic {_SECRET} {literals}\n"
     secret = {"name": _SECRET, "optional": True}
     secrets = [
         {"name": name, "valueFrom": {"secretKeyRef": {**secret, "key": name}}}
@@ -65,7 +65,7 @@ def write_script(job: Job) -> str:
     ]
     return _TRAINJOB.format(
         name=job.name,
-        needs=(build if extras else "") + (held if secrets else ""),
+        needs=(build if extras else "") + (comment if secrets else ""),
         secrets=f"    env: {format_yaml(secrets)}\n" if secrets else "",
         cores=CORES * ranks,
         memory=MEMORY * ranks,
