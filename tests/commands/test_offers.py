@@ -24,7 +24,7 @@ IMAGES = f"data=/data/imagenet {CPU}"
 def _few(monkeypatch):
     """Let there be fewer recipes, each of which takes a while."""
     names = ["dawnbench", "ffcv_rn50", "finetune", "hot", "mild", "small"]
-    monkeypatch.setattr(Library, "names", lambda _: names)
+    monkeypatch.setattr(Library, "list_names", lambda _: names)
 
 
 @pytest.fixture
