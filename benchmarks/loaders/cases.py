@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share, Stored, normalize
-from resnet_recipes.data.stored import choose_kept, make_header, map_outputs, open_for_writing
+from resnet_recipes.data.stored import choose_outputs, make_header, map_outputs, open_for_writing
 from resnet_recipes.methods.randaugment import RandAugment
 
 BATCH, WORKERS = 50, 2
@@ -54,9 +54,9 @@ def ours_taught(setting: Setting) -> Iterator:
     def stored(images: int) -> Stored:
         path = setting.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
-        (values, classes, _), _ = map_outputs(path, "r+")
+        values, classes, _ = map_outputs(path, "r+").outputs
         for epoch in range(8):
-            values[epoch, 0], classes[epoch, 0] = choose_kept(torch.randn(images, 1000), 10)
+            values[epoch, 0], classes[epoch, 0] = choose_outputs(torch.randn(images, 1000), 10)
         return Stored(path, 8, 1000)
 
     return ours(setting, "torchvision", stored=stored)

@@ -86,16 +86,18 @@ class ModelConfig(Section):
     @property
     def arguments(self) -> ModelArguments:
         """The arguments of the network, besides its name and its number of classes."""
-        own = self._own()
-        stem: ModelArguments = {"small_stem": True} if own.pop("stem", "") else {}
-        return self.args | stem | own
+        arguments = self._list_changes()
+        stem: ModelArguments = {"small_stem": True} if arguments.pop("stem", "") else {}
+        return self.args | stem | arguments
 
     @property
     def title(self) -> str:
         """The name, with the settings that differ from torchvision's network."""
-        return " ".join([self.name, *(f"{key}={value}" for key, value in self._own().items())])
+        return " ".join(
+            [self.name, *(f"{key}={value}" for key, value in self._list_changes().items())]
+        )
 
-    def _own(self) -> dict[str, Any]:
+    def _list_changes(self) -> dict[str, Any]:
         return {key: getattr(self, key) for key in _OWN if getattr(self, key) != _OWN[key]}
 
     def problems(self) -> Iterator[Problem]:
@@ -122,7 +124,7 @@ class ModelConfig(Section):
 
     def _misfits(self) -> Iterator[Problem]:
         """Yield the settings that do not apply to a library's networks, or only to its ResNets."""
-        for key, value in self._own().items():
+        for key, value in self._list_changes().items():
             rule = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
         if _RESNETS.fullmatch(self.name):

@@ -27,8 +27,8 @@ _SECRETS = (
 
 def masked(text: str) -> str:
     """Return a text without the passwords and tokens of the addresses in it."""
-    for secret, shown in _SECRETS:
-        text = secret.sub(shown, text)
+    for secret, replacement in _SECRETS:
+        text = secret.sub(replacement, text)
     return text
 
 
@@ -165,9 +165,9 @@ class Problem(NamedTuple):
 
 def _text(value: object) -> str:
     """Return a value as it is typed; a long one is cut."""
-    shown = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
-    shown = str(list(value)) if isinstance(value, tuple) else shown
-    text = masked(shown.lower() if isinstance(value, bool) else shown)
+    text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    text = str(list(value)) if isinstance(value, tuple) else text
+    text = masked(text.lower() if isinstance(value, bool) else text)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
@@ -195,8 +195,8 @@ class RecipeError(Exception):
     @classmethod
     def refuse(cls, problems: Iterable[Problem | None]) -> None:
         """Raise this error of all problems, if there are any."""
-        if found := [problem for problem in problems if problem]:
-            raise cls(found)
+        if collected := [problem for problem in problems if problem]:
+            raise cls(collected)
 
     def elsewhere(self, here: object, there: str) -> Self:
         """Return this error of a copy, `here`, as one of its original."""

@@ -75,9 +75,9 @@ def words(kind: Any) -> str:
     return "a list, as in [a, b]"
 
 
-def _check_type(value: Any, wanted: Any, kind: Any) -> Any:
+def _check_type(value: Any, expected: Any, kind: Any) -> Any:
     """Return a value of a type that can become `kind`; true and false are no numbers."""
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    if isinstance(value, bool) or not isinstance(value, expected):
         raise WrongTypeError(words(kind))
     return value
 
@@ -111,14 +111,14 @@ def _record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping, which needs every field that has no default."""
     if isinstance(value, cls):
         return value
-    kinds, given = kinds_of(cls), _check_type(value, dict, cls)
-    if strange := sorted(map(str, set(given) - set(kinds))):
+    kinds, mapping = kinds_of(cls), _check_type(value, dict, cls)
+    if strange := sorted(map(str, set(mapping) - set(kinds))):
         raise WrongTypeError(f"{words(cls)} (not {', '.join(strange)})")
     if absent := [
-        item.name for item in fields(cls) if item.default is MISSING and item.name not in given
+        item.name for item in fields(cls) if item.default is MISSING and item.name not in mapping
     ]:
         raise WrongTypeError(f"{words(cls)} ({', '.join(absent)} is missing)")
-    return cls(**{name: convert(given[name], kinds[name]) for name in given})
+    return cls(**{name: convert(mapping[name], kinds[name]) for name in mapping})
 
 
 def _number(value: Any, kind: Any) -> float:

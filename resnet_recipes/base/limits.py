@@ -57,12 +57,12 @@ class OneOf:
 
     fix = ()
 
-    def __init__(self, *known: object):
-        self.known = known
-        self.valid = tuple(map(str, known))
+    def __init__(self, *values: object):
+        self.values = values
+        self.valid = tuple(map(str, values))
 
     def broken(self, value: Any) -> str:
-        return "" if value in self.known else "not a valid value"
+        return "" if value in self.values else "not a valid value"
 
 
 @dataclass(frozen=True)

@@ -91,33 +91,33 @@ def explain_key(problem: Problem) -> Problem:
     return apply_meaning(problem, meaning)
 
 
-def make_unknown(noun: str, name: str, known: Collection[str]) -> Problem:
+def make_unknown(noun: str, name: str, names: Collection[str]) -> Problem:
     """Return the problem of a name that is none of those that are known."""
-    return Problem(name, None, noun, find_closest(name, known), tuple(known), Kind.UNKNOWN)
+    return Problem(name, None, noun, find_closest(name, names), tuple(names), Kind.UNKNOWN)
 
 
-def find_closest(name: str, known: Iterable[str]) -> str:
+def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
-    leaf, known = _get_leaf(name.lower()), list(known)
-    is_foreign = leaf in MEANINGS and leaf not in map(_get_leaf, known)
-    if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in known:
+    leaf, names = _get_leaf(name.lower()), list(names)
+    is_foreign = leaf in MEANINGS and leaf not in map(_get_leaf, names)
+    if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in names:
         return ""
     words = [leaf] if is_foreign else []
-    for word in words or ([] if find_misspelled(name, known) else _rank_names(leaf, MEANINGS)):
+    for word in words or ([] if find_misspelled(name, names) else _rank_names(leaf, MEANINGS)):
         key, equals, _ = MEANINGS[word].words.partition("=")
         meant = targets(key, "1")[0].partition("=")[0] if equals else ""
-        if meant in known:
+        if meant in names:
             return meant
-    return find_misspelled(name, known)
+    return find_misspelled(name, names)
 
 
-def find_misspelled(name: str, known: Iterable[str]) -> str:
+def find_misspelled(name: str, names: Iterable[str]) -> str:
     """Return the one known dotted name that `name` misspells; "" if none or several are alike."""
-    best = _rank_names(name, known)
+    best = _rank_names(name, names)
     return best[0] if len(best) == 1 else ""
 
 
-def _rank_names(name: str, known: Iterable[str]) -> list[str]:
+def _rank_names(name: str, names: Iterable[str]) -> list[str]:
     """Return the known names whose last part differs from that of `name` by at most two letters.
 
     Those with the fewest different letters and the most similar section.
@@ -125,9 +125,9 @@ def _rank_names(name: str, known: Iterable[str]) -> list[str]:
     name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
     section, leaf = name.rpartition(".")[0], _get_leaf(name)
     ranked: dict[int, list[str]] = {}
-    known = list(known)
-    places = {key.rpartition(".")[0] for key in known}
-    for key in known:
+    names = list(names)
+    places = {key.rpartition(".")[0] for key in names}
+    for key in names:
         place = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
         is_inside = section in places and place != section and place.startswith("methods.")
@@ -150,15 +150,15 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
         pairs, most = [(typed.replace("_", ""), name.replace("_", ""))], 1
     if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
         return None  # the opposite
-    found = 0
+    count = 0
     for one, other in pairs:
         edits, size = _count_edits(one, other), min(len(one), len(other))
         is_other = size < SHORT and len(one) <= len(other)
         is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
-        found += edits
-    return found if found <= most else None
+        count += edits
+    return count if count <= most else None
 
 
 def _count_edits(typed: str, name: str) -> int:
@@ -186,19 +186,20 @@ def find_meaning(
     """
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = _get_leaf(whole)
-    known = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
-    known = known if len(leaf) > 1 or "." not in whole else []  # -a and -b are flags alone
-    known = known or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
-    if not known or len({table[word] for word in known}) > 1:
+    candidates = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
+    if len(leaf) == 1 and "." in whole:  # -a and -b are flags alone
+        candidates = []
+    candidates = candidates or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
+    if not candidates or len({table[word] for word in candidates}) > 1:
         return None
-    words, rule = table[known[0]]
+    words, rule = table[candidates[0]]
     method = re.match(r"methods\.\w+", words)
     if value.lower() in _OFF and method:
         return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
     if value.lower() in _OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
         off = Meaning("", rule or "remove it: it is off by default")
-        return _OFF_MEANINGS.get(known[0], None if takes_value else off)
+        return _OFF_MEANINGS.get(candidates[0], None if takes_value else off)
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():

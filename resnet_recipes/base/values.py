@@ -104,8 +104,8 @@ def _find_value(cls: type, name: str, text: str) -> str:
 
 
 def _get_default(cls: type, name: str) -> str:
-    found = next(item.default for item in fields(cls) if item.name == name)
-    return "" if found is MISSING else str(found)
+    default = next(item.default for item in fields(cls) if item.name == name)
+    return "" if default is MISSING else str(default)
 
 
 def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
@@ -123,8 +123,8 @@ def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
             items.sort(key=float)
         if isinstance(limit, IsDuration):
             items = [f"{item}ep" if re.fullmatch(_NUMBER, item) else item for item in items]
-    wanted = get_args(kind)
-    is_short = get_origin(kind) is tuple and wanted[-1] is not ... and len(items) != len(wanted)
+    types = get_args(kind)
+    is_short = get_origin(kind) is tuple and types[-1] is not ... and len(items) != len(types)
     return "" if is_short or not all(items) else f"[{','.join(items)}]"
 
 

@@ -55,10 +55,10 @@ def run(arguments: Arguments) -> int:
         fix = "resnet-recipes runs"
         raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
-    differing = find_differences([read_settings(run.folder) for run in runs])
+    settings = find_differences([read_settings(run.folder) for run in runs])
     tables = {
-        "settings": [row for row in differing if row[0] not in ("run.name", "about")],
-        "machine": find_differences([read_machine(run.folder) for run in runs]),
+        "settings": [row for row in settings.items() if row[0] not in ("run.name", "about")],
+        "machine": [*find_differences([read_machine(run.folder) for run in runs]).items()],
         "results": _collect_results(runs),
     }
     groups, verdicts = group_seeds(runs), dict(_compare_pairs(letters, runs))

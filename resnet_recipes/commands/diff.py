@@ -29,7 +29,8 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     words = arguments.words
-    differing = find_differences([_read_settings(word, arguments.recipes) for word in words])
+    settings = [_read_settings(word, arguments.recipes) for word in words]
+    differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
     lines = format_sides("SETTING", words, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)

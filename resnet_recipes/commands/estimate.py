@@ -146,7 +146,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
 def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield what was measured of each part of a step; `first` is the first image size."""
     each = (
-        f"{digits(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step)
+        f"{digits(1 / speeds.seconds_at(side).median)} at {side} px" for side in sorted(speeds.step)
     )
     yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
     if not speeds.loader:
@@ -171,7 +171,7 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     side, methods = plan.sizes[0], plan.new_stack()
     limit, wait = speeds.limit_at(side), ""
     if limit == "loader" and speeds.loader:
-        waits = 1 - speeds.seconds_at(side)[1] / speeds.load_seconds(side)
+        waits = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
         wait = f": steps wait {percent(waits)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":

@@ -188,7 +188,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
     if forecast:
         sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
         needs = (
-            f"{digits(1 / forecast.speeds.seconds_at(side)[1])} at {side} px" for side in sides
+            f"{digits(1 / forecast.speeds.seconds_at(side).median)} at {side} px" for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
     for place, (rates, first_epoch), source in list_supplies(plan):

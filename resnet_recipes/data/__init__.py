@@ -147,5 +147,5 @@ def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | 
 
 def _name(config: DataConfig, facts: DataFacts, split: str) -> str:
     """Return under which name processes of this machine share the shrunk images of a split."""
-    known = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
-    return f"resnet-recipes {hashlib.sha256(repr(known).encode()).hexdigest()[:24]}"
+    key = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
+    return f"resnet-recipes {hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

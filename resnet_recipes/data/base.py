@@ -139,11 +139,11 @@ class DataConfig(Section):
 
     def _wrong_sampling(self) -> Iterator[Problem]:
         """Yield what is wrong with `sampling`, alone and beside other settings."""
-        given = self.sampling
-        if not (given in SHARES if isinstance(given, str) else 0 <= given <= 1):
-            known = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
-            problem = Problem("sampling", given, "", valid=known)
-            yield add_likely_value(problem, type(self), "sampling", given)
+        setting = self.sampling
+        if not (setting in SHARES if isinstance(setting, str) else 0 <= setting <= 1):
+            choices = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
+            problem = Problem("sampling", setting, "", valid=choices)
+            yield add_likely_value(problem, type(self), "sampling", setting)
         elif self.class_share:
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:
@@ -198,20 +198,20 @@ class DataFacts:
 
         Raises NotReadyError if it is not such a file.
         """
-        found = read_json(path)
+        values = read_json(path)
         try:
-            if {key: type(value) for key, value in found.items()} != _KEPT:
+            if {key: type(value) for key, value in values.items()} != _KEPT:
                 raise ValueError("missing or unknown fields")
-            if found["backend"] not in BACKENDS[1:]:
+            if values["backend"] not in BACKENDS[1:]:
                 raise ValueError("an unknown backend")
-            if {*map(type, found["classes"])} - {str} or {*map(type, found["class_images"])} - {
+            if {*map(type, values["classes"])} - {str} or {*map(type, values["class_images"])} - {
                 int
             }:
                 raise ValueError("class names that are not text, or counts that are not whole")
         except ValueError as error:
             raise make_read_error(path, error) from None
-        lists = {name: tuple(found[name]) for name in ("classes", "class_images")}
-        return cls(root=Path(root), **found | lists)
+        lists = {name: tuple(values[name]) for name in ("classes", "class_images")}
+        return cls(root=Path(root), **values | lists)
 
     @property
     def digest(self) -> str:
@@ -293,13 +293,18 @@ def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 
 
-def relate_levels(
-    levels: tuple[Mean, Deviation], given: tuple[Mean, Deviation]
-) -> tuple[Mean, Deviation]:
-    """Return what `normalize` needs for `levels` if the images are normalised for `given`."""
-    means, deviations = torch.tensor([*zip(levels, given, strict=True)], dtype=torch.float64)
+class Levels(NamedTuple):
+    """The mean and standard deviation that images are normalized with."""
+
+    mean: Mean
+    std: Deviation
+
+
+def relate_levels(target: Levels, current: Levels) -> Levels:
+    """Return what `normalize` needs to change images from `current` to `target`."""
+    means, deviations = torch.tensor([*zip(target, current, strict=True)], dtype=torch.float64)
     mean = (means[0] - means[1]) / deviations[1]
-    return tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist())
+    return Levels(tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist()))
 
 
 @lru_cache

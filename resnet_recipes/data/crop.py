@@ -1,7 +1,7 @@
 """Random crops and other draws of a batch as a pure function of (seed, epoch, index, copy)."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -85,33 +85,34 @@ class TrainCrop:
             config.crop_rule,
         )
 
-    def boxes(self, rows: Rows, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return crops of images of `sizes` [N, 2] (height, width), and mirrored, bool [N].
+    def draw_boxes(self, rows: Rows, sizes: np.ndarray) -> "CropDraws":
+        """Return crops of images of `sizes` [N, 2] (height, width).
 
-        The crops are int64 [N, 4]: top, left, height, width.
+        Their numbers are int64 [N, 4]: top, left, height, width.
         """
-        draws, mirrored = self._draws(rows)
+        draws, mirrored = self._draw(rows)
         crops = draw_crops if self.rule == "tensorflow" else draw_random_crops
-        return crops(draws, sizes, self.scale, self.ratio), mirrored
+        return CropDraws(crops(draws, sizes, self.scale, self.ratio), mirrored)
 
-    def attempts(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers that `boxes` needs once sizes are known, and mirrored, bool [N].
+    def draw_attempts(self, rows: Rows) -> "CropDraws":
+        """Return what `draw_boxes` needs before sizes are known.
 
         The numbers are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are
         [N, 404]: draws, scale and ratio.
         """
-        draws, mirrored = self._draws(rows)
+        draws, mirrored = self._draw(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
             draws = make_attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
-        return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
+        limits_by_row = np.tile(limits, (len(draws), 1))
+        return CropDraws(np.concatenate([draws, limits_by_row], axis=1), mirrored)
 
-    def _draws(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Return the random draws for each image's crop, and whether it is mirrored."""
+    def _draw(self, rows: Rows) -> "CropDraws":
+        """Return the random numbers of each image's crop."""
         tries = TRIES if self.rule == "tensorflow" else _TRIES
         draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
-        return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
+        return CropDraws(draws[:, :-1], self.flip & (draws[:, -1] < 0.5))
 
     def bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
@@ -128,6 +129,13 @@ class TrainCrop:
         copy = int(rows.copies[row])
         key = self.seed, rows.epoch, int(rows.indices[row]), _AUGMENT
         return np.random.default_rng((*key, copy) if copy else key)
+
+
+class CropDraws(NamedTuple):
+    """The crops of a batch, as boxes or as the numbers that boxes are computed from."""
+
+    numbers: np.ndarray  # [N, ...]
+    mirrored: np.ndarray  # bool [N], whether the crop is flipped horizontally
 
 
 def draw_uniforms(

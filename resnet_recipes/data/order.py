@@ -93,9 +93,9 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
     ordered = order[by_index]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     begins = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-    found = np.empty_like(order)
-    found[by_index] = np.arange(len(order)) - begins
-    return found
+    places = np.empty_like(order)
+    places[by_index] = np.arange(len(order)) - begins
+    return places
 
 
 def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
@@ -136,13 +136,13 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
     counts = np.bincount(labels)
     starts = np.cumsum(counts) - counts
     weights = np.where(counts > 0, np.maximum(counts, 1.0) ** (1.0 - share), 0.0)
-    wanted = weights / weights.sum()
+    shares = weights / weights.sum()
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
         rng = np.random.default_rng((seed, epoch, 0, _SAMPLING))
         # Each class gets the whole number just below or above its expectation, and all together
         # exactly the epoch.
-        ends = np.floor(np.cumsum(wanted) * examples + rng.random())
+        ends = np.floor(np.cumsum(shares) * examples + rng.random())
         ends[-1] = examples
         quotas = np.diff(ends, prepend=0).astype(np.int64)
         drawn = [
@@ -168,8 +168,8 @@ def find_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
         return
     few = int(((counts > 0) & (counts < FEW)).sum())
     rare = f"; {few} of them fewer than {FEW}" if few else ""
-    shown = f"data.sampling={config.sampling} shows images of rare classes more often"
+    note = f"data.sampling={config.sampling} shows images of rare classes more often"
     if config.sampling == "natural":
-        shown = "data.sampling=sqrt shows images of rare classes more often"
-        shown += ", 'methods.class_weights={}' gives them a larger weight"
-    yield f"classes have from {least:,} to {most:,} training images{rare}: {shown}"
+        note = "data.sampling=sqrt shows images of rare classes more often"
+        note += ", 'methods.class_weights={}' gives them a larger weight"
+    yield f"classes have from {least:,} to {most:,} training images{rare}: {note}"

@@ -39,12 +39,12 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
 _SEARCHED = 200  # folders searched for splits
 
 
-def find_root_problem(given: str) -> Problem | None:
-    """Return why `given` cannot be used, with the folder that was probably meant.
+def find_root_problem(place: str) -> Problem | None:
+    """Return why `place` cannot be used, with the folder that was probably meant.
 
     None if it looks right.
     """
-    root = Path(given)
+    root = Path(place)
     try:
         names = set(os.listdir(root))
     except FileNotFoundError:
@@ -54,9 +54,9 @@ def find_root_problem(given: str) -> Problem | None:
             return explain_unreadable(error)
         return None if root.suffix.lower() in TABLES else _explain_file(root)
     betons = [split for split in SPLITS if f"{split}.beton" in names]
-    folders, known = find_split_folders(root), {*chain(*SYNONYMS.values())}
+    folders, split_names = find_split_folders(root), {*chain(*SYNONYMS.values())}
     tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
-    is_split = bool(folders or known & {*tables})
+    is_split = bool(folders or split_names & {*tables})
     if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
         rule = "has bounding boxes, in labels/, but no class for each image"
         return make_problem(root, rule, Hint(f"for classification, {LAYOUT}"))
@@ -89,7 +89,7 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def is_both(words: Collection[str]) -> bool:
     """Return whether some of the words are for training and some for validation."""
-    return not any({*known}.isdisjoint(words) for known in SYNONYMS.values())
+    return not any({*synonyms}.isdisjoint(words) for synonyms in SYNONYMS.values())
 
 
 def find_split_names(names: Iterable[str]) -> dict[str, str]:
@@ -115,22 +115,22 @@ def find_split_folders(folder: Path) -> dict[str, str]:
     return words if is_exact or all(any(_folders(folder / name)) for name in words) else {}
 
 
-def find_address_problems(given: str) -> Iterator[Problem]:
+def find_address_problems(address: str) -> Iterator[Problem]:
     """Yield why images cannot be fetched from an address; its key is relative to `data`."""
-    if not is_fetched(given):
+    if not is_fetched(address):
         return
     try:
-        place = urlsplit(given)
-        has_more = place.query or place.fragment or place.username is not None
-        _ = place.port  # of me:a/b@host, what is before the slash would be asked
+        parts = urlsplit(address)
+        has_more = parts.query or parts.fragment or parts.username is not None
+        _ = parts.port  # of me:a/b@host, what is before the slash would be asked
     except ValueError:
         has_more = True
-    if has_more or not (place.netloc and given.isprintable()) or " " in given:
+    if has_more or not (parts.netloc and address.isprintable()) or " " in address:
         rule = "must be the address of a folder or a table, without password, query or spaces"
-        yield Problem("root", given, rule, "data=https://host/folder")
-    elif place.path.endswith(_ARCHIVES):
+        yield Problem("root", address, rule, "data=https://host/folder")
+    elif parts.path.endswith(_ARCHIVES):
         rule = "is an archive, but images are fetched from a folder"
-        yield Problem("root", given, rule, Hint("unpack it, and pass the folder"))
+        yield Problem("root", address, rule, Hint("unpack it, and pass the folder"))
 
 
 def explain_unreadable(error: OSError) -> Problem:

@@ -89,11 +89,8 @@ class Sample(NamedTuple):
 
     def crop_seconds(
         self, config: DataConfig, augment: Augment | None, side: int
-    ) -> tuple[float, float] | None:
-        """Return the CPU seconds of a training crop: in the first epoch, and later.
-
-        None if an image is damaged.
-        """
+    ) -> "CropSeconds | None":
+        """Return the CPU time of a training crop; None if an image is damaged."""
         config = replace(config, workers=0, train_size=side, sampling="natural")
         name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _AT_ONCE, 1, seed=0)
         laps, read, end = np.zeros(3), 0, time.monotonic() + PATIENCE
@@ -108,8 +105,9 @@ class Sample(NamedTuple):
                         return None
                     laps[epoch] += time.process_time() - began
                 read += len(some)
-        first, *later = (laps / read).tolist()
-        return first if config.memory_pixels else min(later), min(later)
+        first, *others = (laps / read).tolist()
+        later = min(others)
+        return CropSeconds(first if config.memory_pixels else later, later)
 
     @property
     def source_text(self) -> str:
@@ -126,18 +124,23 @@ class Typical:
         """Return about how many bytes all images take with a longer side of `longest`."""
         return int(2.2 * longest**2) * self.images
 
-    def crop_seconds(
-        self, config: DataConfig, augment: Augment | None, side: int
-    ) -> tuple[float, float]:
-        """Return the CPU seconds of a training crop: in the first epoch, and later."""
-        files, kept, first = (
-            milliseconds / 1000
+    def crop_seconds(self, config: DataConfig, augment: Augment | None, side: int) -> "CropSeconds":
+        """Return the CPU time of a training crop."""
+        more = AUGMENT if augment else 0.0
+        files, later, first = (
+            (milliseconds + more) / 1000
             for milliseconds in TABLE["Python" if explain_unavailable() else "engine"]
         )
-        more = AUGMENT / 1000 if augment else 0.0
-        return (first + more, kept + more) if config.memory_pixels else (files + more,) * 2
+        return CropSeconds(first, later) if config.memory_pixels else CropSeconds(files, files)
 
     source_text = "by a table for photographs and a core of an AMD EPYC 9004"
+
+
+class CropSeconds(NamedTuple):
+    """CPU seconds of a training crop."""
+
+    first: float  # in the first epoch
+    later: float
 
 
 def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:

@@ -38,17 +38,17 @@ class SharedArrays:
         They last as long as one of these processes. Pages take memory once they are written to, so
         the layout may be larger than the memory.
         """
-        made = cls.__new__(cls)
-        made.layout, size = layout, count_layout_bytes(layout)
+        array = cls.__new__(cls)
+        array.layout, size = layout, count_layout_bytes(layout)
         with alone(name):
             if (descriptor := _open_held(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
-            made._attach(descriptor)
+            array._attach(descriptor)
         for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTDUMP):
             with suppress(OSError):  # where the system has none
-                made._memory.madvise(advice)
-        return made
+                array._memory.madvise(advice)
+        return array
 
     def free(self, name: str, start: int, end: int) -> None:
         """Give back the whole pages of an array of bytes from `start` to `end`; they become 0."""
@@ -121,8 +121,8 @@ def _open_held(name: str, size: int) -> int | None:
         with suppress(OSError):  # the process is another user's, or has ended
             if os.readlink(link) == f"/memfd:{name} (deleted)":
                 descriptor = os.open(link, os.O_RDWR | os.O_CLOEXEC)
-                found = os.fstat(descriptor)
-                if (found.st_uid, found.st_size) == (os.geteuid(), size):
+                status = os.fstat(descriptor)
+                if (status.st_uid, status.st_size) == (os.geteuid(), size):
                     return descriptor
                 os.close(descriptor)
     return None

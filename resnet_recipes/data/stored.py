@@ -46,15 +46,15 @@ class Taught:
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
         self._storage.fill(rows)
-        values, classes, _ = self._outputs
         place = rows.epoch, rows.copies, rows.indices
-        spread_probabilities(values[place], classes[place], self._stored.temperature, rows.taught)
+        values, classes = self._outputs.values[place], self._outputs.classes[place]
+        spread_probabilities(values, classes, self._stored.temperature, rows.taught)
 
 
 def _open_checked(stored: Stored) -> "Outputs":
     """Map a file. Raises NotReadyError unless it still has the outputs that were checked."""
     try:
-        outputs, _ = map_outputs(stored.path)
+        outputs = map_outputs(stored.path).outputs
         if outputs.checksum != stored.checksum:
             raise ValueError("it was replaced after it was checked")
     except (OSError, ValueError) as error:
@@ -62,10 +62,17 @@ def _open_checked(stored: Stored) -> "Outputs":
     return outputs
 
 
-def choose_kept(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return values and classes, [n, count], of what is stored of a batch's logits [n, K]."""
+class TopOutputs(NamedTuple):
+    """The largest outputs of a batch, [n, count]."""
+
+    values: Tensor
+    classes: Tensor
+
+
+def choose_outputs(logits: Tensor, count: int) -> TopOutputs:
+    """Return the outputs that are stored of a batch's logits [n, K]."""
     values = logits if count == logits.shape[1] else logits.log_softmax(1)
-    return values.topk(count)
+    return TopOutputs(*values.topk(count))
 
 
 def spread_probabilities(
@@ -77,12 +84,12 @@ def spread_probabilities(
     """
     rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
-        known = np.exp(values)
-        left = np.maximum(1 - known.sum(1, keepdims=True), _LEAST) / others
-        known, left = known ** (1 / temperature), left ** (1 / temperature)
-        whole = known.sum(1, keepdims=True) + others * left
+        probabilities = np.exp(values)
+        left = np.maximum(1 - probabilities.sum(1, keepdims=True), _LEAST) / others
+        probabilities, left = probabilities ** (1 / temperature), left ** (1 / temperature)
+        whole = probabilities.sum(1, keepdims=True) + others * left
         out[:] = left / whole
-        out[rows, classes] = known / whole
+        out[rows, classes] = probabilities / whole
     else:
         out[rows, classes] = values / temperature
         out[:] = torch.softmax(torch.from_numpy(out), 1)
@@ -102,9 +109,9 @@ class Outputs(NamedTuple):
 
     def digest(self, epoch: int) -> np.ndarray:
         """Return the digest of an epoch, uint8 [32]."""
-        found = hashlib.sha256(self.values[epoch].ravel())
-        found.update(self.classes[epoch].ravel())
-        return np.frombuffer(found.digest(), np.uint8)
+        digest = hashlib.sha256(self.values[epoch].ravel())
+        digest.update(self.classes[epoch].ravel())
+        return np.frombuffer(digest.digest(), np.uint8)
 
     def missing(self) -> list[int]:
         """Return the epochs that are not whole. Reads the others, 1 s for each GB."""
@@ -120,11 +127,11 @@ class Outputs(NamedTuple):
         Has a phrase for the user.
         """
         count = (0, *self.values.shape)[-1]
-        found = {name: (part.dtype, part.shape) for name, part in self._asdict().items()}
+        layout = {name: (part.dtype, part.shape) for name, part in self._asdict().items()}
         if (
             not self.values.size
             or count > classes
-            or found != make_layout((*shape, count), classes)
+            or layout != make_layout((*shape, count), classes)
         ):
             raise ValueError("its tensors do not belong to these images")
         if self.missing():
@@ -146,11 +153,15 @@ def make_layout(shape: tuple[int, int, int, int], classes: int) -> dict[str, Any
     }
 
 
-def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> tuple[Outputs, dict[str, str]]:
-    """Map a file; return its outputs, and its description.
+class OutputsFile(NamedTuple):
+    """A file of outputs, mapped into memory."""
 
-    Raises OSError, or ValueError with a phrase for the user.
-    """
+    outputs: Outputs
+    about: dict[str, str]  # images and settings that the outputs are for
+
+
+def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> OutputsFile:
+    """Map a file. Raises OSError, or ValueError with a phrase for the user."""
     tensors, about = read_tensors(path)
     start, parts = os.path.getsize(path), []
     try:
@@ -158,25 +169,30 @@ def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> tuple[Outputs, di
             part = tensors[name].numpy()
             start -= part.nbytes
             parts.append(np.asarray(np.memmap(path, part.dtype, mode, start, part.shape)))
-        return Outputs(*reversed(parts)), about
+        return OutputsFile(Outputs(*reversed(parts)), about)
     except (KeyError, TypeError):
         raise ValueError(FOREIGN) from None
 
 
-def make_header(
-    about: dict[str, str], shape: tuple[int, int, int, int], classes: int
-) -> tuple[bytes, int]:
-    """Return the first bytes of a file, and the number of all its bytes; see `make_layout`."""
-    found: dict[str, Any] = {"__metadata__": about}
+class FileStart(NamedTuple):
+    """The start of a file of outputs."""
+
+    header: bytes
+    size: int  # bytes of the complete file
+
+
+def make_header(about: dict[str, str], shape: tuple[int, int, int, int], classes: int) -> FileStart:
+    """Return the start of a file; see `make_layout`."""
+    header: dict[str, Any] = {"__metadata__": about}
     start = end = 0
     for name, (dtype, size) in make_layout(shape, classes).items():
         start, end = end, end + prod(size) * dtype.itemsize
         code = f"{dtype.kind.upper()}{8 * dtype.itemsize}"
-        found[name] = {"dtype": code, "shape": size, "data_offsets": [start, end]}
-    text = json.dumps(found)
+        header[name] = {"dtype": code, "shape": size, "data_offsets": [start, end]}
+    text = json.dumps(header)
     text += " " * (-len(text) % 8)
     first = len(text).to_bytes(8, "little") + text.encode()
-    return first, len(first) + end
+    return FileStart(first, len(first) + end)
 
 
 def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:

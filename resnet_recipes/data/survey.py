@@ -220,8 +220,8 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[s
 def _has_nested_classes(listing: Listing) -> bool:
     """Return whether folders in a class folder could be classes: no other has any of them."""
     inside = find_inner_folders(listing).values()
-    known = [name for names in inside for name in names]
-    return len(known) == len({*known}) and any(len(names) > 1 for names in inside)
+    folders = [name for names in inside for name in names]
+    return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)
 
 
 def _describe_source(root: Path, there: dict[str, Part]) -> Iterator[str]:
@@ -255,8 +255,10 @@ def _describe_details(
             f"{len(train):,} images are trained on, a fraction of {config.share:g} of each class, "
             f"the same with every seed (data.val_seed={config.val_seed})"
         )
-    if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
-        yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
+    if splits := [
+        split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.is_cached
+    ]:
+        yield f"{' and '.join(splits)}: using the cached listing, since no folder has changed"
 
 
 def _describe_unread(others: Counter) -> str:

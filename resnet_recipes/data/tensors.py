@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -12,8 +13,15 @@ _MAX_HEADER = 32 << 20  # bytes; a million class names take half of it
 MAX_ENTRIES = 20_000
 
 
-def read_tensors(path: Path, most: float = math.inf) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of a file of at most `most` bytes, mapped, and its metadata.
+class TensorFile(NamedTuple):
+    """The contents of a .safetensors file, mapped into memory."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+
+
+def read_tensors(path: Path, most: float = math.inf) -> TensorFile:
+    """Return the contents of a file of at most `most` bytes.
 
     Raises OSError, or ValueError with a phrase for the user.
     """
@@ -28,6 +36,7 @@ def read_tensors(path: Path, most: float = math.inf) -> tuple[dict[str, Tensor],
     try:
         with safe_open(path, "pt") as opened:
             names = opened.keys()
-            return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in names}
+            return TensorFile(tensors, opened.metadata() or {})
     except SafetensorError as error:
         raise ValueError(f"damaged, or cut short ({str(error)[:200]})") from None

@@ -100,9 +100,9 @@ def _map_labels(
         rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
         raise make_error(root, rule)
     if unknown := sorted({*folders} - {*classes}):
-        known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
+        hint = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
         raise make_error(
-            root, f"has classes that the network does not know: {list_first(unknown)}", Hint(known)
+            root, f"has classes that the network does not know: {list_first(unknown)}", Hint(hint)
         )
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)

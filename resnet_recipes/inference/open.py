@@ -62,17 +62,17 @@ def open_trained(
         path, network = None, place
     else:
         path, network = place, open_network(str(place), model, downloads=True)
-    name, own = network.about.architecture, network.about.eval_size
+    name, eval_size = network.about.architecture, network.about.eval_size
     if model and model.name != name:
         rule = f"is not the network of {place}, which is {name}"
         raise RecipeError.of("model.name", model.name, rule, f"model.name={name}")
     recipe = apply_changes(make_recipe(path, network), others, (*_SETTINGS, *also))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
-        if size != own and not (
+        if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
         ):
             rule = f"is a size that {name} does not take"
-            raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
+            raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={eval_size}")
     return TrainedNetwork(path, network, recipe)
 
 
@@ -101,27 +101,27 @@ def parse_model(words: Sequence[str]) -> Words:
 
 
 def apply_changes(
-    recipe: Recipe, words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS)
+    recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_OTHERS)
 ) -> Recipe:
     """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
-    made, problems = _changed(recipe, known, words)
-    own = Context(
-        recipe.name, partial(_before, recipe), (), known, _list_settings(known), OF_TRAINED
+    changed, problems = _changed(recipe, settings, words)
+    context = Context(
+        recipe.name, partial(_before, recipe), (), settings, _list_settings(settings), OF_TRAINED
     )
-    RecipeError.refuse(explain(problem, words, own) for problem in problems)
-    return made
+    RecipeError.refuse(explain(problem, words, context) for problem in problems)
+    return changed
 
 
 def _before(recipe: Recipe, key: str) -> object:
     """Return the value of a setting of a recipe; None if there is none."""
-    found: object = recipe
+    value: object = recipe
     for name in targets(key, "1")[0].partition("=")[0].split("."):
-        found = getattr(found, name, None)
-    return found
+        value = getattr(value, name, None)
+    return value
 
 
 def _changed(
-    recipe: Recipe, known: Sequence[str], words: Sequence[str]
+    recipe: Recipe, settings: Sequence[str], words: Sequence[str]
 ) -> tuple[Recipe, list[Problem]]:
     """Return a recipe with settings changed, and the problems of that."""
     changes, problems = overrides.parse(words)
@@ -131,26 +131,28 @@ def _changed(
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen.to_tree(recipe)
     words = [change.word for change in changes]
-    made, wrong = build_recipe(
+    changed, wrong = build_recipe(
         hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
     )
-    own = {problem.key for problem in build_recipe(before)[1]}  # of an older version's file, say
-    problems += [one for one in wrong if one.key in keys or one.key not in own]
+    earlier = {
+        problem.key for problem in build_recipe(before)[1]
+    }  # of an older version's file, say
+    problems += [one for one in wrong if one.key in keys or one.key not in earlier]
     problems += [
         Problem(
             change.key,
             change.value,
             "cannot be changed here",
             next(
-                (f"{key}={change.value}" for key in [find_misspelled(change.key, known)] if key),
-                _list_settings(known),
+                (f"{key}={change.value}" for key in [find_misspelled(change.key, settings)] if key),
+                _list_settings(settings),
             ),
         )
         for change in changes
-        if change.key not in known
+        if change.key not in settings
     ]
-    return made, problems
+    return changed, problems
 
 
-def _list_settings(known: Sequence[str]) -> Hint:
-    return Hint(f"settings here: {', '.join(known)}")
+def _list_settings(settings: Sequence[str]) -> Hint:
+    return Hint(f"settings here: {', '.join(settings)}")

@@ -1,4 +1,4 @@
-"""Several networks, each evaluated on images of its own: the folds of a cross-validation."""
+"""Several networks, each evaluated on its own images: the folds of a cross-validation."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -25,7 +25,7 @@ class PooledImages:
         self._loaders, self._places = [], []
         for network, loader in parts:
             self._loaders.append(loader)
-            self._places += [(network, loader, own) for own in range(loader.examples)]
+            self._places += [(network, loader, place) for place in range(loader.examples)]
 
     @classmethod
     def of(cls, networks: Sequence[TrainedNetwork]) -> Self:
@@ -34,15 +34,15 @@ class PooledImages:
 
     def paths(self) -> list[str]:
         """Return the name of each image."""
-        return [loader.path(own) for _, loader, own in self._places]
+        return [loader.path(place) for _, loader, place in self._places]
 
     def draw(self, index: int, label: int) -> np.ndarray:
         """Return an image as its network sees it, uint8 [S, S, 3].
 
         Next to it, if the network has a feature map, what speaks for a class: the rest is dark.
         """
-        network, loader, own = self._places[index]
-        (batch,) = loader.only(np.array([own]))
+        network, loader, place = self._places[index]
+        (batch,) = loader.only(np.array([place]))
         images = loader.normalized(batch).to(network.device)
         heat = network.network.eval().heat_map(images, torch.tensor([label]).to(network.device))
         pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)

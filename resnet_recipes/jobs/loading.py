@@ -89,7 +89,7 @@ def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
     loaded = replace(speeds, loader=supply.rates, first_epoch=supply.first_epoch)
     if not shares_cores:
         return loaded
-    both = loaded.seconds_at(plan.sizes[0])[1] + loaded.load_seconds(plan.sizes[0])
+    both = loaded.seconds_at(plan.sizes[0]).median + loaded.load_seconds(plan.sizes[0])
     return replace(loaded, end_to_end=1 / both)
 
 
@@ -127,7 +127,7 @@ def _speed_up(side: int, speeds: Speeds, before: Supply, after: Supply) -> Speed
     )
     if not speeds.end_to_end:
         return faster
-    step = speeds.seconds_at(side)[1]
+    step = speeds.seconds_at(side).median
     contention = max(0.0, 1 / speeds.end_to_end - max(step, 1 / current))
     both = max(step, faster.load_seconds(side)) + contention / ratio
     return replace(faster, end_to_end=1 / both)

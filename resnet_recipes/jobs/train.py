@@ -177,7 +177,7 @@ def write_results(
 
     Return the file of the final ones and, with EMA, that of the raw ones.
     """
-    plan, (averaged, raw) = run.plan, recorder.measured
+    plan, (averaged, raw) = run.plan, recorder.last_evaluation
     epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
     describe = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):

@@ -73,7 +73,9 @@ class Network(nn.Module):
         """
         inputs: list[Tensor] = []
         classifier = self.model.get_submodule(backbones.find_classifier(self.model))
-        hook = classifier.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+        hook = classifier.register_forward_pre_hook(
+            lambda _, arguments: inputs.append(arguments[0])
+        )
         try:
             self.model(images)
         finally:

@@ -63,11 +63,11 @@ def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
 def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
     model = backbones.build_structure(name, 2, {})
     expected, head = model.state_dict(), f"{backbones.find_classifier(model)}."
-    found = match_tensors(state, model, is_in_order(path))
+    match = match_tensors(state, model, is_in_order(path))
     return all(
-        name.startswith(head) or _COUNTER in name or _get_shape(found.get(name)) == like.shape
+        name.startswith(head) or _COUNTER in name or _get_shape(match.get(name)) == like.shape
         for name, like in expected.items()
-    ) and not {name for name in found if name not in expected}
+    ) and not {name for name in match if name not in expected}
 
 
 def is_in_order(path: Path) -> bool:
@@ -115,18 +115,18 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
 
 def _find_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
     """Return the layers and settings that differ between two networks with the same weights."""
-    found = set[str]()
+    names = set[str]()
     layers = dict(theirs.named_modules())
     for name, layer in ours.named_modules():
         other = layers.get(name)
         if other is None:
-            found.add(type(layer).__name__)
+            names.add(type(layer).__name__)
             continue
         if type(layer) is type(other):
-            found |= {key for key, _ in _read_settings(layer) ^ _read_settings(other)}
+            names |= {key for key, _ in _read_settings(layer) ^ _read_settings(other)}
         elif not any(other.children()):
-            found.add(type(other).__name__)
-    return sorted(found)
+            names.add(type(other).__name__)
+    return sorted(names)
 
 
 def _read_settings(layer: nn.Module) -> set[tuple[str, str]]:

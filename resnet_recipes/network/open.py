@@ -114,8 +114,8 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
             typed = os.path.relpath(place)
             meant = VALUES["model.weights"].get(typed.lower())
             library = "torchvision, " if model else ""
-            known = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
-            fix: Fix = Hint(known)
+            kinds = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
+            fix: Fix = Hint(kinds)
             if meant:
                 fix = meant.words
             raise NotReadyError.at(place, "", fix, Kind.ABSENT)
@@ -155,8 +155,8 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
         rule = f"is not on this machine: {path} does not exist"
         raise AbsentError.at(place, rule, (download, Hint(f"or copy {member.url} to that path")))
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(path.stem.rpartition("-")[2]):
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not digest.startswith(path.stem.rpartition("-")[2]):
         fixes = Hint(f"delete {path}"), download
         raise NotReadyError.at(place, f"checksum mismatch: {path}", fixes)
     return path
@@ -171,13 +171,13 @@ def _find_in_hub_cache(place: str, name: str) -> Path:
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
     repository /= f"models--{name.replace('/', '--')}"
-    found = sorted(
+    files = sorted(
         [path for path in (hub.find_copy(name),) if path.is_file()]
         + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
         key=lambda path: path.stat().st_mtime,
     )
-    if not found:
+    if not files:
         rule = f"is not on this machine: {repository} has no model.safetensors"
         fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
         raise AbsentError.at(place, rule, fetch)
-    return found[-1]
+    return files[-1]

@@ -68,18 +68,15 @@ class Speeds:
     # images per second of the loader in the first epoch; None: as in the others
     first_epoch: float | None = None
 
-    def seconds_at(self, side: int) -> tuple[float, float, float]:
-        """Return the quartiles of the seconds of one training image, interpolated by area."""
-        areas, quartiles = self._known
+    def seconds_at(self, side: int) -> "Quartiles":
+        """Return the seconds of one training image, interpolated by area."""
+        areas, quartiles = self._quartiles
         nearest = min(max(side**2, areas[0]), areas[-1])
         scale = side**2 / nearest
-        low, middle, high = (
-            scale * float(np.interp(nearest, areas, values)) for values in quartiles
-        )
-        return low, middle, high
+        return Quartiles(*(scale * float(np.interp(nearest, areas, each)) for each in quartiles))
 
     @cached_property  # a budget asks for it thousands of times
-    def _known(self) -> tuple[list[int], list[tuple[float, ...]]]:
+    def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
         """The areas of the measured images, and each quartile of the seconds at all of them."""
         areas = [side**2 for side in sorted(self.step)]
         spreads = (np.percentile(self.step[side], (25, 50, 75)) for side in sorted(self.step))
@@ -90,16 +87,16 @@ class Speeds:
         if not self.loader:
             return 0.0
         sides = sorted(self.loader)
-        seconds = [1 / self.loader[known] for known in sides]
-        return float(np.interp(side**2, [known**2 for known in sides], seconds))
+        seconds = [1 / self.loader[size] for size in sides]
+        return float(np.interp(side**2, [size**2 for size in sides], seconds))
 
     def step_seconds(self, side: int) -> float:
         """Return the seconds of a step of the timed size."""
-        return self.seconds_at(side)[1] * self.batch * self.devices
+        return self.seconds_at(side).median * self.batch * self.devices
 
     def limit_at(self, side: int) -> str:
         """Return the bottleneck: loader, exchange, or step, or what of it."""
-        if self.load_seconds(side) > self.seconds_at(side)[1]:
+        if self.load_seconds(side) > self.seconds_at(side).median:
             return "loader"
         if self.exchange > WAITS * self.step_seconds(side):
             return "exchange"
@@ -111,6 +108,14 @@ class Speeds:
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         loader = {int(side): float(rate) for side, rate in value["loader"].items()}
         return cls(**value | {"step": step, "loader": loader})
+
+
+class Quartiles(NamedTuple):
+    """The spread of a measurement."""
+
+    low: float
+    median: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -147,17 +152,25 @@ class Estimate:
     @property
     def max_minutes(self) -> float:
         """Most minutes of everything that is known, by the slower steps or by DRIFT."""
-        slower = self.total_minutes - self.minutes + self.bounds[1]
+        slower = self.total_minutes - self.minutes + self.bounds.high
         return max(slower, DRIFT * self.total_minutes)
 
     @property
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self) -> "MinuteBounds":
         """Least and most training minutes."""
-        return sum(phase.low for phase in self.phases), sum(phase.high for phase in self.phases)
+        low = sum(phase.low for phase in self.phases)
+        return MinuteBounds(low, sum(phase.high for phase in self.phases))
 
     def cost(self, price: float) -> float:
         """Return what everything that is known costs at `price` per hour."""
         return self.total_minutes / 60 * price
+
+
+class MinuteBounds(NamedTuple):
+    """The least and the most minutes of a run."""
+
+    low: float
+    high: float
 
 
 class RunForecast(NamedTuple):
@@ -176,7 +189,7 @@ class RunForecast(NamedTuple):
 def estimate(course: Course, speeds: Speeds) -> Estimate:
     """Return how long a run takes at these speeds."""
     first = course.sides[0]
-    alone = max(speeds.seconds_at(first)[1], speeds.load_seconds(first))
+    alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     contention = 0.0  # seconds per image by which loading and training slow each other down
     if speeds.end_to_end:  # they may share CPU cores
         contention = max(0.0, 1 / speeds.end_to_end - alone)
@@ -229,14 +242,18 @@ def make_key(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def recall(key: str) -> tuple[Speeds, float] | None:
-    """Return speeds that were measured before, and when, in seconds since the epoch.
+class Measurement(NamedTuple):
+    """Speeds that an earlier command measured."""
 
-    None if nothing was, or the record is damaged.
-    """
+    speeds: Speeds
+    when: float  # seconds since the epoch
+
+
+def recall(key: str) -> Measurement | None:
+    """Return an earlier measurement; None if there is none, or its record is damaged."""
     try:
         value = json.loads(_path(key).read_bytes())
-        return Speeds.of_json(value["speeds"]), float(value["when"])
+        return Measurement(Speeds.of_json(value["speeds"]), float(value["when"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

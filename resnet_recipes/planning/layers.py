@@ -7,6 +7,13 @@ from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.methods.stack import Stack
 
 
+class LayerCost(NamedTuple):
+    """What one layer computes for an image."""
+
+    flops: int  # of a forward pass
+    passes: int  # through the layer in a training step: forward, and one or two backward
+
+
 class OperationCount(NamedTuple):
     """What a network computes for one image, which is the same on every machine.
 
@@ -18,11 +25,11 @@ class OperationCount(NamedTuple):
     training: int  # forward and backward
 
     @classmethod
-    def of(cls, layers: Iterable[tuple[int, int]]) -> Self:
-        """Sum up layers: operations forward, and how many passes through them training takes."""
-        counts = list(layers)
+    def of(cls, layers: Iterable[LayerCost]) -> Self:
+        """Return the sum over layers."""
+        costs = list(layers)
         return cls(
-            sum(forward for forward, _ in counts), sum(forward * times for forward, times in counts)
+            sum(cost.flops for cost in costs), sum(cost.flops * cost.passes for cost in costs)
         )
 
 
@@ -115,12 +122,13 @@ def count_operations(model: ModelConfig, classes: int, side: int, methods: Stack
     """Return the operations of one of the recipes' own networks for an image of `side` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # the stages that are not trained; 5: all but the head
 
-    def layers() -> Iterator[tuple[int, int]]:
+    def count_layers() -> Iterator[LayerCost]:
         for layer in list_convolutions(model.name, side):
             stride = layer.stride
             if stride > 1:
                 stride = methods.convolution_stride(stride, layer.inputs)
-            yield layer._replace(stride=stride).flops, layer.passes(frozen)
-        yield 2 * count_features(model.name) * classes, 3 - (model.freeze == "backbone")
+            yield LayerCost(layer._replace(stride=stride).flops, layer.passes(frozen))
+        flops = 2 * count_features(model.name) * classes
+        yield LayerCost(flops, 3 - (model.freeze == "backbone"))
 
-    return OperationCount.of(layers())
+    return OperationCount.of(count_layers())

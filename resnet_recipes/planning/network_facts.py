@@ -14,6 +14,7 @@ from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import Stored
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
+    LayerCost,
     OperationCount,
     count_backbone_weights,
     count_features,
@@ -137,12 +138,12 @@ class BuiltNetwork:
         """
         network = self._changed
         layers = [one for one in network.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
-        operations: list[tuple[int, int]] = []  # operations forward, and how many passes there are
+        costs: list[LayerCost] = []
 
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.get_parameter("weight")
             passes = 1 + weight.requires_grad + inputs[0].requires_grad
-            operations.append((output.numel() * weight[0].numel(), passes))  # of two images
+            costs.append(LayerCost(output.numel() * weight[0].numel(), passes))  # of two images
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
         images = torch.empty(2, 3, side, side, device="meta")
@@ -150,9 +151,9 @@ class BuiltNetwork:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
             # of what is no convolution and no linear layer
-            rest = counter.get_total_flops() // 2 - OperationCount.of(operations).forward
-            operations.append((rest, 1 if self._model.freeze == "backbone" else 3))
-            counted = OperationCount.of(operations)
+            rest = counter.get_total_flops() // 2 - OperationCount.of(costs).forward
+            costs.append(LayerCost(rest, 1 if self._model.freeze == "backbone" else 3))
+            counted = OperationCount.of(costs)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:

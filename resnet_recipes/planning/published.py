@@ -68,13 +68,16 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     The line is straight over 1 / epochs, which fits the published curves better than epochs or
     their logarithm. None outside of them: nobody knows.
     """
-    known = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
-    if epochs in known:
-        return Accuracy(known[int(epochs)], "published")
-    lengths = sorted(known, reverse=True)
+    accuracy_at = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
+    if epochs in accuracy_at:
+        return Accuracy(accuracy_at[int(epochs)], "published")
+    lengths = sorted(accuracy_at, reverse=True)
     if not (lengths and lengths[-1] < epochs < lengths[0]):
         return None
-    shares, accuracies = [1 / length for length in lengths], [known[length] for length in lengths]
+    shares, accuracies = (
+        [1 / length for length in lengths],
+        [accuracy_at[length] for length in lengths],
+    )
     import numpy as np  # pages of help do not wait for it
 
     top1 = float(np.interp(1 / epochs, shares, accuracies))

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from resnet_recipes.base.text import clock_time, digits, percent
 from resnet_recipes.run_folder.metrics import Metrics
@@ -18,81 +19,87 @@ def format_title(summary: Summary) -> str:
     return f"{summary.recipe}: {length}, on {summary.devices}"
 
 
-def describe_run(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield label and text of every line; `full` adds all other times, and speed by image size.
+class Line(NamedTuple):
+    """A line of the page."""
 
-    The label is empty if a line continues the previous one.
-    """
+    label: str  # empty if the line continues the previous one
+    text: str
+
+
+def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
+    """Yield every line; `full` adds all other times, and the speed at each image size."""
     yield from _accuracy(summary, full)
     yield from _published(summary)
     yield from _training(summary)
     if full:
         yield from _times(summary)
-    yield "", ""
-    yield "results", summary.folder
-    yield "weights", summary.weights
-    yield "curves", f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}"
+    yield Line("", "")
+    yield Line("results", summary.folder)
+    yield Line("weights", summary.weights)
+    folder = shlex.quote(str(Path(summary.folder).parent))
+    yield Line("curves", f"resnet-recipes report {folder}")
 
 
-def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
+def _accuracy(summary: Summary, full: bool) -> Iterator[Line]:
     """Yield the accuracy of the weights, and a warning if the averaged ones trail far."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
     reached = ema or raw
     if reached is not None:
         averaged = " (EMA)" if ema else ""
-        yield "accuracy", f"{_format_metrics(reached)}   on {reached.examples:,} images{averaged}"
+        images = f"on {reached.examples:,} images{averaged}"
+        yield Line("accuracy", f"{_format_metrics(reached)}   {images}")
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
-        yield "", f"{_format_metrics(summary.best)}   {name}, of epoch {summary.best_epoch:.4g}:"
-        yield (
-            "",
-            f"best of {summary.evaluations} evaluations; optimistic, chosen on these images",
-        )
+        epoch = f"{summary.best_epoch:.4g}"
+        yield Line("", f"{_format_metrics(summary.best)}   {name}, of epoch {epoch}:")
+        note = f"best of {summary.evaluations} evaluations; optimistic, chosen on these images"
+        yield Line("", note)
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND
     if full or is_far_behind:
-        yield "", f"{_format_metrics(raw)}   {raw_file}"
+        yield Line("", f"{_format_metrics(raw)}   {raw_file}")
     if is_far_behind:
-        yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
-        yield "", f"use {raw_file}, or train with"
-        yield "", f"methods.ema.half_life={max(1, summary.steps // 50)}ba"
+        yield Line(
+            "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
+        )
+        yield Line("", f"use {raw_file}, or train with")
+        yield Line("", f"methods.ema.half_life={max(1, summary.steps // 50)}ba")
 
 
 def _format_metrics(metrics: Metrics) -> str:
     return "   ".join(f"{name} {value:5.2f}%" for name, value in metrics.named.items())
 
 
-def _published(summary: Summary) -> Iterator[tuple[str, str]]:
+def _published(summary: Summary) -> Iterator[Line]:
     """Yield the nearest published result, and the difference if the lengths are about the same."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return
     length = f" after {published.epochs} epochs" if published.epochs else ""
     took = f" in {published.minutes:g} min" if published.minutes else ""
-    yield "published", f"top-1 {published.top1:5.2f}%{length}{took}"
+    yield Line("published", f"top-1 {published.top1:5.2f}%{length}{took}")
     if published.hardware or published.source:
-        yield "", "; ".join(text for text in (published.hardware, published.source) if text)
+        yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
-        yield "", f"this run: {reached.top1 - published.top1:+.2f} points"
+        yield Line("", f"this run: {reached.top1 - published.top1:+.2f} points")
 
 
-def _training(summary: Summary) -> Iterator[tuple[str, str]]:
+def _training(summary: Summary) -> Iterator[Line]:
     """Yield how long training took and how fast it was, without evaluations."""
     estimate = ""
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
         estimate = f" ({clock_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
-    yield (
-        "training",
-        f"{clock_time(summary.training_seconds)} without evaluations and checkpoints{estimate}",
-    )
+    seconds = clock_time(summary.training_seconds)
+    yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
     waits = percent(summary.data_wait_share)
-    yield "", f"{digits(summary.images_per_second)} images/s, {waits} of the time waiting for data"
+    speed = digits(summary.images_per_second)
+    yield Line("", f"{speed} images/s, {waits} of the time waiting for data")
 
 
-def _times(summary: Summary) -> Iterator[tuple[str, str]]:
+def _times(summary: Summary) -> Iterator[Line]:
     """Yield every other time, and the speed at each image size."""
     times = {
         "papers' clock: first epoch counted like the second": (
@@ -105,12 +112,12 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
         "checkpoints": summary.checkpoint_seconds,
         "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
     }
-    known = [(name, seconds) for name, seconds in times.items() if seconds is not None]
-    for index, (name, seconds) in enumerate(known):
-        yield "" if index else "times", f"{clock_time(seconds):>8}   {name}"
+    measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
+    for index, (name, seconds) in enumerate(measured):
+        yield Line("" if index else "times", f"{clock_time(seconds):>8}   {name}")
     for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
-        yield "" if index else "speed", f"{digits(speed):>8} images/s at {pixels} px"
+        yield Line("" if index else "speed", f"{digits(speed):>8} images/s at {pixels} px")
     operations = f"{digits(summary.training_pflops)} PFLOPs (10^15 operations)"
-    yield "compute", f"{operations}, forward and backward"
+    yield Line("compute", f"{operations}, forward and backward")
     if summary.raw_weights:
-        yield "raw weights", summary.raw_weights
+        yield Line("raw weights", summary.raw_weights)

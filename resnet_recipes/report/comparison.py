@@ -46,8 +46,8 @@ class SeedGroup:
 
     def mean(self, field: str) -> float | None:
         """Return the mean of a field of the finished runs; None if it is known of none."""
-        known = self._finished(field)
-        return mean(known) if known else None
+        values = self._finished(field)
+        return mean(values) if values else None
 
     def _finished(self, field: str) -> tuple[float, ...]:
         values = (getattr(run, field) for run in self.runs if run.state == "finished")
@@ -81,18 +81,17 @@ def read_machine(folder: Path) -> dict[str, str]:
 
     Empty if it was not recorded.
     """
-    found = read_json(folder / ENVIRONMENT, may_be_absent=True)
-    return flatten({key: found[key] for key in ("python", "packages", "machine") if key in found})
+    environment = read_json(folder / ENVIRONMENT, may_be_absent=True)
+    return flatten(
+        {key: environment[key] for key in ("python", "packages", "machine") if key in environment}
+    )
 
 
-def find_differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
-    """Return the keys whose values are not the same everywhere, with the value of each side.
-
-    "-" where it has none.
-    """
+def find_differences(sides: Sequence[dict[str, str]]) -> dict[str, list[str]]:
+    """Return the value of each side for the keys that differ; "-" for a key that a side lacks."""
     keys = dict.fromkeys(key for side in sides for key in side)
-    rows = [(key, [side.get(key, "-") for side in sides]) for key in keys]
-    return [(key, values) for key, values in rows if len(set(values)) > 1]
+    rows = {key: [side.get(key, "-") for side in sides] for key in keys}
+    return {key: values for key, values in rows.items() if len(set(values)) > 1}
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
@@ -114,7 +113,7 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     of_recipe: dict[str, list[dict[str, str]]] = {}
     for group in groups:
         of_recipe.setdefault(group.runs[0].recipe, []).append(group.settings)
-    found = []
+    labels = []
     for group in groups:
         recipe = group.runs[0].recipe
         parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe])))
@@ -122,29 +121,29 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
             parts[_MOST:] = [f"{len(parts) - _MOST} more"]
         if len(of_recipe) > 1 or not parts:
             parts.insert(0, recipe)
-        found.append(", ".join(parts))
-    return found
+        labels.append(", ".join(parts))
+    return labels
 
 
 def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs of named groups by the group's name and their seeds."""
-    found: dict[str, RunRecord] = {}
+    labelled: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):
         for run in group.runs:
             several = len(group.runs) > 1
             seed = f", seed {read_settings(run.folder).get('seed')}" if several else ""
             label = f"{name}{seed}"
-            found[f"{label}, {run.name}" if label in found else label] = run
-    return found
+            labelled[f"{label}, {run.name}" if label in labelled else label] = run
+    return labelled
 
 
-def _find_own_settings(own: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
+def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield what a group has that others have not, as "lr 0.1" or "no mixup"."""
-    for key, _ in find_differences(sides):
+    for key in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")
-        if key in own and key not in _LENGTH:
-            yield f"{name or section} {own[key]}"
-        elif section == "methods" and key not in own:
+        if key in settings and key not in _LENGTH:
+            yield f"{name or section} {settings[key]}"
+        elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"
 
 

@@ -86,11 +86,11 @@ class PlainConsole:
         metrics = "".join(
             "".join(
                 f" {prefix}{name.replace('-', '')}={value:.2f}"
-                for name, value in found.named.items()
+                for name, value in result.named.items()
             )
-            + f" {prefix}loss={found.loss:.4f}"
-            for prefix, found in (("", raw), ("ema_", averaged))
-            if found is not None
+            + f" {prefix}loss={result.loss:.4f}"
+            for prefix, result in (("", raw), ("ema_", averaged))
+            if result is not None
         )
         self._line(
             f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} "
@@ -174,7 +174,7 @@ class LiveConsole:
             self._names = (f"{of}top-1", f"{of}top-5", third)
             heads = self._row("epoch", "px", "loss", *self._names, "images/s", "trained", "eval")
             self._console.print(Text(heads, style="bold"))
-        shown = [f"{values[name]:.2f}" if name in values else "" for name in self._names]
+        cells = [f"{values[name]:.2f}" if name in values else "" for name in self._names]
         steps = sum(progress.steps for progress in self._since)
         before = after = ("", "")
         if steps:
@@ -186,7 +186,7 @@ class LiveConsole:
             after = (digits(speed), clock_time(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
-        self._console.print(Text(self._row(epoch, *before, *shown, *after, clock_time(seconds))))
+        self._console.print(Text(self._row(epoch, *before, *cells, *after, clock_time(seconds))))
 
     def note(self, text: str) -> None:
         """Print a sentence above the display."""
@@ -206,9 +206,9 @@ class LiveConsole:
         head = "\n".join(wrapped(format_title(summary), self._out.width, rest="    "))
         self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in describe_run(summary, self._facts.shows_all_times):
-            room = sys.maxsize if label in COPIED else self._out.width
+            width = sys.maxsize if label in COPIED else self._out.width
             lines = Text(
-                "\n".join(wrapped(text, room, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
+                "\n".join(wrapped(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
             )
             lines.stylize("cyan", 0, 14)
             self._out.print(lines, soft_wrap=True)
@@ -234,11 +234,11 @@ class LiveConsole:
 
     def _row(self, *cells: str) -> str:
         """Return a row of the table of evaluations, with the columns that the terminal has."""
-        shown = dict(zip(COLUMNS, cells, strict=True))
+        columns = dict(zip(COLUMNS, cells, strict=True))
         for name in DROPPED:
-            if sum(map(COLUMNS.get, shown)) > self._console.width:
-                del shown[name]
-        return "".join(f"{cell:>{COLUMNS[name]}}" for name, cell in shown.items())
+            if sum(map(COLUMNS.get, columns)) > self._console.width:
+                del columns[name]
+        return "".join(f"{cell:>{COLUMNS[name]}}" for name, cell in columns.items())
 
 
 #: Shows a run: progress on the error stream, the summary on the output stream.

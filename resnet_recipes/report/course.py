@@ -30,9 +30,9 @@ QUANTITIES = {
 def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     """Return the section on runs, by what they are called; `mark` tells its figures apart."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
-    shown = {name: runs[name] for name in best[:MOST]}
+    chosen = {name: runs[name] for name in best[:MOST]}
     points = [
-        point | {"name": name} for name, run in shown.items() for point in _points(run.folder)
+        point | {"name": name} for name, run in chosen.items() for point in _points(run.folder)
     ]
     figures = [
         Figure(
@@ -43,14 +43,14 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         for key, title in QUANTITIES.items()
         if len({point["epoch"] for point in points if point.get(key) is not None}) > 1
     ]
-    bars = [row | {"name": name} for name, run in shown.items() for row in _phases(run)]
+    bars = [row | {"name": name} for name, run in chosen.items() for row in _phases(run)]
     if bars:
         caption = "Where the time went, in all."
         figures.append(
             Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
         )
-    told = f"This shows the {MOST} most accurate of {len(runs)} runs."
-    text = [told] if len(runs) > MOST else []
+    note = f"This shows the {MOST} most accurate of {len(runs)} runs."
+    text = [note] if len(runs) > MOST else []
     names = sorted({point["name"] for point in points})
     return PageSection("During the runs", text, legend=names, figures=figures)
 
@@ -73,8 +73,8 @@ def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
         part = steps[start : start + size]
         row: dict[str, Any] = {"epoch": part[-1]["epoch"]}
         for key in QUANTITIES:
-            found = (record.get(key) for record in part)
-            values = [value for value in found if isinstance(value, int | float)]
+            items = (record.get(key) for record in part)
+            values = [value for value in items if isinstance(value, int | float)]
             row[key] = sum(values) / len(values) if values else None
         yield row
 

@@ -53,15 +53,17 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
                 error = (val * (1 - top1 / 100) + 1) / (val + 2)  # never 0 or 1
                 variance = 1e4 * error * (1 - error) / val
                 variance += (group.noise or 0.0) ** 2 / len(group.top1)
-                own = sorted(item for item in group.settings.items() if item[0] != "data.share")
-                key = facts.get("eval_digest"), *own
+                settings = sorted(
+                    item for item in group.settings.items() if item[0] != "data.share"
+                )
+                key = facts.get("eval_digest"), *settings
                 series.setdefault(key, []).append((images, group, variance))
-    for (_, *own), points in series.items():
+    for (_, *common), points in series.items():
         if len(points) >= _FEWEST:
             images, ordered, variances = zip(*sorted(points, key=lambda at: at[0]), strict=True)
             top1 = tuple(group.mean_top1 for group in ordered)
             pflops = ordered[-1].mean("pflops")
-            is_longer = dict(own).get("max_duration", "").endswith("ep")
+            is_longer = dict(common).get("max_duration", "").endswith("ep")
             gain = fit_gain(np.array(images), np.array(top1), np.array(variances))
             yield LearningCurve(images, top1, *gain, pflops, pflops and pflops * (1 + is_longer))
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
@@ -28,6 +28,13 @@ from resnet_recipes.run_folder.summary import Summary, find_intervals, summarize
 
 if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
+
+
+class Evaluation(NamedTuple):
+    """The accuracies of the averaged and of the raw weights; None if not evaluated."""
+
+    averaged: Metrics | None
+    raw: Metrics | None
 
 
 class Recorder:
@@ -82,8 +89,8 @@ class Recorder:
             if record["step"] <= done and (record["kind"], record["step"]) != owed
         ]
         if old:
-            kept = "".join(map(format_record, self._records))
-            self._best_effort(lambda: atomic.write_text(self._path, kept))
+            text = "".join(map(format_record, self._records))
+            self._best_effort(lambda: atomic.write_text(self._path, text))
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
@@ -148,10 +155,10 @@ class Recorder:
         self._best_effort(lambda: hits.write(self._path.parent))
 
     @property
-    def measured(self) -> tuple[Metrics | None, Metrics | None]:
-        """The last evaluation: of the averaged weights and of the raw ones."""
+    def last_evaluation(self) -> "Evaluation":
+        """The last evaluation."""
         last = next(iter(self._latest(1, ("evaluation",))), {})
-        return Metrics.of(last, "ema"), Metrics.of(last, "raw")
+        return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
         """Log a checkpoint, which held up the training process for `seconds`."""
@@ -233,8 +240,8 @@ class Recorder:
             )
 
     def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
-        found = (record for record in reversed(self._records) if record["kind"] in kinds)
-        return list(islice(found, count))[::-1]
+        records = (record for record in reversed(self._records) if record["kind"] in kinds)
+        return list(islice(records, count))[::-1]
 
     def _add(self, kind: str, done: int, **values: object) -> None:
         wall = self._wall_before + time.monotonic() - self._started

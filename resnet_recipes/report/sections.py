@@ -48,9 +48,9 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         if run.state != "unreadable":
             sets.setdefault(_identify_data(run), []).append(run)
     if len(sets) > 1:
-        told = "Accuracies on different images cannot be compared: each data set is by itself."
-        yield PageSection(f"{len(sets)} data sets", [told])
-    known = [] if sets else list(map(asdict, read_published()))
+        note = "Accuracies on different images cannot be compared: each data set is by itself."
+        yield PageSection(f"{len(sets)} data sets", [note])
+    published = [] if sets else list(map(asdict, read_published()))
     for place, part in enumerate(sets.values(), 1):
         behind = list(map(asdict, read_published())) if _is_on_imagenet(part[0]) else []
         head, *others = _build_data_sections(
@@ -59,19 +59,19 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         for section in others if len(sets) > 1 else ():
             section.title += f" on {head.title}"
         yield from (head, *others)
-        known = known or behind
+        published = published or behind
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
         yield PageSection("Cannot be read", notes=damaged)
     if not sets:
-        yield PageSection("Accuracy", figures=list(_figures([], known, 0.0, "")))
-    if known:
+        yield PageSection("Accuracy", figures=list(_figures([], published, 0.0, "")))
+    if published:
         yield PageSection(
-            "All published results", tables=[_published_table(known)], notes=CONTRADICTIONS
+            "All published results", tables=[_published_table(published)], notes=CONTRADICTIONS
         )
 
 
 def _build_data_sections(
-    runs: Sequence[RunRecord], known: Sequence[dict[str, Any]], price: float | None, mark: str
+    runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, mark: str
 ) -> Iterator[PageSection]:
     """Yield the sections on the runs of one data set; `mark` begins the names of its figures."""
     groups = group_seeds(runs)
@@ -100,10 +100,10 @@ def _build_data_sections(
     head = _headline(runs, rows, price)
     curves = [curve.describe() for curve in find_learning_curves(groups)]
     yield replace(head, text=[*head.text, *trailing, *extended, *curves])
-    if len(rows) > 1 or (rows and known):
-        note = "" if known else "Published results are for ImageNet, and left out."
+    if len(rows) > 1 or (rows and published):
+        note = "" if published else "Published results are for ImageNet, and left out."
         yield PageSection(
-            "Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark))
+            "Accuracy", [note], figures=list(_figures(rows, published, price or 0.0, mark))
         )
     if len(runs) > 1:
         yield PageSection("All runs", tables=[_run_table(labelled, price)])
@@ -112,9 +112,9 @@ def _build_data_sections(
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
     """Return what is the same for runs whose accuracies can be compared."""
-    found = read_json(run.folder / DATA, may_be_absent=True)
+    facts = read_json(run.folder / DATA, may_be_absent=True)
     parts = read_settings(run.folder).get("data.fold", "").partition("/")[2]
-    return _name_data(run), parts or found.get("eval_digest") or found.get("train_examples")
+    return _name_data(run), parts or facts.get("eval_digest") or facts.get("train_examples")
 
 
 def _name_data(run: RunRecord) -> str:
@@ -199,25 +199,25 @@ def _check_run(run: RunRecord) -> RunRecord:
 
 def _figures(
     rows: Sequence[dict[str, Any]],
-    known: Sequence[dict[str, Any]],
+    published: Sequence[dict[str, Any]],
     price: float,
     mark: str,
 ) -> Iterator[Figure]:
     """Yield accuracy against time, and against what else is known of the runs."""
     behind = [
         row | {"series": row["recipe"], "cost": row["minutes"] / 60 * A100_PRICE}
-        for row in known
+        for row in published
         if row["clock"] == "papers"
         and USUAL in row["hardware"]
         and not row["note"].startswith("prototype")
     ]
-    own = beside = theirs = ""
+    runs_note = beside = theirs = ""
     if rows:
-        own = (
+        runs_note = (
             "Filled: runs, by training time without evaluations and checkpoints, means over seeds "
             "with bars of one standard deviation. "
         )
-    if known:
+    if published:
         beside = (
             f"Open: results published for {USUAL}, on the papers' clock, where the first epoch "
             "counts as long as the second. "
@@ -229,7 +229,7 @@ def _figures(
     )
     prices = f"{price:g} dollars per hour for all the time that runs took"
     axes = {
-        "minutes": ("time", "training time (min)", f"{own}{beside}{front}{usage}", behind),
+        "minutes": ("time", "training time (min)", f"{runs_note}{beside}{front}{usage}", behind),
         "cost": ("cost", "cost ($)", f"The same against cost: {prices}{theirs}.", behind),
         "pflops": (
             "pflops",
@@ -296,11 +296,11 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
     return Table("All runs; a heading sorts.", columns | {"name": "run"}, rows)
 
 
-def _published_table(known: Sequence[dict[str, Any]]) -> Table:
-    keys = [key for key in known[0] if key != "images_per_second"]
+def _published_table(published: Sequence[dict[str, Any]]) -> Table:
+    keys = [key for key in published[0] if key != "images_per_second"]
     return Table(
         "All published results; a heading sorts. The clock says what the time includes: papers "
         "(no evaluation, no checkpoint), mlperf (evaluations too), wall (everything).",
         {key: key for key in keys} | {"top1_percent": "top-1 (%)", "minutes": "time (min)"},
-        known,
+        published,
     )

@@ -121,14 +121,20 @@ def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
     That is the one that reached a target, if any. Evaluations, checkpoints and steps that a resumed
     run repeated count; start-ups do not. None without an evaluation.
     """
-    readings = [
-        reading for record, reading in read_mlperf_clock(records) if record["kind"] == "evaluation"
-    ]
-    return readings[-1] if readings else None
+    readings = read_mlperf_clock(records)
+    ends = [reading.seconds for reading in readings if reading.record["kind"] == "evaluation"]
+    return ends[-1] if ends else None
 
 
-def read_mlperf_clock(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
-    """Yield each record with the seconds on MLPerf's clock at which it was written.
+class ClockReading(NamedTuple):
+    """A record, and when it was written."""
+
+    record: Record
+    seconds: float  # on MLPerf's clock
+
+
+def read_mlperf_clock(records: Sequence[Record]) -> Iterator[ClockReading]:
+    """Yield each record with MLPerf's time.
 
     An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are
     evaluated as well.
@@ -136,7 +142,8 @@ def read_mlperf_clock(records: Sequence[Record]) -> Iterator[tuple[Record, float
     off = 0.0
     for record in records:
         off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
-        yield record, record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
+        seconds = record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
+        yield ClockReading(record, seconds)
 
 
 def time_epochs(records: Sequence[Record], size: int) -> dict[int, float]:

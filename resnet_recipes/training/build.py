@@ -11,7 +11,7 @@ from torch import Tensor
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import get_first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import DataConfig, normalize, relate_levels
+from resnet_recipes.data.base import DataConfig, Levels, normalize, relate_levels
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
@@ -124,8 +124,8 @@ def build_teacher(
     BatchNorms are folded and its weights cast once, beforehand.
     """
     model, about = network.model, network.about
-    own_levels, run_levels = (about.mean, about.std), (config.mean, config.std)
-    levels = relate_levels(own_levels, run_levels) if own_levels != run_levels else None
+    target, current = Levels(about.mean, about.std), Levels(config.mean, config.std)
+    levels = relate_levels(target, current) if target != current else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:

@@ -85,8 +85,8 @@ class Precision:
         overflow = scalings[0].overflow  # a step that calls a parent's step has two
         self.scaler.update()
         if self._statistics:
-            kept = torch.where(overflow == 0, self._flatten_statistics(), self._copy)
-            parts = kept.split([b.numel() for b in self._statistics])
+            statistics = torch.where(overflow == 0, self._flatten_statistics(), self._copy)
+            parts = statistics.split([b.numel() for b in self._statistics])
             torch._foreach_copy_([b.view(-1) for b in self._statistics], list(parts))
 
     def check(self, losses: list[float], step: int) -> None:

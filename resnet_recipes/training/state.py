@@ -126,7 +126,7 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
     If nothing is yielded, its fields can be compared.
     """
     fields = capture(run, 0).items()
-    if wrong := [name for name, own in fields if _describe(own) != _describe(state.get(name))]:
+    if wrong := [name for name, value in fields if _describe(value) != _describe(state.get(name))]:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
     elif not 0 <= state["step"] <= run.plan.total_steps:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from resnet_recipes.data.stored import Outputs, choose_kept
+from resnet_recipes.data.stored import Outputs, choose_outputs
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
 from resnet_recipes.methods.stack import Stack
@@ -45,7 +45,7 @@ def write_outputs(
             batch = Batch.of(loader.normalized(raw), raw.labels, plan.num_classes)
             images = resizing.transform_batch(batch, now).images
             values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
-            for array, rows in zip(outputs, choose_kept(values, shape[3]), strict=False):
+            for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
                 array[epoch, job.copies, job.indices] = rows.numpy(force=True)
             progress(done + 1, shape[0] * len(jobs))
         if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import MEAN, STD, DataConfig, DataFacts, normalize, relate_levels
+from resnet_recipes.data.base import (
+    MEAN,
+    STD,
+    DataConfig,
+    DataFacts,
+    Levels,
+    normalize,
+    relate_levels,
+)
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
@@ -65,7 +73,7 @@ def test_normalize_accepts_other_levels():
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
     found = normalize(pixels, mean, std).flatten().tolist()
     assert found == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)
-    again = normalize(normalize(pixels), *relate_levels((mean, std), (MEAN, STD)))
+    again = normalize(normalize(pixels), *relate_levels(Levels(mean, std), Levels(MEAN, STD)))
     assert again.flatten().tolist() == pytest.approx(found, abs=1e-5)
 
 

@@ -104,7 +104,7 @@ def test_repeated_copies_have_their_own_random_numbers():
     assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
     rows = which(2, [63] * 4, copies)
-    boxes, _ = crop.boxes(rows, np.full((4, 2), 400))
+    boxes, _ = crop.draw_boxes(rows, np.full((4, 2), 400))
     assert len({tuple(box) for box in boxes.tolist()}) == 4
     assert len({crop.generator(rows, row).integers(2**63) for row in range(4)}) == 4
     assert crop.generator(rows, 0).integers(2**63) == 8101156065028769671
@@ -124,7 +124,7 @@ def test_flip_and_interpolation_are_independent_coins():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = which(0, indices)
-    _, mirrored = crop.boxes(rows, np.full((len(indices), 2), 64))
+    _, mirrored = crop.draw_boxes(rows, np.full((len(indices), 2), 64))
     bicubic = crop.bicubic(rows)
     for share in (mirrored, bicubic, mirrored == bicubic):
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations
@@ -133,5 +133,5 @@ def test_flip_and_interpolation_are_independent_coins():
 def test_data_seed_replaces_the_run_seed():
     for seed, wanted in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
-        draws, _ = crop.attempts(which(0, [0, 1, 2]))
+        draws, _ = crop.draw_attempts(which(0, [0, 1, 2]))
         assert draws[:, 2].tolist() == draw_uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()

@@ -48,7 +48,7 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
         (tmp_path / name).write_bytes(data)
         why = refusal(data)
         refused += bool(why)
-        source = Original.files(Listing.made(str(tmp_path), [("a", name, len(data))]), tmp_path)
+        source = Original.files(Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path)
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
             assert isinstance(source.encoded(0, ConvertOptions(mode)), str) == bool(why)

@@ -18,7 +18,7 @@ from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.stored import (
     Outputs,
     Taught,
-    choose_kept,
+    choose_outputs,
     make_header,
     map_outputs,
     open_for_writing,
@@ -64,7 +64,7 @@ def test_probability_of_other_classes_is_spread_evenly():
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
     logits, found = torch.randn(50, 7), np.empty((50, 7), np.float32)
-    values, classes = choose_kept(logits, 7)
+    values, classes = choose_outputs(logits, 7)
     spread_probabilities(values.numpy(), classes.numpy(), temperature, found)
     assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
 
@@ -76,7 +76,7 @@ def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 
 
 
 def test_written_outputs_have_no_fault(tmp_path):
-    outputs, about = map_outputs(written(tmp_path / "two", choose_kept(torch.randn(99, 3), 2)))
+    outputs, about = map_outputs(written(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2)))
     assert about == ABOUT
     outputs.check(SHAPE, 3)
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
@@ -115,7 +115,7 @@ sha256 uint8 2,31
 )
 def test_outputs_reject_other_tensors(tmp_path, changes):
     outputs = map_outputs(
-        written(tmp_path / "two.safetensors", choose_kept(torch.randn(99, 3), 2))
+        written(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
     )[0]
     for name, kind, shape in map(str.split, changes):
         zeros = np.zeros([*map(int, shape.split(","))], kind)
@@ -187,11 +187,11 @@ def stored_in(path: Path) -> Stored:
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
-    written(path, choose_kept(torch.randn(99, 3), 2))
+    written(path, choose_outputs(torch.randn(99, 3), 2))
     sent = pickle.dumps(Taught(images, stored_in(path)))  # as a process gets it
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
-    written(path, choose_kept(torch.randn(99, 3), 2))
+    written(path, choose_outputs(torch.randn(99, 3), 2))
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         pickle.loads(sent)
 

@@ -26,7 +26,7 @@ def test_samples_have_sums_that_programs_share(monkeypatch):
     for module in (norm_kernels, statistics):
         monkeypatch.setattr(module, "launch", launch)
     monkeypatch.setattr(sums, "_multiprocessors", lambda device: H200)
-    sums.shares_of.cache_clear()
+    sums.divide_rows.cache_clear()
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         library.impl("batch_norm", batch_norm._forward_cuda, "CPU", allow_override=True)
         library.impl("batch_norm_backward", batch_norm._backward_cuda, "CPU", allow_override=True)
@@ -34,7 +34,7 @@ def test_samples_have_sums_that_programs_share(monkeypatch):
             outputs = batch_norm.fused(*sample.arguments)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             sum(output.sum() for output in outputs).backward()
-    sums.shares_of.cache_clear()
+    sums.divide_rows.cache_clear()
     for kernel in ("_statistics", "_reduce"):
         assert max(programs[kernel]) > 1, kernel
 

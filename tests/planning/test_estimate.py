@@ -42,8 +42,8 @@ def test_estimate_multiplies_images_by_seconds_per_size():
 
 def test_seconds_at_interpolates_sizes_by_area():
     share = (128**2 - 88**2) / (176**2 - 88**2)
-    assert SPEEDS.seconds_at(128)[1] == pytest.approx(0.001 + share * 0.003)
-    assert SPEEDS.seconds_at(352)[1] == pytest.approx(0.016)
+    assert SPEEDS.seconds_at(128).median == pytest.approx(0.001 + share * 0.003)
+    assert SPEEDS.seconds_at(352).median == pytest.approx(0.016)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_recall_needs_equal_facts(monkeypatch, tmp_path):
     key = speeds.make_key({"model": "resnet50"})
     assert speeds.recall(key) is None
     speeds.remember(key, SPEEDS)
-    assert speeds.recall(key)[0] == SPEEDS
+    assert speeds.recall(key).speeds == SPEEDS
     assert speeds.recall(speeds.make_key({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
         other.setattr(speeds, "cores", lambda: 1000)

@@ -30,7 +30,7 @@ def test_differences_list_only_differing_settings(tmp_path):
     right = read_settings(
         run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
     )
-    assert dict(find_differences([left, right])) == {
+    assert find_differences([left, right]) == {
         "run.name": ["a", "b"],
         "methods.mixup.alpha": ["-", "0.2"],
     }
@@ -41,7 +41,7 @@ def test_flat_omits_empty_sections(tmp_path):
 
 
 def test_machine_ignores_the_time_of_a_run(tmp_path):
-    assert find_differences([read_machine(run_folder(tmp_path, name)) for name in "ab"]) == []
+    assert find_differences([read_machine(run_folder(tmp_path, name)) for name in "ab"]) == {}
 
 
 def test_read_all_names_every_other_folder(tmp_path):

@@ -215,8 +215,8 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
 def _find_field_faults(types: list[int]) -> Iterator[str]:
     """Yield a fault for anything but an image followed by an integer."""
     if types != [IMAGE_FIELD, INT_FIELD]:
-        known = "an RGB image (2) and an integer label (1) are expected"
-        yield f"has fields of types {types}; {known}"
+        rule = "an RGB image (2) and an integer label (1) are expected"
+        yield f"has fields of types {types}; {rule}"
 
 
 def _find_table_faults(

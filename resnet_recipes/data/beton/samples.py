@@ -63,14 +63,14 @@ class Samples:
         """Return what to do about a damaged sample."""
         return "Convert the images again:  resnet-recipes convert"
 
-    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make the engine's rows [n] point into the mapped file."""
         if self._streamed:
             self._announce(self.beton.starts[indices], self.beton.lengths[indices])
-        _locate(self.beton, indices, wanted)
-        wanted["checked"] = self._unchecked[indices]
+        _locate(self.beton, indices, engine_rows)
+        engine_rows["checked"] = self._unchecked[indices]
         if self.small:  # small enough to be checked every time
-            _locate(self.small, indices, wanted["small"])
+            _locate(self.small, indices, engine_rows["small"])
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Stop checking the checksums of these samples."""
@@ -116,12 +116,12 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
     return small
 
 
-def _locate(beton: Beton, indices: np.ndarray, wanted: np.ndarray) -> None:
-    wanted["data"] = beton.content.ctypes.data + beton.starts[indices]
-    wanted["length"], wanted["size"] = beton.lengths[indices], beton.sizes[indices]
-    wanted["raw"] = beton.modes[indices] != JPEG
+def _locate(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+    engine_rows["data"] = beton.content.ctypes.data + beton.starts[indices]
+    engine_rows["length"], engine_rows["size"] = beton.lengths[indices], beton.sizes[indices]
+    engine_rows["raw"] = beton.modes[indices] != JPEG
     if beton.checksums is not None:
-        wanted["crc"] = beton.checksums[indices]
+        engine_rows["crc"] = beton.checksums[indices]
 
 
 #: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same

@@ -41,8 +41,8 @@ def get_partial_path(path: Path) -> Path:
 def read_journal(path: Path, key: str) -> np.ndarray:
     """Return the records of an interrupted attempt at `path` by the same conversion, if any."""
     partial, journal, head = get_partial_path(path), _get_journal_path(path), f"{key}\n".encode()
-    found = journal.read_bytes() if partial.exists() and journal.exists() else b""
-    body = found[len(head) :] if found.startswith(head) else b""
+    content = journal.read_bytes() if partial.exists() and journal.exists() else b""
+    body = content[len(head) :] if content.startswith(head) else b""
     records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)  # without a torn last one
     is_whole = not len(records) or _find_end(records) <= partial.stat().st_size
     return records if is_whole else records[:0]
@@ -94,10 +94,10 @@ class BetonWriter:
                 rule = f"takes {byte_size(len(data))}; a page of the file has {most}"
                 size = f"{row['width']}x{row['height']}"
                 raise NotReadyError.of("image", size, rule, "max_resolution=500")
-            room = -self._end % self.page_size
-            if len(data) > room and room:
-                pieces.append(bytes(room))
-                self._end += room
+            padding = -self._end % self.page_size
+            if len(data) > padding and padding:
+                pieces.append(bytes(padding))
+                self._end += padding
             row["ptr"], row["size"] = self._end, len(data)
             pieces.append(data)
             self._end += len(data)

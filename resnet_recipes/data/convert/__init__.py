@@ -22,7 +22,7 @@ from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, Halved
-from resnet_recipes.data.convert.splits import Split, divide_finished, plan_splits
+from resnet_recipes.data.convert.splits import Split, count_finished, plan_splits
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
@@ -61,14 +61,15 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         number = int(np.searchsorted(ends, place, "right"))
         split = splits[number]
         index = place - int(ends[number]) + len(split)
-        found = split.source.encoded(index, options)
-        if isinstance(found, Encoded):
-            size += len(found.data)
+        encoded = split.source.encoded(index, options)
+        if isinstance(encoded, Encoded):
+            size += len(encoded.data)
         else:
-            unreadable.append(f"{split.source.images.path(index)}: {found}")
+            unreadable.append(f"{split.source.images.path(index)}: {encoded}")
     seconds = (time.perf_counter() - began) / len(chosen)
-    made, to_make = divide_finished(splits)
-    resumed = sum(map(len, made)) + sum(len(split.journal()) for split in to_make)
+    finished = count_finished(splits)
+    resumed = sum(map(len, splits[:finished]))
+    resumed += sum(len(split.journal()) for split in splits[finished:])
     return Forecast(
         images=sum(len(split) for split in splits if not isinstance(split.source.images, Halved)),
         bytes=int(size / len(chosen) * total * _PAGE_LOSS)
@@ -106,16 +107,16 @@ def convert(
     splits = plan_splits(src, dst, options)
     NotReadyError.refuse(problem for split in splits for problem in _find_skipped(split))
     expected = expected or forecast(src, dst, options)
-    made, to_make = divide_finished(splits)
-    written = [split.target for split in made] + [
-        get_partial_path(split.target) for split in to_make
+    finished = count_finished(splits)
+    written = [split.target for split in splits[:finished]] + [
+        get_partial_path(split.target) for split in splits[finished:]
     ]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
         fix = ("write_mode=jpg", "max_resolution=400")
         raise NotReadyError.at(dst, rule, fix)
-    for split in to_make:
+    for split in splits[finished:]:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, progress)
     return [split.target for split in splits]
@@ -170,8 +171,8 @@ def _convert_split(split: Split, progress: Progress) -> None:
             f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
             "images are done and kept)"
         )
-        room = Hint("free some space, then run the same command again to resume")
-        raise NotReadyError.at(split.target, rule, room) from error
+        hint = Hint("free some space, then run the same command again to resume")
+        raise NotReadyError.at(split.target, rule, hint) from error
     finally:
         writer.close()
 
@@ -208,11 +209,11 @@ def _encode(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
 def _encode_chunk(split: Split, chunk: np.ndarray) -> _Chunk:
     source, samples, unreadable = split.source, [], []
     for index in chunk.tolist():
-        found = source.encoded(index, split.options)
-        if isinstance(found, str):
-            unreadable.append((source.images.path(index), found))
-            found = Encoded(0, 0, 0, b"")
-        mode, height, width, data = found
+        encoded = source.encoded(index, split.options)
+        if isinstance(encoded, str):
+            unreadable.append((source.images.path(index), encoded))
+            encoded = Encoded(0, 0, 0, b"")
+        mode, height, width, data = encoded
         record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
         samples.append((record, data))
     return samples, unreadable

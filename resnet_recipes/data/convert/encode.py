@@ -75,21 +75,21 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
         return Encoded(JPEG, image.height, image.width, image.data)
-    made = Image.fromarray(pixels)
-    if max(made.size) > _LONGEST:
+    rgb = Image.fromarray(pixels)
+    if max(rgb.size) > _LONGEST:
         raise BadImageError(
-            f"has a side of {max(made.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
+            f"has a side of {max(rgb.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
         drawn = draw_uniforms(options.seed, 0, np.array([index]), 1).item()
         compress = drawn < options.compress_probability
     if not compress:
-        return Encoded(RAW, made.height, made.width, made.tobytes())
+        return Encoded(RAW, rgb.height, rgb.width, rgb.tobytes())
     buffer = io.BytesIO()
     restart = _RESTART if options.levels == 2 else 0
-    made.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
-    return Encoded(JPEG, made.height, made.width, buffer.getvalue())
+    rgb.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
+    return Encoded(JPEG, rgb.height, rgb.width, buffer.getvalue())
 
 
 def _is_plain(data: bytes) -> bool:
@@ -97,7 +97,7 @@ def _is_plain(data: bytes) -> bool:
 
     These may be a second image, as of many phones.
     """
-    channels = read_frame_size(np.frombuffer(data, np.uint8))[2]
+    channels = read_frame_size(np.frombuffer(data, np.uint8)).channels
     return channels in (1, 3) and has_usual_chroma(data) and not ends_early(data)
 
 

@@ -50,11 +50,11 @@ class ShardSample(NamedTuple):
 class Shards:
     """The images of several files, in their order there."""
 
-    def __init__(self, found: Mapping[Path, Sequence[ShardSample]], classes: Sequence[str]):
+    def __init__(self, listings: Mapping[Path, Sequence[ShardSample]], classes: Sequence[str]):
         numbers: dict[int | str, int | str] = dict(zip(classes, range(len(classes)), strict=True))
-        samples = [*chain(*found.values())]
-        self.paths = [str(path) for path in found]
-        self.shards = np.repeat(np.arange(len(found)), [len(shard) for shard in found.values()])
+        samples = [*chain(*listings.values())]
+        self.paths = [str(path) for path in listings]
+        self.shards = np.repeat(np.arange(len(listings)), [*map(len, listings.values())])
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
         self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
 
@@ -106,22 +106,22 @@ def find_shards(src: Path) -> dict[str, Original]:
         return {}
     kind, samples = (TarShards, _read_tar) if tars else (ParquetShards, _read_parquet)
     named = _group_by_split(src, files)
-    found = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
-    if empty := [path for path, shard in found.items() if not shard]:
+    listings = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
+    if empty := [path for path, shard in listings.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
-    classes = _find_classes(src, found)
-    left_out, made = tuple(str(path) for path in files if path not in found), {}
+    classes = _find_classes(src, listings)
+    left_out, sources = tuple(str(path) for path in files if path not in listings), {}
     for split, paths in named.items():
-        images, groups = kind({path: found[path] for path in paths}, classes), None
+        images, groups = kind({path: listings[path] for path in paths}, classes), None
         if not tars:  # a group of rows is read as a whole
             begins = np.diff(images.shards, prepend=0) | np.diff(images.places[:, 1], prepend=0)
             groups = np.cumsum(begins != 0)
-        known = repr([(path.name, path.stat().st_size) for path in paths]).encode()
-        fingerprint = hashlib.sha256(known + images.places.tobytes()).hexdigest()
+        identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
+        fingerprint = hashlib.sha256(identity + images.places.tobytes()).hexdigest()
         place = os.path.realpath(os.path.commonpath(paths))
-        made[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
+        sources[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
         left_out = ()  # they are named once
-    return made
+    return sources
 
 
 def _list_files(src: Path) -> list[Path]:
@@ -141,14 +141,14 @@ def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
     named: dict[str, list[Path]] = {}
     for split, synonyms in SYNONYMS.items():
         free = {*files} - {*chain(*named.values())}
-        found = (sorted(path for path in free if name in words[path]) for name in synonyms)
-        named[split] = next(filter(None, found), [])
+        matches = (sorted(path for path in free if name in words[path]) for name in synonyms)
+        named[split] = next(filter(None, matches), [])
     return named if all(named.values()) else {"": [*files]}
 
 
-def _find_classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[str]:
+def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequence[str]:
     """Return the names of the classes, by label."""
-    labels = {sample.label for shard in found.values() for sample in shard}
+    labels = {sample.label for shard in listings.values() for sample in shard}
     numbers = {label for label in labels if isinstance(label, int)}
     names = {label for label in labels if isinstance(label, str)}
     if numbers and names:
@@ -157,18 +157,18 @@ def _find_classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[s
     if names:
         return sorted(names)
     count = max(numbers) + 1
-    for path in found:
-        if path.suffix == ".parquet" and (known := _read_class_names(path)) is not None:
-            return _read_names(path, known, count)
+    for path in listings:
+        if path.suffix == ".parquet" and (value := _read_class_names(path)) is not None:
+            return _read_names(path, value, count)
     for path in (src / name for name in NAMES):
         if path.exists():
             return _read_names(path, read_bytes(path).decode(errors="replace").splitlines(), count)
     return [str(label) for label in range(count)]
 
 
-def _read_names(path: Path, given: object, count: int) -> list[str]:
+def _read_names(path: Path, value: object, count: int) -> list[str]:
     """Return the names of at least `count` classes. Raises NotReadyError if they are none."""
-    names = given if isinstance(given, list) else []
+    names = value if isinstance(value, list) else []
     texts = {name for name in names if isinstance(name, str)}
     if len(texts) == len(names) >= count:
         return names
@@ -223,9 +223,9 @@ def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
     try:
         value: object = _bytes(str(path), member.place, member.size).decode().strip()
         if suffix == "json":
-            found = parse_json(str(value))
-            known = found if isinstance(found, dict) else {}
-            value = next((known[name] for name in LABEL if name in known), None)
+            parsed = parse_json(str(value))
+            fields = parsed if isinstance(parsed, dict) else {}
+            value = next((fields[name] for name in LABEL if name in fields), None)
     except ValueError:
         return None
     if isinstance(value, str) and re.fullmatch("-[0-9]+|[0-9]{1,6}", value):
@@ -254,9 +254,9 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
     for number in range(file.num_row_groups):
         try:
             for value in _read_column(file, number, label):
-                if (known := _parse_label(value)) is None:
+                if (parsed := _parse_label(value)) is None:
                     raise NotReadyError.at(path, f"has no label in row {row}: {_LABELS}")
-                yield ShardSample(known, row, number)
+                yield ShardSample(parsed, row, number)
                 row += 1
         except (ValueError, OSError) as error:
             raise NotReadyError.at(path, f"cannot be read: {error}") from None
@@ -269,14 +269,14 @@ def read_row_group(path: str, number: int) -> dict[int, bytes]:
     if number >= file.num_row_groups:
         raise ValueError("the file has changed")
     first = sum(file.metadata.row_group(before).num_rows for before in range(number))
-    found, size = {}, 0
+    values, size = {}, 0
     for row, cell in enumerate(_read_column(file, number, "image"), first):
         content = cell.get("bytes") if isinstance(cell, dict) else cell
-        found[row] = content if isinstance(content, bytes) else b""
-        size += len(found[row])
+        values[row] = content if isinstance(content, bytes) else b""
+        size += len(values[row])
         if size > _MOST_GROUP:
             raise ValueError(_TOO_LARGE)
-    return found
+    return values
 
 
 def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:

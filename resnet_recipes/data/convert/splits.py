@@ -113,13 +113,9 @@ def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     return splits
 
 
-def divide_finished(splits: list[Split]) -> tuple[list[Split], list[Split]]:
-    """Return the files that an interrupted attempt finished and those to make.
-
-    All if none is left.
-    """
-    made = next((n for n, split in enumerate(splits) if not split.is_made()), 0)
-    return splits[:made], splits[made:]
+def count_finished(splits: list[Split]) -> int:
+    """Return how many files an interrupted attempt finished; 0 if it finished all of them."""
+    return next((number for number, split in enumerate(splits) if not split.is_made()), 0)
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
@@ -134,8 +130,8 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     )
     if not src.is_dir() and (problem := find_root_problem(str(src))):
         raise NotReadyError([problem._replace(key="SRC")])
-    if found := find_shards(src):
-        return found
+    if shards := find_shards(src):
+        return shards
     there = find_parts(src)
     if "val" in there or options.val_share:
         survey_files(config)

@@ -72,12 +72,12 @@ def _parse_header(kind: bytes, content: bytes) -> dict[bytes, bytes]:
         raise ValueError(f"it has a name of more than {_LONGEST:,} bytes")
     if kind in _LONG_NAME:
         return {b"path": content.partition(b"\0")[0]}
-    found: dict[bytes, bytes] = {}
+    records: dict[bytes, bytes] = {}
     while kind in _EXTENDED and content:
         record = _RECORD.match(content)
         length = int(record[1]) if record else 0
         if not record or content[length - 1 : length] != b"\n" or length <= record.end():
             raise ValueError("it has a damaged extended header")
-        found[record[2]] = content[record.end() : length - 1]
+        records[record[2]] = content[record.end() : length - 1]
         content = content[length:]
-    return found
+    return records

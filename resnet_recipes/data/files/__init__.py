@@ -96,13 +96,13 @@ class Files:
         skip = replaces if self._split == "train" else ""
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
-    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make the engine's rows [n] point to the files."""
         starts = self._arrays["ends"][indices]
-        wanted["folder"] = self._start.ctypes.data
-        wanted["path"] = self._arrays["text"].ctypes.data + starts
-        wanted["length"] = self._arrays["ends"][indices + 1] - starts
-        wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
+        engine_rows["folder"] = self._start.ctypes.data
+        engine_rows["path"] = self._arrays["text"].ctypes.data + starts
+        engine_rows["length"] = self._arrays["ends"][indices + 1] - starts
+        engine_rows["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Do nothing: files have no checksums."""

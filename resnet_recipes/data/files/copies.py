@@ -38,19 +38,19 @@ def find_copies(train: Listing, val: Listing) -> Copies:
         return bool(others) and _is_among(path, others)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(is_copy, chosen))
-    paths = [val.path(index) for index, yes in zip(chosen, found, strict=True) if yes]
-    return Copies(paths, len(found))
+        are_copies = list(pool.map(is_copy, chosen))
+    paths = [val.path(index) for index, yes in zip(chosen, are_copies, strict=True) if yes]
+    return Copies(paths, len(are_copies))
 
 
 def _match_name(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
     """Return which of these images have a name, int64 [0 or 1]."""
     lengths = listing.ends[among] - np.where(among > 0, listing.ends[among - 1], 0)
-    wanted = os.fsencode(name)
-    found = among[lengths == len(wanted)]
-    for place, byte in enumerate(reversed(wanted), start=1):
-        found = found[listing.text[listing.ends[found] - place] == byte]
-    return found
+    encoded = os.fsencode(name)
+    candidates = among[lengths == len(encoded)]
+    for place, byte in enumerate(reversed(encoded), start=1):
+        candidates = candidates[listing.text[listing.ends[candidates] - place] == byte]
+    return candidates
 
 
 def _is_among(path: str, others: list[str]) -> bool:

@@ -59,8 +59,8 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
         folder: sum(count[name.casefold()] > 1 for name in names)
         for folder, names in inside.items()
     }
-    found = [folder for folder, of in shared.items() if of > 1 and 2 * of >= len(inside[folder])]
-    return sorted(found) if len(found) > 1 else []
+    folders = [folder for folder, of in shared.items() if of > 1 and 2 * of >= len(inside[folder])]
+    return sorted(folders) if len(folders) > 1 else []
 
 
 def _report_repeated(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
@@ -86,7 +86,7 @@ def _choose_pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
         if is_both(family.values()):
             names = {word: name for name, word in family.items()}
             return tuple(
-                next(names[word] for word in known if word in names) for known in SYNONYMS.values()
+                next(names[word] for word in words if word in names) for words in SYNONYMS.values()
             )
     counts = dict(zip(listing.classes, listing.counts.tolist(), strict=True))
     return tuple(sorted(alike, key=lambda name: -counts[name])) if len(alike) == 2 else ()

@@ -42,8 +42,8 @@ class Part(NamedTuple):
             return table.list_rows(
                 self.place, [row for row in rows if self.is_whole or row.split == self.name]
             )
-        found = Listing.of(self.place, tell)
-        return _label_by_folder(found) if config.nested_classes else found
+        listing = Listing.of(self.place, tell)
+        return _label_by_folder(listing) if config.nested_classes else listing
 
 
 def find_parts(root: Path) -> dict[str, Part]:
@@ -77,14 +77,14 @@ def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
             chosen = choose_fold(whole, config.fold, config.val_seed)
         else:
             chosen = choose_images(whole, config.val_share, config.val_seed, whole.counts - 1)
-        listing = whole.chosen(chosen == (split == "val"))
+        listing = whole.select(chosen == (split == "val"))
     elif split in there:
         listing = there[split].listing(config, tell)
     else:
         raise make_error(config.root, f"has no images for {split}")
     if split == "train" and config.share < 1:
         chosen = choose_images(listing, config.share, config.val_seed, listing.counts)
-        listing = listing.chosen(chosen)
+        listing = listing.select(chosen)
     return listing
 
 
@@ -94,9 +94,9 @@ def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -
     The number is rounded to the nearest, and is at least one and at most that in `most` [C]. A
     larger fraction has all images of a smaller one.
     """
-    wanted = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
+    counts = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
     firsts = np.cumsum(listing.counts) - listing.counts
-    return _rank_images(listing, seed) < (firsts + wanted)[listing.labels]
+    return _rank_images(listing, seed) < (firsts + counts)[listing.labels]
 
 
 def choose_fold(listing: Listing, fold: str, seed: int) -> np.ndarray:
@@ -173,8 +173,8 @@ def _unwrap(place: Path, split: str) -> Path:
 
 def _find_metadata(folder: Path) -> list[Path]:
     """Return the metadata files in a folder that have labels."""
-    found = (folder / name for name in table.METADATA)
-    return [path for path in found if path.is_file() and table.has_labels(path)]
+    tables = (folder / name for name in table.METADATA)
+    return [path for path in tables if path.is_file() and table.has_labels(path)]
 
 
 def _require_one(root: Path, places: list[Path]) -> Path:
@@ -186,8 +186,10 @@ def _require_one(root: Path, places: list[Path]) -> Path:
     return places[0]
 
 
-def _label_by_folder(found: Listing) -> Listing:
+def _label_by_folder(listing: Listing) -> Listing:
     """Return the same images with the folder of each as its class: "animals/cat"."""
-    names = found.names
-    images = zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True)
-    return replace(Listing.made(found.folder, images), others=found.others, kept=found.kept)
+    names = listing.names
+    images = zip(map(os.path.dirname, names), names, listing.sizes.tolist(), strict=True)
+    return replace(
+        Listing.build(listing.folder, images), others=listing.others, is_cached=listing.is_cached
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -110,7 +110,7 @@ class Listing:
     counts: np.ndarray  # int64 [C], images in each class
     # files whose names are not those of images, by suffix
     others: Counter = field(default_factory=Counter)
-    kept: bool = False  # read from the cache
+    is_cached: bool = False  # read from the cache
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -160,8 +160,8 @@ class Listing:
     def of(cls, split: Path, tell: Say = silent) -> Self:
         """List a folder of class folders, or return the cached listing if no folder has changed."""
         cache = get_cache_path(split)
-        if (kept := _read_cache(cache, split)) is not None:
-            return kept
+        if (cached := _read_cache(cache, split)) is not None:
+            return cached
         began, listing, folders = time.time_ns(), *_list(split, tell)
         if (
             len(listing) >= _WORTH_KEEPING
@@ -171,7 +171,7 @@ class Listing:
         return listing
 
     @classmethod
-    def made(cls, folder: str, images: Iterable[tuple[str, str, int]]) -> Self:
+    def build(cls, folder: str, images: Iterable[tuple[str, str, int]]) -> Self:
         """Return the listing of images given as (class, name, size), in any order."""
         rows = list(images)
         classes = sorted({label for label, _, _ in rows})
@@ -186,7 +186,7 @@ class Listing:
             counts,
         )
 
-    def chosen(self, mask: np.ndarray) -> Self:
+    def select(self, mask: np.ndarray) -> Self:
         """Return the images for which `mask` [N] is true, under the same classes."""
         lengths = np.diff(self.ends, prepend=0)
         counts = np.bincount(self.labels[mask], minlength=len(self.classes))
@@ -209,15 +209,15 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
     classes, others = list_classes(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
         for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
             images += of_class
             counts.append(len(of_class))
             folders += inside
             others += rest
-            if (now := time.monotonic()) > told + 10:
-                told, done = now, len(counts)
+            if (now := time.monotonic()) > reported + 10:
+                reported, done = now, len(counts)
                 left = (now - began) / done * (len(classes) - done)
                 tell(
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
@@ -232,9 +232,17 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     return Listing(str(split), tuple(classes), *arrays, others), folders
 
 
-def pack_names(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Join names into one uint8 array; return it and the end of each name, int64 [N]."""
-    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([*map(len, names)], dtype=np.int64)
+class PackedNames(NamedTuple):
+    """Names in one array."""
+
+    text: np.ndarray  # uint8, all names joined
+    ends: np.ndarray  # int64 [N], where each name ends
+
+
+def pack_names(names: list[bytes]) -> PackedNames:
+    """Join names into one array."""
+    ends = np.cumsum([*map(len, names)], dtype=np.int64)
+    return PackedNames(np.frombuffer(b"".join(names), np.uint8), ends)
 
 
 def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
@@ -266,7 +274,11 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
                 return None
             arrays = (content[name] for name in _ARRAYS)
             return Listing(
-                str(split), tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True
+                str(split),
+                tuple(about["classes"]),
+                *arrays,
+                Counter(about["others"]),
+                is_cached=True,
             )
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None

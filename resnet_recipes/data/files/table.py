@@ -62,33 +62,33 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     Raises NotReadyError with its problems, or OSError.
     """
     columns, cells = _read(table)
-    file, label, split = (_find_first(columns, known) for known in (FILE, LABEL, SPLIT))
-    wanted = {"paths": (FILE, file), "labels": (LABEL, label)}
+    file, label, split = (_find_first(columns, synonyms) for synonyms in (FILE, LABEL, SPLIT))
+    required = {"paths": (FILE, file), "labels": (LABEL, label)}
     if lacking := [
-        f"{what} ({', '.join(known)})" for what, (known, at) in wanted.items() if at is None
+        f"{what} ({', '.join(synonyms)})" for what, (synonyms, at) in required.items() if at is None
     ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
         raise make_error(table, rule, _NAMELESS)
-    made = [
+    rows = [
         TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
-    if wrong := [row.line for row in made if not row.is_whole]:
+    if wrong := [row.line for row in rows if not row.is_whole]:
         rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
         raise make_error(table, rule)
-    if not made:
+    if not rows:
         raise make_error(table, "has no rows")
     if split is None and not only:
-        words = find_split_names({_first_folder(row.name) for row in made})
-        made = [row._replace(split=words.get(_first_folder(row.name), "")) for row in made]
-    known = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
-    splits = {row.split for row in made}
-    if splits != {""} and (odd := splits.difference(known)):
+        words = find_split_names({_first_folder(row.name) for row in rows})
+        rows = [row._replace(split=words.get(_first_folder(row.name), "")) for row in rows]
+    synonyms = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
+    splits = {row.split for row in rows}
+    if splits != {""} and (odd := splits.difference(synonyms)):
         meant = "that of the table's name" if only else "training or validation"
         rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
-        fix = Hint(f"call it one of {', '.join(sorted(known))}")
+        fix = Hint(f"call it one of {', '.join(sorted(synonyms))}")
         raise make_error(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
-    return made
+    return rows
 
 
 def has_labels(table: Path) -> bool:
@@ -104,26 +104,26 @@ def has_labels(table: Path) -> bool:
     return _find_first(columns or _read(table)[0], LABEL) is not None
 
 
-def list_rows(table: Path, found: Sequence[TableRow]) -> Listing:
+def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
     """Return the images of these rows.
 
     Raises NotReadyError if files are missing or listed twice.
     """
     folder = os.path.realpath(table.parent)
-    names = [_make_relative(row.name, folder) for row in found]
+    names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _ASKED] for first in range(0, len(names), _ASKED)]
     with ThreadPoolExecutor(_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _sizes(folder, part), some)))
-    if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
+    if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
-        rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
+        rule = f"names {len(missing):,} of {len(rows):,} files that do not exist: {first}"
         raise make_error(table, rule, Hint(f"paths are relative to {folder}"))
     seen: set[str] = set()
-    for row, name in zip(found, names, strict=True):
+    for row, name in zip(rows, names, strict=True):
         if name in seen:
             raise make_error(table, f"names images twice: {row.name}, line {row.line}")
         seen.add(name)
-    return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
+    return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
 
 
 def _read(table: Path) -> _Cells:
@@ -147,11 +147,11 @@ def _parse_csv(text: io.StringIO) -> _Cells:
     delimiter = max(",;\t", key=text.readline().count)
     text.seek(0)
     reader = csv.reader(text, delimiter=delimiter, strict=True)
-    found = [(reader.line_num, row) for row in reader if row]
-    columns = [name.strip().lower() for name in found[0][1]] if found else []
+    rows = [(reader.line_num, row) for row in reader if row]
+    columns = [name.strip().lower() for name in rows[0][1]] if rows else []
     if len(columns) == 2 and os.path.splitext(columns[0])[1] and not {*FILE, *LABEL} & {*columns}:
-        return [FILE[0], LABEL[0]], found
-    return columns, found[1:]
+        return [FILE[0], LABEL[0]], rows
+    return columns, rows[1:]
 
 
 def _parse_objects(text: io.StringIO) -> _Cells:
@@ -169,9 +169,9 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _find_first(columns: Sequence[str], known: Sequence[str]) -> int | None:
+def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
     """Return the position of the first of the `known` columns; None if none is present."""
-    return next((columns.index(name) for name in known if name in columns), None)
+    return next((columns.index(name) for name in synonyms if name in columns), None)
 
 
 def _cell(row: Sequence[str], place: int | None) -> str:

@@ -74,35 +74,40 @@ class NativeImages:
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         source = self._images.source
-        wanted, _kept = self._images.for_engine(rows)
-        source.locate(rows.indices, wanted)
-        wanted["side"] = rows.pixels.shape[1]
-        wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
-        refused = self._engine.fill(wanted, rows.reading)
+        request = self._images.make_engine_rows(rows)  # keeps the memory that its rows point to
+        engine_rows, stride = request.rows, rows.pixels.strides[0]
+        source.locate(rows.indices, engine_rows)
+        engine_rows["side"] = rows.pixels.shape[1]
+        engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
+        refused = self._engine.fill(engine_rows, rows.reading)
         # others were read from a small level
-        source.mark_verified(rows.indices[~wanted["checked"]])
+        source.mark_verified(rows.indices[~engine_rows["checked"]])
         for row in refused.tolist():
-            one, request = rows.only(row), wanted[row : row + 1]
-            if request["status"] == Status.UNREADABLE and self._is_read_again(one, request):
+            one, engine_row = rows.only(row), engine_rows[row : row + 1]
+            if engine_row["status"] == Status.UNREADABLE and self._is_read_again(one, engine_row):
                 continue
-            if request["longest"]:
-                self._crop_decoded(one, request)
+            if engine_row["longest"]:
+                self._crop_decoded(one, engine_row)
             else:
                 self._images.fill(one)
 
-    def _is_read_again(self, rows: Rows, wanted: np.ndarray) -> bool:
+    def _is_read_again(self, rows: Rows, engine_rows: np.ndarray) -> bool:
         """Return whether the engine has read a file that it could not read a moment ago.
 
         A network disk can do that, and Python would decode pixels that are a little different.
         Raises UnreadableError if the file still cannot be read.
         """
         self._images.opened(rows, 0)
-        return not self._engine.fill(wanted, rows.reading).size
+        return not self._engine.fill(engine_rows, rows.reading).size
 
-    def _crop_decoded(self, rows: Rows, wanted: np.ndarray) -> None:
+    def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
         """Let the engine crop an image that Python decodes, as it will crop it from memory."""
         pixels = self._images.opened(rows, 0).whole()
-        wanted["data"], wanted["length"] = pixels.ctypes.data, pixels.size
-        wanted["size"], wanted["raw"], wanted["checked"] = pixels.shape[:2], True, False
-        if self._engine.fill(wanted, rows.reading).size:
+        engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
+        engine_rows["size"], engine_rows["raw"], engine_rows["checked"] = (
+            pixels.shape[:2],
+            True,
+            False,
+        )
+        if self._engine.fill(engine_rows, rows.reading).size:
             raise MemoryError

@@ -144,11 +144,11 @@ class Picture(Pixels):
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
         """Return the image by the mean over areas; the engine decodes the JPEGs that it takes."""
-        made = None
+        pixels = None
         if self._image.format == "JPEG" and not native.explain_unavailable():
             data = np.frombuffer(self.data, np.uint8)
-            made = native.shrink(data, (self.height, self.width), (height, width))
-        return super().shrunk(height, width) if made is None else made
+            pixels = native.shrink(data, (self.height, self.width), (height, width))
+        return super().shrunk(height, width) if pixels is None else pixels
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,19 +16,26 @@ _START, _SCAN, _END = b"\xff\xd8", 0xDA, 0xD9
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 
 
-def read_frame_size(data: np.ndarray) -> tuple[int, int, int]:
-    """Return (height, width, channels) of a JPEG, uint8 [bytes]; zeros if parts are missing.
+class FrameSize(NamedTuple):
+    """The size of a JPEG in its frame header; zeros if the file is incomplete."""
 
-    These are its start, frame header and end.
+    height: int = 0
+    width: int = 0
+    channels: int = 0
 
-    Walks some ten segments and reads nothing behind them but the last two bytes.
+
+def read_frame_size(data: np.ndarray) -> FrameSize:
+    """Return the size of a JPEG, uint8 [bytes].
+
+    It is incomplete without its start, frame header or end. Reads about ten segments and the last
+    two bytes.
     """
     if data.size < 16 or data[-2:].tobytes() != b"\xff\xd9" or not (start := _find_frame(data)):
-        return 0, 0, 0
+        return FrameSize()
     height, width = (
         int.from_bytes(data[place : place + 2], "big") for place in (start + 5, start + 7)
     )
-    return height, width, int(data[start + 9])
+    return FrameSize(height, width, int(data[start + 9]))
 
 
 def has_usual_chroma(data: bytes) -> bool:
@@ -65,12 +73,12 @@ def ends_early(data: bytes) -> bool:
 
 def _find_frame(data: bytes | np.ndarray) -> int:
     """Return where the frame header starts; 0 if there is none."""
-    found = (
+    segments = (
         start
         for marker, start in _list_segments(data)
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME
     )
-    return next(found, 0)
+    return next(segments, 0)
 
 
 def _find_scan(data: bytes) -> int:
@@ -81,9 +89,9 @@ def _find_scan(data: bytes) -> int:
 def _list_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield marker and start of each segment from the first scan to the end marker."""
     at = _find_scan(data) or len(data)
-    while found := _MARKER.search(data, at):
-        marker, place = found[0][1], found.end()
-        yield marker, found.start()
+    while match := _MARKER.search(data, at):
+        marker, place = match[0][1], match.end()
+        yield marker, match.start()
         if marker == _END:
             return
         at = place + int.from_bytes(data[place : place + 2], "big")

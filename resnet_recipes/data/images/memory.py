@@ -42,17 +42,17 @@ class Shrunk:
         self._asked = 0.0  # when the system was last asked for its memory
         if not name or native.explain_unavailable():
             return
-        room = 3 * longest**2 * len(source)
+        largest = 3 * longest**2 * len(source)
         layout = {
             "counts": ("u8", (4,)),
             "entries": ("u8", (len(source),)),
-            "kept": ("u1", (room,)),
+            "kept": ("u1", (largest,)),
         }
         self._arrays = SharedArrays.joined(name, **layout)
         counts = self._arrays["counts"]
         with alone(name):
             if not counts[_LEAST]:  # the memory is new
-                counts[_CAPACITY], counts[_LEAST] = room, reserve(available_memory())
+                counts[_CAPACITY], counts[_LEAST] = largest, reserve(available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -78,8 +78,8 @@ class Shrunk:
         """Return image `index` from memory, or decode and shrink it; see Source."""
         if self._arrays is not None:
             self._watch()
-            if (kept := self._kept(index)) is not None:
-                return Pixels(kept)
+            if (pixels := self._read_kept(index)) is not None:
+                return Pixels(pixels)
         picture = self._source.read(index)
         size = compute_shrunk_size(picture.height, picture.width, self._longest)
         pixels = np.ascontiguousarray(picture.shrunk(*size))
@@ -89,21 +89,24 @@ class Shrunk:
             native.copy_pixels(row, pixels)
         return Pixels(pixels)
 
-    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make the engine's rows [n] point to the images, and to their places in memory."""
-        self._source.locate(indices, wanted)
-        wanted["small"]["data"] = 0
-        wanted["longest"] = self._longest
+        self._source.locate(indices, engine_rows)
+        engine_rows["small"]["data"] = 0
+        engine_rows["longest"] = self._longest
         if self._arrays is not None:
             self._watch()
-            self._put_places(indices, wanted)
+            self._put_places(indices, engine_rows)
 
-    def _put_places(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+    def _put_places(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make rows [n] point into the memory."""
         assert self._arrays is not None  # asked for by the callers
         counts, entries = self._arrays["counts"], self._arrays["entries"]
-        wanted["memory"], wanted["kept"] = counts.ctypes.data, self._arrays["kept"].ctypes.data
-        wanted["entry"] = entries.ctypes.data + entries.itemsize * indices
+        engine_rows["memory"], engine_rows["kept"] = (
+            counts.ctypes.data,
+            self._arrays["kept"].ctypes.data,
+        )
+        engine_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
 
     def _watch(self) -> None:
         """Keep nothing more if the system runs short of memory, then free some.
@@ -124,7 +127,7 @@ class Shrunk:
             counts[_CAPACITY] = max(0, end - lacking)
             self._arrays.free("kept", int(counts[_CAPACITY]), end)
 
-    def _kept(self, index: int) -> np.ndarray | None:
+    def _read_kept(self, index: int) -> np.ndarray | None:
         """Return the pixels of an image in memory; None if it is not there."""
         assert self._arrays is not None  # asked for by the callers
         entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1

@@ -4,9 +4,9 @@ In Python, worker processes take one image after the other.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
@@ -45,11 +45,18 @@ class Source(Readable, Protocol):
     def advice(self) -> str:
         """Return advice for the user about an unreadable image."""
 
-    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make the engine's rows [n] point to the images; memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Record that the engine need not compare the checksums of these images again."""
+
+
+class EngineRows(NamedTuple):
+    """Rows for the native engine, without images and pixels."""
+
+    rows: np.ndarray
+    memory: Sequence[np.ndarray] = ()  # arrays that the rows point to
 
 
 class PythonRows:
@@ -100,13 +107,13 @@ class TrainImages(PythonRows):
         """Write the pixels; see Storage."""
         pictures = deque(self.opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        boxes, mirrored = self.crop.boxes(rows, sizes)
+        crops = self.crop.draw_boxes(rows, sizes)
         bicubic = self.crop.bicubic(rows)
         for row in range(len(pictures)):
             with self._reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
-                pixels = pictures.popleft().resized_crop(boxes[row].tolist(), *how)
-            if mirrored[row]:
+                pixels = pictures.popleft().resized_crop(crops.numbers[row].tolist(), *how)
+            if crops.mirrored[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
                 rng = self.crop.generator(rows, row)
@@ -118,19 +125,23 @@ class TrainImages(PythonRows):
         """Whether the engine can augment them."""
         return self.augment is None or hasattr(self.augment, "steps")
 
-    def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the engine's rows, which lack images and pixels; and memory that they point to."""
-        crop, wanted = self.crop, make_blank_rows(len(rows.indices))
-        draws, wanted["mirror"] = crop.attempts(rows)
-        wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
-        wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
-        wanted["whole"] = not self.reduce
-        wanted["filter"] = crop.bicubic(rows)
-        kept = [draws]
+    def make_engine_rows(self, rows: Rows) -> EngineRows:
+        """Return the engine's rows, which lack images and pixels."""
+        crop, engine_rows = self.crop, make_blank_rows(len(rows.indices))
+        crops = crop.draw_attempts(rows)
+        draws, engine_rows["mirror"] = crops.numbers, crops.mirrored
+        engine_rows["draws"] = draws.ctypes.data + np.arange(len(engine_rows)) * draws.strides[0]
+        engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
+        engine_rows["whole"] = not self.reduce
+        engine_rows["filter"] = crop.bicubic(rows)
+        arrays = [draws]
         if self.augment:
-            side, rngs = rows.pixels.shape[1], (crop.generator(rows, i) for i in range(len(wanted)))
-            kept.append(put_steps(wanted, [self.augment.steps(side, rng) for rng in rngs]))
-        return wanted, kept
+            side, rngs = (
+                rows.pixels.shape[1],
+                (crop.generator(rows, i) for i in range(len(engine_rows))),
+            )
+            arrays.append(put_steps(engine_rows, [self.augment.steps(side, rng) for rng in rngs]))
+        return EngineRows(engine_rows, arrays)
 
 
 class EvalImages(PythonRows):
@@ -161,12 +172,16 @@ class EvalImages(PythonRows):
                     picture, self.resize, side, self.bicubic, self.fit, self.mean
                 )
 
-    def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
+    def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine's rows, which lack images and pixels."""
-        wanted = make_blank_rows(len(rows.indices))
-        wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self.resize, True
-        wanted["filter"] = self.bicubic
-        return wanted, []
+        engine_rows = make_blank_rows(len(rows.indices))
+        engine_rows["geometry"], engine_rows["resize"], engine_rows["whole"] = (
+            CENTRE,
+            self.resize,
+            True,
+        )
+        engine_rows["filter"] = self.bicubic
+        return EngineRows(engine_rows)
 
 
 def center_crop(
@@ -203,9 +218,9 @@ def center_crop(
 
 def _find_middle(length: int, side: int) -> tuple[slice, slice]:
     """Return where the middle of a line goes in one of `side` pixels, and which pixels that is."""
-    kept, to = min(length, side), max(0, side - length) // 2
+    length_used, to = min(length, side), max(0, side - length) // 2
     first = round(max(0, length - side) / 2)
-    return slice(to, to + kept), slice(first, first + kept)
+    return slice(to, to + length_used), slice(first, first + length_used)
 
 
 def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:

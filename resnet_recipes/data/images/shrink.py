@@ -1,22 +1,31 @@
 """Shrink whole images by the mean over the area that each new pixel covers."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from resnet_recipes.data import native
 
 
-def compute_shrunk_size(height: int, width: int, longest: int | None) -> tuple[int, int]:
+class ImageSize(NamedTuple):
+    """The size of an image in pixels."""
+
+    height: int
+    width: int
+
+
+def compute_shrunk_size(height: int, width: int, longest: int | None) -> ImageSize:
     """Return an image's size if its longer side is at most `longest`; 600x800 becomes 375x500."""
     if longest is None or max(height, width) <= longest:
-        return height, width
+        return ImageSize(height, width)
     ratio = longest / max(height, width)
-    return max(1, int(ratio * height)), max(1, int(ratio * width))
+    return ImageSize(max(1, int(ratio * height)), max(1, int(ratio * width)))
 
 
 def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Shrink uint8 [h, w, 3] to [height, width, 3].
 
-    The engine and Python give the same bits.
+    Bit-identical with the engine and in Python.
     """
     if pixels.shape[:2] == (height, width):
         return pixels

@@ -67,8 +67,9 @@ def find_mismatch(library: ctypes.CDLL) -> str:
     library.engine_try(rows.ctypes.data, len(rows))
     names = [f"{name} {way}" for name in PIXELS for way in WAYS]
     expected = [crc for file in PIXELS.values() for crc in file]
-    found = [zlib.crc32(array.data) for array in pixels]
-    wrong = [name for name, *crcs in zip(names, found, expected, strict=True) if len(set(crcs)) > 1]
+    checksums = [zlib.crc32(array.data) for array in pixels]
+    trials = zip(names, checksums, expected, strict=True)
+    wrong = [name for name, checksum, right in trials if checksum != right]
     return (
         f"decodes wrong pixels ({wrong[0]}; {len(wrong)} of {len(names)} trials)" if wrong else ""
     )
@@ -118,10 +119,10 @@ def shrink(
 
     `data` are the bytes of a JPEG, or raw pixels. None if the engine refuses it.
     """
-    row, made = make_blank_rows(1), np.empty((*to, 3), np.uint8)
+    row, pixels = make_blank_rows(1), np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
-    refused = load_library().engine_shrink(row.ctypes.data, *to, made.ctypes.data)
-    return None if refused else made
+    refused = load_library().engine_shrink(row.ctypes.data, *to, pixels.ctypes.data)
+    return None if refused else pixels
 
 
 def copy_pixels(row: np.ndarray, pixels: np.ndarray) -> None:

@@ -34,17 +34,23 @@ class _Remote(NamedTuple):
     whole: Path | None  # the copy, if there is a whole one
 
     def copy(self, cache: str) -> Copy:
-        """Return a copy to complete. Raises NotReadyError if no disk has room for it."""
+        """Return a copy to complete. Raises NotReadyError if no disk has enough free space."""
         contents = list_contents(self.store, self.heads, self.named)
         home = disk.choose_folder(cache, self.name, f"{self.version}{PART}", contents.size)
         return Copy(self.store, contents, home, self.version)
 
 
-def fetch_outline(config: DataConfig) -> tuple[Path, str]:
-    """Return files to count the images at an address, and a note; fetches for a few seconds.
+class DataOutline(NamedTuple):
+    """Files with the right names and sizes, but not all of their content."""
 
-    The sizes of files are right, but not all content may be there. Raises NotReadyError, also if
-    no disk has room for all of them.
+    root: Path
+    note: str  # what remains to be fetched
+
+
+def fetch_outline(config: DataConfig) -> DataOutline:
+    """Return files to count the images at an address; fetches for a few seconds.
+
+    Raises NotReadyError, also if no disk has enough free space for the complete copy.
     """
     there = _look_up(config)
     if whole := there.whole:
@@ -54,7 +60,7 @@ def fetch_outline(config: DataConfig) -> tuple[Path, str]:
                 ", whose table is that at the address; whether its images still are was not "
                 "compared: delete the copy to fetch them again"
             )
-        return whole / there.named, note
+        return DataOutline(whole / there.named, note)
     copy = there.copy(config.cache)
     began, before, total = time.monotonic(), copy.fetched, copy.contents.size
     copy.outline(lambda: time.monotonic() > began + _SAMPLED)
@@ -67,7 +73,7 @@ def fetch_outline(config: DataConfig) -> tuple[Path, str]:
         f"{byte_size(total - fetched)} of {byte_size(total)} are still to be fetched before "
         f"the first step{speed}, to {copy.whole}; compared with {copy.contents.checked}"
     )
-    return copy.place / there.named, note
+    return DataOutline(copy.place / there.named, note)
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:

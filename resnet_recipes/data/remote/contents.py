@@ -48,14 +48,14 @@ class Contents(NamedTuple):
     @property
     def checked(self) -> str:
         """What the copy is compared with."""
-        given = {
+        counts = {
             f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
             "the MD5 that the store gives": sum(
                 bool(remote.md5) for remote in self.files if remote.name not in self.sums
             ),
         }
-        known = [f"{what} ({count:,} files)" for what, count in given.items() if count]
-        return " and ".join(known) or f"sizes, for there is no {SUMS}"
+        contents = [f"{what} ({count:,} files)" for what, count in counts.items() if count]
+        return " and ".join(contents) or f"sizes, for there is no {SUMS}"
 
 
 def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
@@ -63,21 +63,21 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
 
     Raises NotReadyError if there are none.
     """
-    found = {remote.name: remote for remote in _find_present(store, named)}
-    if named or backend == "torchvision" or not {*_FILES} <= found.keys():
-        wanted = [name for name in found if name not in _BETONS]
+    remotes = {remote.name: remote for remote in _find_present(store, named)}
+    if named or backend == "torchvision" or not {*_FILES} <= remotes.keys():
+        names = [name for name in remotes if name not in _BETONS]
     else:
-        wanted = [name for name in found if name not in _TABLES]
-    if not {*wanted} - {SUMS}:
+        names = [name for name in remotes if name not in _TABLES]
+    if not {*names} - {SUMS}:
         rule = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
         fix = (
             "resnet-recipes convert SRC DST",
             Hint("it makes the first two of images; upload DST"),
         )
         raise store.refused("", rule, fix)
-    if empty := [name for name in wanted if not found[name].size]:
+    if empty := [name for name in names if not remotes[name].size]:
         raise store.refused(empty[0], "is empty")
-    return tuple(found[name] for name in wanted)
+    return tuple(remotes[name] for name in names)
 
 
 def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
@@ -115,8 +115,8 @@ def _find_present(store: Store, named: str) -> list[RemoteFile]:
             refusals.append(refusal)
             return None
 
-    known = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
-    present = [remote for remote in _look_at_each(look, known) if remote]
+    names = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
+    present = [remote for remote in _look_at_each(look, names) if remote]
     if not {remote.name for remote in present} - {SUMS} and refusals:
         raise refusals[0]
     return present
@@ -137,12 +137,12 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
     if head.size > MAX_BYTES:
         raise store.refused(head.name, f"is larger than {MAX_BYTES:,} bytes")
     lines = store.read(head, 0, head.size).decode(errors="replace").splitlines()
-    found = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
-    if not all(found):
-        number = found.index(None) + 1
+    matches = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
+    if not all(matches):
+        number = matches.index(None) + 1
         fix = f"sha256sum * > {SUMS}"
         raise store.refused(head.name, f"line {number} is not a SHA-256 and a name", fix)
-    sums = {os.path.normpath(match[2]): match[1].lower() for match in found if match}
+    sums = {os.path.normpath(match[2]): match[1].lower() for match in matches if match}
     sums.pop(SUMS, None)  # the shell made it, still empty, before `*` was read
     return sums
 
@@ -160,10 +160,10 @@ def _list_named(
     try:
         if is_beside and head.name in table.METADATA and not table.has_labels(place):
             return
-        found = table.read_rows(place, only)
+        rows = table.read_rows(place, only)
     except NotReadyError as error:
         raise error.elsewhere(place, f"{store.address}/{head.name}") from None
-    for row in found:
+    for row in rows:
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))
         if not (is_below and name.isprintable() and name.count("/") <= _DEEPEST):

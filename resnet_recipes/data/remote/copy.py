@@ -106,19 +106,19 @@ class Copy:
 
     def _of(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
         """Return the numbers of the pieces that have parts of files."""
-        wanted = list(parts)
+        missing = list(parts)
         return [
             number
             for number, piece in enumerate(self._pieces)
             if any(
                 piece.file == remote and piece.start < end and start < piece.end
-                for remote, start, end in wanted
+                for remote, start, end in missing
             )
         ]
 
     def _fetch(
         self,
-        wanted: Sequence[int],
+        parts: Sequence[int],
         progress: Progress = silent,
         stopped: Stopped = lambda: False,
     ) -> bool:
@@ -127,18 +127,18 @@ class Copy:
         def is_done() -> bool:
             done = self._done()
             self._show(progress, self.fetched)
-            return self.whole.is_dir() or all(number in done for number in wanted)
+            return self.whole.is_dir() or all(number in done for number in parts)
 
         with self._lock(lambda: stopped() or is_done()) as is_held:
             if is_held and not is_done():
                 self._lay_out()
-                self._fetch_now(wanted, progress, stopped)
+                self._fetch_now(parts, progress, stopped)
         return is_done()
 
-    def _fetch_now(self, wanted: Sequence[int], progress: Progress, stopped: Stopped) -> None:
+    def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
         """Fetch pieces in parallel. Raises the first error, and keeps what has come."""
         done, fetched = self._done(), self.fetched
-        ahead = (number for number in wanted if number not in done)
+        ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,
             ThreadPoolExecutor(THREADS) as pool,
@@ -205,10 +205,10 @@ class Copy:
                     self._show(progress, self.contents.size)
                     if stopped():
                         return False
-            if (found := digest.hexdigest()) != expected:
+            if (actual := digest.hexdigest()) != expected:
                 done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
-                rule = f"has {kind.upper()} {found} instead of {expected}"
+                rule = f"has {kind.upper()} {actual} instead of {expected}"
                 fix = Hint("run the same command again; only this file is fetched again")
                 raise self._store.refused(remote.name, rule, fix)
         for remote in self.contents.files:

@@ -69,8 +69,8 @@ def _list_folders(cache: str) -> list[Path]:
     """Return the folders that may hold copies, the best first."""
     if cache:
         return [Path(cache)]
-    own = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
-    folders = [cache_folder() / "data", own]
+    temporary = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
+    folders = [cache_folder() / "data", temporary]
     return [folder for folder in folders if is_local(folder)] or folders[:1]
 
 

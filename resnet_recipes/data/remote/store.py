@@ -54,10 +54,10 @@ class Store:
         """Return a part of a file. Raises NotReadyError, also if the file has changed."""
 
         def read() -> bytes:
-            found = self._read(remote, start, end)
-            if len(found) != end - start:
-                raise OSError(f"sent {len(found):,} bytes instead of {end - start:,}")
-            return found
+            data = self._read(remote, start, end)
+            if len(data) != end - start:
+                raise OSError(f"sent {len(data):,} bytes instead of {end - start:,}")
+            return data
 
         try:
             return self._patiently(remote.name, read, _PATIENCE + (end - start) / _SLOWEST)

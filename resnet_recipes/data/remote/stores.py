@@ -50,8 +50,8 @@ class Web(Store):
             return RemoteFile(name, int(length), _get_version(answer), _decode_md5(md5))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
-        wanted = {"Range": f"bytes={start}-{end - 1}"}
-        with self._answer("GET", remote.name, wanted) as answer:
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        with self._answer("GET", remote.name, headers) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
                 raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
@@ -108,10 +108,10 @@ def _get_version(answer: urllib3.BaseHTTPResponse) -> str:
 def _decode_md5(md5: str) -> str:
     """Return the header Content-MD5, which is in base64, in hex; "" if it is none."""
     try:
-        found = b64decode(md5, validate=True)
+        digest = b64decode(md5, validate=True)
     except ValueError:
         return ""
-    return found.hex() if len(found) == 16 else ""
+    return digest.hex() if len(digest) == 16 else ""
 
 
 class Bucket(Store):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.statistics import statistics
-from resnet_recipes.ops.kernels.sums import add_up, counters, fitting, shares_of, tile
+from resnet_recipes.ops.kernels.sums import add_up, counters, divide_rows, fitting, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 #: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
@@ -47,7 +47,7 @@ def backward(
     resident, options = RESIDENT, REDUCE_OPTIONS
     if keep is not None:
         resident, options = RESIDENT_LARGE, LARGE_REDUCE_OPTIONS
-    blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, resident)
+    blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, resident)
     shares, sums = saved.weight.new_empty(2, blocks, c), saved.weight.new_empty(2, c)
     gated = None if z is None else torch.empty_like(x)
     pointers = g, other, x, z, keep, gated, shares, counters(x.device)
@@ -78,7 +78,7 @@ def _put(y, row, rows, channel, c, value):
 
 
 @triton.jit
-def _kept(keep, row, m, area):
+def _load_factors(keep, row, m, area):
     """Return, for each row, the factor of the image it belongs to."""
     return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
 
@@ -86,11 +86,11 @@ def _kept(keep, row, m, area):
 @triton.jit
 def _normalized(x, moments, weight, bias, channel, c):
     """Return weight * (x - mean) * rstd + bias; backward repeats it bit for bit, for its signs."""
-    known = channel < c
-    inverse = tl.load(moments + c + channel, mask=known, other=0.0)
-    scale = tl.load(weight + channel, mask=known, other=0.0) * inverse
-    apart = x - tl.load(moments + channel, mask=known, other=0.0)[None, :]
-    return apart * scale[None, :] + tl.load(bias + channel, mask=known, other=0.0)[None, :]
+    is_channel = channel < c
+    inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
+    scale = tl.load(weight + channel, mask=is_channel, other=0.0) * inverse
+    apart = x - tl.load(moments + channel, mask=is_channel, other=0.0)[None, :]
+    return apart * scale[None, :] + tl.load(bias + channel, mask=is_channel, other=0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["m", "area"])
@@ -108,7 +108,7 @@ def _apply(
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     value = _normalized(tile(x + first, row, left, channel, c), moments, weight, bias, channel, c)
     if keep is not None:
-        value *= _kept(keep, tl.program_id(0) * BM + row, m, area)
+        value *= _load_factors(keep, tl.program_id(0) * BM + row, m, area)
     if residual is not None:
         value += tile(residual + first, row, left, channel, c)
     if RELU:  # NaN stays NaN, as in torch, or a broken run would not be noticed
@@ -130,27 +130,27 @@ def _reduce(
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     row = tl.arange(0, BM)
-    own = tl.minimum(rows, m - block * rows)
+    count = tl.minimum(rows, m - block * rows)
     first = block.to(tl.int64) * rows * c
     center = tl.load(moments + channel, mask=channel < c, other=0.0)
     sum_g = tl.zeros([BM, BC], tl.float32)
     sum_gx = tl.zeros([BM, BC], tl.float32)
-    for start in range(0, own, BM):
+    for start in range(0, count, BM):
         at = start + row
-        upstream = tile(g + first, at, own, channel, c)
-        value = tile(x + first, at, own, channel, c)
+        upstream = tile(g + first, at, count, channel, c)
+        value = tile(x + first, at, count, channel, c)
         if other is not None:
-            upstream += tile(other + first, at, own, channel, c)
+            upstream += tile(other + first, at, count, channel, c)
         if RELU:
             if z is not None:
-                output = tile(z + first, at, own, channel, c)
+                output = tile(z + first, at, count, channel, c)
             else:
                 output = _normalized(value, moments, weight, bias, channel, c)
             upstream = tl.where(output <= 0, 0.0, upstream)
         if gated is not None:
-            _put(gated + first, at, own, channel, c, upstream)
+            _put(gated + first, at, count, channel, c, upstream)
         if keep is not None:
-            upstream *= _kept(keep, block * rows + at, m, area)
+            upstream *= _load_factors(keep, block * rows + at, m, area)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
     share = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)
@@ -170,18 +170,18 @@ def _spread(
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
-    known = channel < c
+    is_channel = channel < c
     upstream = tile(g + first, row, left, channel, c)
     value = tile(x + first, row, left, channel, c)
     if RELU:
         output = _normalized(value, moments, weight, bias, channel, c)
         upstream = tl.where(output <= 0, 0.0, upstream)
     if keep is not None:
-        upstream *= _kept(keep, tl.program_id(0) * BM + row, m, area)
-    inverse = tl.load(moments + c + channel, mask=known, other=0.0)
-    slope = tl.load(sums + channel, mask=known, other=0.0) * inverse / m
-    level = tl.load(sums + c + channel, mask=known, other=0.0) / m
-    center = tl.load(moments + channel, mask=known, other=0.0)
-    scale = tl.load(weight + channel, mask=known, other=0.0) * inverse
+        upstream *= _load_factors(keep, tl.program_id(0) * BM + row, m, area)
+    inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
+    slope = tl.load(sums + channel, mask=is_channel, other=0.0) * inverse / m
+    level = tl.load(sums + c + channel, mask=is_channel, other=0.0) / m
+    center = tl.load(moments + channel, mask=is_channel, other=0.0)
+    scale = tl.load(weight + channel, mask=is_channel, other=0.0) * inverse
     value = upstream - level[None, :] - (value - center[None, :]) * slope[None, :]
     _put(dx + first, row, left, channel, c, value * scale[None, :])

@@ -90,32 +90,33 @@ def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, B
     size = h, w, c
     start = image * h * w * c
     g, places, dx = g + start, places + start, dx + start
-    _, _, from_above = _given(g, places, top - 1, column, channel, size)
-    _, own, down = _given(g, places, top, column, channel, size)
+    _, _, from_above = _distribute(g, places, top - 1, column, channel, size)
+    _, middle, down = _distribute(g, places, top, column, channel, size)
     for r in tl.static_range(R):
-        up, next_own, next_down = _given(g, places, top + r + 1, column, channel, size)
-        put(dx, (top + r, column, channel), size, from_above + own + up)
-        from_above, own, down = down, next_own, next_down
+        up, next_own, next_down = _distribute(g, places, top + r + 1, column, channel, size)
+        put(dx, (top + r, column, channel), size, from_above + middle + up)
+        from_above, middle, down = down, next_own, next_down
 
 
 @triton.jit
-def _given(g, places, row, column, channel, size):
+def _distribute(g, places, row, column, channel, size):
     """Return what a row of maxima gives to the pixels above it, in it and below it."""
     left, left_at = _maximum(g, places, (row, column - 1, channel), size)
     middle, middle_at = _maximum(g, places, (row, column, channel), size)
     right, right_at = _maximum(g, places, (row, column + 1, channel), size)
-    gradients, found = (left, middle, right), (left_at, middle_at, right_at)
-    return _from(gradients, found, 0), _from(gradients, found, 3), _from(gradients, found, 6)
+    gradients, sources = (left, middle, right), (left_at, middle_at, right_at)
+    above = _collect(gradients, sources, 0)
+    return above, _collect(gradients, sources, 3), _collect(gradients, sources, 6)
 
 
 @triton.jit
-def _from(gradients, found, first: tl.constexpr):
+def _collect(gradients, places, first: tl.constexpr):
     """Return what a pixel gets from the maxima left of it, in its column and right of it.
 
     In the first of their windows it is on the right, in the last on the left.
     """
     left, middle, right = gradients
-    left_at, middle_at, right_at = found
+    left_at, middle_at, right_at = places
     total = tl.where(left_at == first + 2, left, 0.0)
     total += tl.where(middle_at == first + 1, middle, 0.0)
     return total + tl.where(right_at == first, right, 0.0)

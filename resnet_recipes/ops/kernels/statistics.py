@@ -5,7 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.sums import counters, fitting, is_last_program, shares_of, tile
+from resnet_recipes.ops.kernels.sums import counters, divide_rows, fitting, is_last_program, tile
 from resnet_recipes.ops.norm import Norm
 
 #: Rows and channels of a tile; 256 threads then move 16 bytes at a time, twice.
@@ -24,7 +24,7 @@ def statistics(x: Tensor, norm: Norm) -> Tensor:
     Updates the running statistics.
     """
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
-    blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, RESIDENT)
+    blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, RESIDENT)
     shares, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
     running = norm.running_mean, norm.running_var, norm.tracked
     pointers = x, shares, counters(x.device), moments, *running
@@ -42,28 +42,28 @@ def _statistics(
     """Sum each share about a value near its mean, and combine the shares."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
-    known = channel < c
+    is_channel = channel < c
     row = tl.arange(0, BM)
-    own = tl.minimum(rows, m - block * rows)
+    count = tl.minimum(rows, m - block * rows)
     x += block.to(tl.int64) * rows * c
-    shift = tl.sum(tile(x, row, own, channel, c), 0) / tl.minimum(own, BM)
+    shift = tl.sum(tile(x, row, count, channel, c), 0) / tl.minimum(count, BM)
     total = tl.zeros([BM, BC], tl.float32)
     square = tl.zeros([BM, BC], tl.float32)
-    for start in range(0, own, BM):
-        apart = tile(x, start + row, own, channel, c) - shift[None, :]
-        apart = tl.where((start + row < own)[:, None], apart, 0.0)
+    for start in range(0, count, BM):
+        apart = tile(x, start + row, count, channel, c) - shift[None, :]
+        apart = tl.where((start + row < count)[:, None], apart, 0.0)
         total += apart
         square += apart * apart
     sum_apart = tl.sum(total, 0)
-    squares = tl.sum(square, 0) - sum_apart * sum_apart / own
-    tl.store(shares + block * c + channel, shift + sum_apart / own, mask=known)
-    tl.store(shares + (blocks + block) * c + channel, squares, mask=known)
+    squares = tl.sum(square, 0) - sum_apart * sum_apart / count
+    tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
+    tl.store(shares + (blocks + block) * c + channel, squares, mask=is_channel)
     if is_last_program(counters, blocks):
         mean, squares = _combined(shares, m, c, rows, blocks, channel, BM)
-        tl.store(moments + channel, mean, mask=known)
-        tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=known)
-        _track(running_mean + channel, mean, momentum, known)
-        _track(running_var + channel, squares / tl.maximum(m - 1, 1), momentum, known)
+        tl.store(moments + channel, mean, mask=is_channel)
+        tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=is_channel)
+        _track(running_mean + channel, mean, momentum, is_channel)
+        _track(running_var + channel, squares / tl.maximum(m - 1, 1), momentum, is_channel)
         if tl.program_id(1) == 0:
             tl.store(tracked, tl.load(tracked) + 1)
 
@@ -89,7 +89,7 @@ def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
 
 
 @triton.jit
-def _track(running, value, momentum, known):
+def _track(running, value, momentum, is_channel):
     """Move a running average towards a value."""
-    before = tl.load(running, mask=known, other=0.0)
-    tl.store(running, before * (1.0 - momentum) + value * momentum, mask=known)
+    before = tl.load(running, mask=is_channel, other=0.0)
+    tl.store(running, before * (1.0 - momentum) + value * momentum, mask=is_channel)

@@ -4,6 +4,7 @@ It does so in order, so the result does not depend on which program was last.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import torch
 import triton
@@ -43,17 +44,21 @@ def fitting(warps: int, resident: int) -> dict[str, object]:
     return options | {"maxnreg": REGISTERS // (32 * warps * resident) // 8 * 8}
 
 
-@cache
-def shares_of(
-    rows: int, tile: int, columns: int, device: torch.device, resident: int
-) -> tuple[int, int]:
-    """Return how many programs share the rows of a column of programs, and the rows of each.
+class RowBlocks(NamedTuple):
+    """How the programs of a column divide its rows."""
 
-    Each takes whole tiles.
-    """
+    count: int
+    rows: int  # of each block, in complete tiles
+
+
+@cache
+def divide_rows(
+    rows: int, tile: int, columns: int, device: torch.device, resident: int
+) -> RowBlocks:
+    """Divide the rows of a column between the programs that run at the same time."""
     most = max(1, resident * _multiprocessors(device) // columns)
-    own = -(-rows // (most * tile)) * tile
-    return -(-rows // own), own
+    share = -(-rows // (most * tile)) * tile
+    return RowBlocks(-(-rows // share), share)
 
 
 @cache
@@ -100,9 +105,9 @@ def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.co
     """
     sum_g, sum_gx = share
     block = tl.program_id(0)
-    known = channel < c
-    tl.store(shares + block * c + channel, sum_g, mask=known)
-    tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=known)
+    is_channel = channel < c
+    tl.store(shares + block * c + channel, sum_g, mask=is_channel)
+    tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=is_channel)
     if is_last_program(counters, blocks):
         row = tl.arange(0, BM)
         total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
@@ -110,6 +115,6 @@ def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.co
         for start in range(0, blocks, 2 * BM):
             total_g += _two_tiles(shares, start + row, blocks, channel, c, BM)
             total_gx += _two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
-        inverse = tl.load(moments + c + channel, mask=known, other=0.0)
-        tl.store(sums + c + channel, tl.sum(total_g, 0), mask=known)
-        tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=known)
+        inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
+        tl.store(sums + c + channel, tl.sum(total_g, 0), mask=is_channel)
+        tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=is_channel)

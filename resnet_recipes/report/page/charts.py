@@ -56,8 +56,8 @@ def plot_accuracy(
     Rows have series, top1_percent, `x`, perhaps low and high, and what hovering shows. Published
     results are open points behind them, those that nothing of their series beats.
     """
-    own, behind = ([row for row in part if row[x]] for part in (rows, published))
-    lines = list(_by_series(own).values())
+    drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
+    lines = list(_by_series(drawn).values())
     fronts = [list(find_pareto(line, x)) for line in _by_series(behind).values()]
     main = lines or fronts
     front = list(find_pareto((row for line in main for row in line), x))
@@ -86,15 +86,15 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
         return []
     places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
     places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
-    taken, found = places, []
+    taken, labels = places, []
     for end in np.cumsum([*map(len, lines)]) - 1:
         letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + places[end]
         spots = {dy: letters + np.array((0, dy)) for dy in _HEIGHTS}
         hits = {dy: abs(spot[:, None] - taken) < 2 * _LETTER for dy, spot in spots.items()}
         dy = min(_HEIGHTS, key=lambda dy: hits[dy].all(2).sum())
-        found.append(rows[end] | {"dy": dy})
+        labels.append(rows[end] | {"dy": dy})
         taken = np.concatenate([taken, spots[dy]])
-    return found
+    return labels
 
 
 def _lines(
@@ -102,7 +102,7 @@ def _lines(
 ) -> Spec:
     """Return lines with bars over seeds, points and names."""
     rows = [row for line in lines for row in line]
-    known = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
+    fields = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
     return _fill(
         "lines",
         rows=rows,
@@ -110,15 +110,15 @@ def _lines(
         names=names,
         look=look,
         filled=filled,
-        tooltip=_tooltip(known),
+        tooltip=_tooltip(fields),
     )
 
 
 def _by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
-    found: dict[str, list[ChartRow]] = {}
+    series: dict[str, list[ChartRow]] = {}
     for row in rows:
-        found.setdefault(row["series"], []).append(row)
-    return found
+        series.setdefault(row["series"], []).append(row)
+    return series
 
 
 def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
@@ -160,12 +160,12 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     other classes are left out.
     """
     images = {row["class"]: row["images"] for row in accuracy}
-    shown = [
+    off_diagonal = [
         cell | {"percent": 100 * cell["images"] / images[cell["class"]]}
         for cell in cells
         if {cell["class"], cell["taken_for"]} <= images.keys()
     ]
-    return _fill("by_class", accuracy=accuracy, cells=shown, classes=list(images))
+    return _fill("by_class", accuracy=accuracy, cells=off_diagonal, classes=list(images))
 
 
 def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:

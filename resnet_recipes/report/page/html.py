@@ -181,10 +181,10 @@ def _cell(value: str | float | None, kind: str) -> str:
     if value is None:
         return f'<td{kind} data-value=""></td>'
     if value >= 1000 or value == int(value):
-        shown = f"{value:,.0f}"
+        text = f"{value:,.0f}"
     else:
-        shown = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-    return f'<td{kind} data-value="{value}">{shown}</td>'
+        text = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return f'<td{kind} data-value="{value}">{text}</td>'
 
 
 def _jpeg(pixels: "np.ndarray") -> str:

@@ -51,10 +51,10 @@ class Tracker(Protocol):
 def make_tags(folder: Path) -> dict[str, str]:
     """Return what a run is found by: its recipe, the commit of its files, and our version."""
     try:
-        found = read_json(folder / PROVENANCE, may_be_absent=True)
+        provenance = read_json(folder / PROVENANCE, may_be_absent=True)
     except NotReadyError:
         return {}
-    texts = {key: found.get(key) for key in ("recipe", "git_commit", "resnet_recipes")}
+    texts = {key: provenance.get(key) for key in ("recipe", "git_commit", "resnet_recipes")}
     return {key: text for key, text in texts.items() if isinstance(text, str)}
 
 

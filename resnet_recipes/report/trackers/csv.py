@@ -20,15 +20,15 @@ class Curves:
         self._path = folder / "metrics.csv"
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        kept = [",".join(COLUMNS)]
+        rows = [",".join(COLUMNS)]
         if step and self._path.is_file():
             lines = self._path.read_text(encoding="utf-8").splitlines()[1:]
-            kept += [
+            rows += [
                 line
                 for line in lines
                 if line.split(",")[0].isdecimal() and int(line.split(",")[0]) <= step
             ]
-        atomic.write_text(self._path, "\n".join(kept) + "\n")
+        atomic.write_text(self._path, "\n".join(rows) + "\n")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         with self._path.open("a", encoding="utf-8", newline="") as file:

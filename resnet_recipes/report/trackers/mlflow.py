@@ -35,9 +35,9 @@ class Curves:
         self._sent: dict[str, int] = {}  # the last step of each curve, by name
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        known = self._folder / "mlflow-run"
-        if known.is_file():
-            self._run = known.read_text().strip()
+        id_file = self._folder / "mlflow-run"
+        if id_file.is_file():
+            self._run = id_file.read_text().strip()
             self._client.update_run(self._run, status="RUNNING")
             self._sent = {
                 name: max(point.step for point in self._client.get_metric_history(self._run, name))
@@ -49,7 +49,7 @@ class Curves:
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         tags, called = make_tags(self._folder), self._folder.name
         self._run = self._client.create_run(number, tags=tags, run_name=called).info.run_id
-        atomic.write_text(known, self._run)
+        atomic.write_text(id_file, self._run)
         params = [Param(key, format_setting(value)[:500]) for key, value in settings.items()]
         for start in range(0, len(params), _PARAMS):
             self._client.log_batch(self._run, params=params[start : start + _PARAMS])

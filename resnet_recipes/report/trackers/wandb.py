@@ -30,12 +30,12 @@ class Curves:
         self._run: wandb.Run | None = None
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        known = self._folder / "wandb-run"
-        if not known.is_file():
-            atomic.write_text(known, secrets.token_hex(8))
+        id_file = self._folder / "wandb-run"
+        if not id_file.is_file():
+            atomic.write_text(id_file, secrets.token_hex(8))
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "resnet-recipes"),
-            id=known.read_text().strip(),
+            id=id_file.read_text().strip(),
             name=self._folder.name,
             dir=os.environ.get("WANDB_DIR") or str(self._folder.parent),
             config=dict(settings),

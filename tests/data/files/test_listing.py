@@ -45,7 +45,7 @@ EXPECTED = [
 
 def test_cached_listing_equals_the_original(root):
     first, second = Listing.of(root / "train"), Listing.of(root / "train")
-    assert (first.kept, second.kept) == (False, True)
+    assert (first.is_cached, second.is_cached) == (False, True)
     assert named(first) == named(second) == EXPECTED
     assert first.digest == second.digest
     assert (second.classes, second.counts.tolist()) == (("ant", "bee"), [4, 4])
@@ -69,7 +69,7 @@ def test_folder_change_is_seen_with_old_mtime(root, command):
     for folder, status in times.items():
         os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
     after = Listing.of(split)
-    assert not after.kept
+    assert not after.is_cached
     assert command == "mkdir cow" or after.digest != before.digest
 
 
@@ -81,7 +81,7 @@ def test_hundred_nested_folders_are_rejected(root):
 
 def test_listing_of_changing_folder_is_not_cached(root, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
-    assert not Listing.of(root / "train").kept
+    assert not Listing.of(root / "train").is_cached
     assert not get_cache_path(root / "train").exists()
 
 
@@ -121,8 +121,8 @@ def test_unwritable_cache_folder_is_reported(root, monkeypatch):
 
 def test_small_datasets_are_not_cached(root, monkeypatch):
     monkeypatch.undo()
-    assert not Listing.of(root / "train").kept
-    assert not Listing.of(root / "train").kept
+    assert not Listing.of(root / "train").is_cached
+    assert not Listing.of(root / "train").is_cached
 
 
 def test_facts_report_cached_listing_and_digest(root):

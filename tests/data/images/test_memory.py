@@ -279,7 +279,7 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available
         source.read(index)
-        kept.append(source._kept(index) is not None)
+        kept.append(source._read_kept(index) is not None)
     assert kept == [True, False, False]
 
 
