@@ -8,7 +8,7 @@ loops start from the same weights, and see the same number of images of the same
 - tutorial: PyTorch's tutorial of transfer learning, 4 images a step;
 - fastai: `fine_tune` of fastai's learner with its own defaults;
 - timm: the defaults of timm's train.py, scaled to 16 images a step;
-- ours: `resnet-train finetune`;
+- ours: `resnet-train finetune`, of the classifier and of all layers;
 - linear: a linear classifier on frozen features, for comparison.
 
 A loop that is not installed is left out. Rows that FILE has are not run again.
@@ -19,6 +19,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from rows import append, cpu_seconds, finished
 from timm.data import create_transform
+from timm.loss import LabelSmoothingCrossEntropy
 from timm.optim import create_optimizer_v2
 from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
@@ -64,7 +66,13 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     options = parser.parse_args()
-    loops = {"linear": linear, "ours": ours, "tutorial": tutorial, "timm": timms}
+    loops = {
+        "linear": linear,
+        "ours, classifier": partial(ours, frozen="backbone"),
+        "ours, all layers": partial(ours, frozen="none"),
+        "tutorial": tutorial,
+        "timm": timms,
+    }
     if find_spec("fastai"):
         loops["fastai"] = fastais
     for seed, (name, loop) in itertools.product((1, 2, 3), loops.items()):
@@ -87,11 +95,12 @@ def measured(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
     }
 
 
-def ours(task: Task) -> float:
-    """Train as `resnet-train finetune` does."""
+def ours(task: Task, frozen: str) -> float:
+    """Train as `resnet-train finetune model.freeze=...` does."""
     recipe = rr.compose(
         "finetune",
         f"model.name=timm:{NAME}",
+        f"model.freeze={frozen}",
         f"model.weights={task.weights.absolute()}",
         f"data.train_size={SIDE}",
         f"data.eval_size={SIDE}",
@@ -133,7 +142,7 @@ def timms(task: Task) -> float:
     schedule = CosineLRScheduler(
         optimizer, steps, warmup_t=steps // 5, warmup_lr_init=1e-5, t_in_epochs=False
     )
-    loss_of = timm.loss.LabelSmoothingCrossEntropy(0.1)
+    loss_of = LabelSmoothingCrossEntropy(0.1)
     transform = create_transform(
         SIDE, is_training=True, hflip=0.5, color_jitter=0.4, mean=HALF, std=HALF
     )
@@ -195,12 +204,12 @@ def linear(task: Task) -> float:
     return 100 * (head(val).argmax(1) == truth).float().mean().item()
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
     """Return what a network gives for each image, and the labels."""
     found = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
     outputs, labels = zip(*found, strict=True)
-    return torch.cat(outputs).clone(), torch.cat(labels)
+    return torch.cat(outputs), torch.cat(labels)
 
 
 def network(task: Task, classes: int) -> nn.Module:
