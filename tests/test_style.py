@@ -138,3 +138,53 @@ def type_name(node: ast.stmt) -> str | None:
     return next(
         (name for name in names if re.fullmatch(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*", name)), None
     )
+
+
+#: Packages whose functions may still return an unnamed tuple to another module.
+UNNAMED_TUPLES = {"data", "inference", "methods", "ops"}
+
+#: Methods whose result torch reads.
+OF_TORCH = {"forward", "backward"}
+
+
+def members(tree: ast.Module) -> Iterator[Function]:
+    """Yield the functions and methods of a module, without those inside functions."""
+    for node in tree.body:
+        for item in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(item, Function):
+                yield item
+
+
+def is_unnamed_tuple(annotation: ast.expr | None) -> bool:
+    """Return whether an annotation has a tuple[A, B], also within another type."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    subscripts = [node for node in ast.walk(annotation or ast.Module([], [])) if is_tuple(node)]
+    return any(not is_ellipsis(node.slice) for node in subscripts)
+
+
+def is_tuple(node: ast.AST) -> bool:
+    """Return whether a node is tuple[...]."""
+    return isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "tuple"
+
+
+def is_ellipsis(items: ast.expr) -> bool:
+    """Return whether the items of a tuple type are of one type and any number."""
+    return isinstance(items, ast.Tuple) and getattr(items.elts[-1], "value", "") is ...
+
+
+def test_no_unnamed_tuple_leaves_its_module():
+    """Whoever unpacks one has to look up what it holds; a NamedTuple says it."""
+    readers = {}
+    for path in sources():
+        for node in nodes(path):
+            if name := getattr(node, "attr", getattr(node, "id", "")):
+                readers.setdefault(name, set()).add(path)
+    none(
+        where(path, node)
+        for path in sources()
+        if path.relative_to(ROOT / "resnet_recipes").parts[0] not in UNNAMED_TUPLES
+        for node in members(sources()[path])
+        if not node.name.startswith("_") and node.name not in OF_TORCH
+        if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}
+    )
