@@ -23,7 +23,7 @@ QUANTITIES = {
     "lr": "learning rate",
     "pixels": "image size (px)",
     "images_per_second": "images/s",
-    "data_wait_share": "share waiting for data",
+    "data_wait_share": "fraction of time waiting for data",
 }
 
 
@@ -45,11 +45,11 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     ]
     bars = [row | {"name": name} for name, run in chosen.items() for row in _phases(run)]
     if bars:
-        caption = "Where the time went, in all."
+        caption = "Where the time went, in total."
         figures.append(
             Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
         )
-    note = f"This shows the {MOST} most accurate of {len(runs)} runs."
+    note = f"Only the {MOST} most accurate of {len(runs)} runs are shown."
     text = [note] if len(runs) > MOST else []
     names = sorted({point["name"] for point in points})
     return PageSection("During the runs", text, legend=names, figures=figures)

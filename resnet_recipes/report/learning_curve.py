@@ -38,7 +38,7 @@ class LearningCurve(NamedTuple):
         return (
             f"{self.images[0]:,} to {self.images[-1]:,} training images: "
             f"{self.top1_percent[0]:.2f}% to {self.top1_percent[-1]:.2f}% top-1. Twice as many "
-            f"would bring about {self.gain_points:+.2f} points, 95% interval {ends[0]:+.2f} to "
+            f"would gain about {self.gain_points:+.2f} points, 95% interval {ends[0]:+.2f} to "
             f"{ends[1]:+.2f}. The price: {cost}."
         )
 

@@ -48,7 +48,7 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         if run.state != "unreadable":
             sets.setdefault(_identify_data(run), []).append(run)
     if len(sets) > 1:
-        note = "Accuracies on different images cannot be compared: each data set is by itself."
+        note = "Accuracies on different images cannot be compared: each data set has a section."
         yield PageSection(f"{len(sets)} data sets", [note])
     published = [] if sets else list(map(asdict, read_published()))
     for place, part in enumerate(sets.values(), 1):
@@ -61,7 +61,7 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         yield from (head, *others)
         published = published or behind
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
-        yield PageSection("Cannot be read", notes=damaged)
+        yield PageSection("Unreadable runs", notes=damaged)
     if not sets:
         yield PageSection("Accuracy", figures=list(_figures([], published, 0.0, "")))
     if published:
@@ -88,12 +88,12 @@ def _build_data_sections(
     ]
     labelled = label_runs(groups, names)
     trailing = [
-        f"EMA trails in {name}: its raw weights have {run.better_raw:.2f}% top-1."
+        f"In {name}, the raw weights reach {run.better_raw:.2f}% top-1, more than EMA."
         for name, run in labelled.items()
         if run.better_raw
     ]
     extended = [
-        f"{name} goes on from the stable phase of {run.extends}."
+        f"{name} continues from the stable phase of {run.extends}."
         for name, run in labelled.items()
         if run.extends
     ]
@@ -101,7 +101,7 @@ def _build_data_sections(
     curves = [curve.describe() for curve in find_learning_curves(groups)]
     yield replace(head, text=[*head.text, *trailing, *extended, *curves])
     if len(rows) > 1 or (rows and published):
-        note = "" if published else "Published results are for ImageNet, and left out."
+        note = "" if published else "Published results are for ImageNet, so they are omitted."
         yield PageSection(
             "Accuracy", [note], figures=list(_figures(rows, published, price or 0.0, mark))
         )
@@ -131,8 +131,8 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
     """Return what is in the data set of some runs, of which some may use a fraction."""
     found = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
     counts = (
-        (found.get("train_examples"), "images to train on"),
-        (found.get("eval_examples"), "to evaluate"),
+        (found.get("train_examples"), "training images"),
+        (found.get("eval_examples"), "validation images"),
         (len(found.get("classes") or ()), "classes"),
     )
     return ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
@@ -178,7 +178,7 @@ def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     """Return the table of the runs that no other run beats in both time and accuracy."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
-    caption = "The front: nothing else is more accurate in less time."
+    caption = "Pareto front: no other run is more accurate in less time."
     return Table(caption, columns, front[-FRONT:])
 
 
@@ -214,27 +214,25 @@ def _figures(
     runs_note = beside = theirs = ""
     if rows:
         runs_note = (
-            "Filled: runs, by training time without evaluations and checkpoints, means over seeds "
-            "with bars of one standard deviation. "
+            "Filled points: runs, by training time without evaluations and checkpoints; means over "
+            "seeds, with bars of one standard deviation. "
         )
     if published:
         beside = (
-            f"Open: results published for {USUAL}, on the papers' clock, where the first epoch "
-            "counts as long as the second. "
+            f"Open points: results published for {USUAL}, on the papers' clock, where the first "
+            "epoch is counted like the second. "
         )
         theirs = f"; published results by training time, at {A100_PRICE}"
-    usage = "Hover for more; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    front = (
-        "A line joins the lengths of a recipe; the dashed one is the front, which nothing beats. "
-    )
-    prices = f"{price:g} dollars per hour for all the time that runs took"
+    usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
+    front = "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
+    prices = f"{price:g} dollars per hour, for the wall time of each run"
     axes = {
         "minutes": ("time", "training time (min)", f"{runs_note}{beside}{front}{usage}", behind),
         "cost": ("cost", "cost ($)", f"The same against cost: {prices}{theirs}.", behind),
         "pflops": (
             "pflops",
             "training PFLOPs",
-            "The same against arithmetic, which no other program on the machine changes.",
+            "The same against training compute, which does not depend on the load of the machine.",
             [],
         ),
         "epochs": ("epochs", "epochs", "The same against epochs.", []),
@@ -281,7 +279,7 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
         "top1_percent": "top-1 (%)",
         "pflops": "PFLOPs",
         "minutes": "training (min)",
-        "wall_minutes": "in all (min)",
+        "wall_minutes": "total (min)",
     }
     columns |= {} if price is None else {"cost": "cost ($)"}
     rows = [
@@ -293,14 +291,14 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
         }
         for name, run in runs.items()
     ]
-    return Table("All runs; a heading sorts.", columns | {"name": "run"}, rows)
+    return Table("All runs. Click a column heading to sort.", columns | {"name": "run"}, rows)
 
 
 def _published_table(published: Sequence[dict[str, Any]]) -> Table:
     keys = [key for key in published[0] if key != "images_per_second"]
     return Table(
-        "All published results; a heading sorts. The clock says what the time includes: papers "
-        "(no evaluation, no checkpoint), mlperf (evaluations too), wall (everything).",
+        "All published results. Click a column heading to sort. The clock shows what the time "
+        "includes: papers (training only), mlperf (training and evaluations), wall (everything).",
         {key: key for key in keys} | {"top1_percent": "top-1 (%)", "minutes": "time (min)"},
         published,
     )

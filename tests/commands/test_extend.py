@@ -45,7 +45,9 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
     assert f"extends: {place} at step 8" in " ".join(said)
     assert "run.extends" in enter(f"resnet-recipes compare mine {longer.name}").out
     enter("resnet-recipes report")
-    assert f"goes on from the stable phase of {place} at step 8." in Path("report.html").read_text()
+    assert (
+        f"continues from the stable phase of {place} at step 8." in Path("report.html").read_text()
+    )
     enter("resnet-train --resume last", 75)
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert started == [longer] * 3

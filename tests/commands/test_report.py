@@ -157,12 +157,12 @@ def test_the_head_answers_and_says_shared_settings_once(page):
     text = page("runs --price 36")
     assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
     assert text.count(">0.0018<") == 3
-    assert "Data: 5,000 images to train on." in text
+    assert "Data: 5,000 training images." in text
     assert "Accuracies on different images" not in text
     assert "All published results" not in text, "they are for ImageNet"
     assert "All have recipe=mild  batch.global_size=64" in text
     assert text.count("batch.global_size=64") == 1
-    front = text[text.index("The front:") : text.index("<h2>Accuracy")]
+    front = text[text.index("Pareto front:") : text.index("<h2>Accuracy")]
     assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
 
 
@@ -174,9 +174,9 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
     text = page()
-    assert "Data: 1,000 images to train on, 400 to evaluate." in text
+    assert "Data: 1,000 training images, 400 validation images." in text
     assert "Accuracies on different images" not in text
-    assert "Twice as many would bring about" in text
+    assert "Twice as many would gain about" in text
     assert "images" in specs(text)
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
