@@ -72,6 +72,7 @@ plan mild seed=1,2 | 2 | resnet-train -m trains
 plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m trains
 runs runs --sort x | 2 | valid: name, top1, minutes
+runs runs --price 1e6 | 2 | --price 1e6: must be a price per hour
 runs runs --price free | 2 | --price free: must be a price per hour
 runs runs --price -1 | 2 | --price PER_HOUR: needs a value
 runs runs --price nan | 2 | --price nan: must be a price per hour

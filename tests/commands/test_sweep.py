@@ -149,6 +149,15 @@ def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
     assert "stable phase" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
 
 
+def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
+    speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
+    monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
+    words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur"
+    out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out
+    # 12,000 steps of the longer run, 8,000 of which are trained by the shorter one
+    assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
     nursery, tmp_path

@@ -50,10 +50,12 @@ def test_rank_stopping_for_another_is_preempted(interruption):
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
-def test_request_repeated_at_once_counts_once(interruption):
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
+def test_request_repeated_at_once_counts_once(interruption, monkeypatch):
+    exits = []
+    monkeypatch.setattr(os, "_exit", exits.append)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
-    assert interruption.exit_code == 130
+    assert (interruption.exit_code, exits) == (130, [])
 
 
 def test_second_ctrl_c_ends_the_process(interruption, monkeypatch):

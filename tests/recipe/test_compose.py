@@ -57,6 +57,7 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
 WAYS = values(
     """
 methods.ema.half_life=200ba | methods.ema.half_life | 200ba
+data=s3://bucket/set/ | data.root | s3://bucket/set
 methods.mixup.alpha=0.3 | methods.mixup.alpha | 0.3
 methods.mixup={} | methods.mixup.alpha | 0.2
 methods.mixup={alpha:0.4} | methods.mixup.alpha | 0.4
@@ -190,6 +191,22 @@ def test_a_family_that_grows_without_bound_is_refused(folder):
         folder(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}]\n")
     folder("recipes/r12.yaml", "name: r12\n")
     assert "may inherit from at most 7 files" in problems("r0", DATA)
+
+
+def test_family_of_too_many_parents_is_rejected(folder):
+    parents = [f"a{number}" for number in range(8)]
+    for name in parents:
+        folder(f"recipes/{name}.yaml", "lr: 1\n")
+    folder("recipes/mine.yaml", f"defaults: [{', '.join(parents)}]\n")
+    assert "at most 7 files" in problems("mine", DATA)
+
+
+def test_problem_of_a_change_has_no_file(folder):
+    folder("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
+    with pytest.raises(RecipeError) as refused:
+        compose("mine", [DATA, "methods.mixup={alpha: -1}"])
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
 def test_all_problems_come_at_once_with_their_places(folder):

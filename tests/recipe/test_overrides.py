@@ -5,7 +5,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
-from resnet_recipes.recipe.overrides import Override, parse
+from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
 from tests.tables import rows
 
 #: Lines of text, of which one is empty and one a space.
@@ -121,3 +121,9 @@ def test_a_word_that_cannot_be_right_is_answered_with_what_to_type(word, said, f
     assert said in problem.lines()[0]
     advice = problem.command((*problem.advice, "")[0])
     assert advice == fix.replace("OWN", OWN_APPLICATION)
+
+
+def test_word_is_read_up_to_its_limit():
+    word = "about=" + "x" * (MAX_LENGTH - len("about="))
+    assert not parse([word]).problems
+    assert parse([f"{word}x"]).problems

@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.strict_yaml import parse
+from resnet_recipes.recipe.strict_yaml import MAX_DEPTH, parse
 from tests.tables import rows
 
 PATH = Path("recipes/mine.yaml")
@@ -42,6 +42,13 @@ def test_plain_values_are_read_as_they_look():
         "date": "2026-11-20",
         "map": {},
     }
+
+
+def test_nesting_is_read_up_to_its_limit():
+    texts = [("{a: " * depth + "1" + "}" * depth).encode() for depth in (MAX_DEPTH, MAX_DEPTH + 1)]
+    assert parse(texts[0], PATH).tree
+    with pytest.raises(RecipeError):
+        parse(texts[1], PATH)
 
 
 def test_every_key_knows_its_line():

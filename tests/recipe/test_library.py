@@ -1,0 +1,22 @@
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.library import Library
+
+
+def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
+    """Return what is suggested for a name that is not a recipe."""
+    with pytest.raises(RecipeError) as refused:
+        folder.find(name)
+    return refused.value.problems[0].fixes
+
+
+def test_file_without_a_valid_name_is_not_found(tmp_path):
+    (tmp_path / "My-Recipe.yaml").write_text("lr: 1\n")
+    assert "My-Recipe" not in Library(tmp_path).list_names()
+    find_fixes("My-Recipe", Library(tmp_path))
+
+
+def test_beginning_of_a_name_is_completed_from_four_letters():
+    assert find_fixes("fine", Library()) == ("finetune",)
+    assert find_fixes("fin", Library()) == ()
