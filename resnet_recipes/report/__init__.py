@@ -1,1 +1,1 @@
-"""Reports: what a run shows to people and writes to files."""
+"""Console output, records, comparisons and report pages of runs."""

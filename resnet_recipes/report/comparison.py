@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs, and how much seeds alone change the result."""
+"""Compare runs: the settings that differ, and the spread over seeds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from resnet_recipes.run_folder.runs import RunRecord, read_run
 #: Settings that may differ between runs of the same configuration: a key, or all of a section.
 _OWN = ("seed", "about", "published", "run.", "log.", "checkpoint.")
 
-#: How long a run is, which is said in epochs.
+#: Settings of a run's duration, which labels give in epochs.
 _LENGTH = ("max_duration", "scale_schedule_ratio")
 
-#: Settings that a label has room for.
+#: Most settings in a label.
 _MOST = 4
 
 
@@ -27,7 +27,7 @@ class SeedGroup:
     """Runs that differ only in their seeds."""
 
     runs: tuple[RunRecord, ...]
-    settings: dict[str, str]  # without those that may differ
+    settings: dict[str, str]  # without the settings that may differ
 
     @property
     def top1(self) -> tuple[float, ...]:
@@ -45,7 +45,7 @@ class SeedGroup:
         return stdev(self.top1) if len(self.top1) > 1 else None
 
     def mean(self, field: str) -> float | None:
-        """Return the mean of a field of the finished runs; None if it is known of none."""
+        """Return the mean of a field over the finished runs that have it; None if none has."""
         values = self._finished(field)
         return mean(values) if values else None
 
@@ -77,10 +77,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def read_machine(folder: Path) -> dict[str, str]:
-    """Return what a run ran on: versions and machine, with dotted keys.
-
-    Empty if it was not recorded.
-    """
+    """Return versions and machine of a run, with dotted keys; empty if not recorded."""
     environment = read_json(folder / ENVIRONMENT, may_be_absent=True)
     return flatten(
         {key: environment[key] for key in ("python", "packages", "machine") if key in environment}
@@ -95,7 +92,7 @@ def find_differences(sides: Sequence[dict[str, str]]) -> dict[str, list[str]]:
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
-    """Put runs of the same recipe and settings, seeds aside, into a group each, in their order."""
+    """Group the runs that differ only in their seeds, in order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
         key = tuple(
@@ -106,9 +103,9 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
 
 
 def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
-    """Name each group by its recipe, if there are others, and by what differs within the recipe.
+    """Label each group with its recipe, if there are several, and the settings that differ.
 
-    Runs of one name differ in length alone.
+    Groups with the same label differ only in duration.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
     for group in groups:
@@ -126,7 +123,7 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
-    """Return the runs of named groups by the group's name and their seeds."""
+    """Return the runs by label: the name of their group and their seed."""
     labelled: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):
         for run in group.runs:
@@ -138,7 +135,7 @@ def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, R
 
 
 def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Yield what a group has that others have not, as "lr 0.1" or "no mixup"."""
+    """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup"."""
     for key in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in _LENGTH:

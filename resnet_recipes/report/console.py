@@ -1,4 +1,4 @@
-"""What a person sees during a run: a live display on a terminal, plain lines through a pipe."""
+"""The console output of a run: a live display on a terminal, plain lines in a pipe."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import Summary
 
-#: Rows of the summary whose text is a path or a command.
+#: Rows of the summary that contain a path or a command, which are not wrapped.
 COPIED = ("results", "weights", "raw weights", "curves")
 
 #: Columns of the table of evaluations, with their widths.
@@ -36,7 +36,7 @@ COLUMNS = {
     "eval": 6,
 }
 
-#: Those that a narrow terminal is without, the first one first.
+#: Columns that a narrow terminal omits, in this order.
 DROPPED = ("eval", "images/s", "third", "top-5", "px")
 
 
@@ -47,9 +47,9 @@ def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Conso
 
 
 class PlainConsole:
-    """One line of key=value pairs every few seconds, and one for each evaluation.
+    """One line of key=value pairs every few seconds, and for each evaluation.
 
-    Never wrapped or coloured.
+    Lines are never wrapped or colored.
     """
 
     def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
@@ -63,9 +63,9 @@ class PlainConsole:
         self._line(f"begin {self._place(done)}")
 
     def step(self, progress: StepMetrics, seconds_left: float | None) -> None:
-        """Show a logged step, unless the last one is too recent.
+        """Print a logged step, unless the last line is too recent.
 
-        The last step of a run is always shown.
+        The last step of a run is always printed.
         """
         now = time.monotonic()
         if now - self._last < self._every and progress.done < self._facts.total_steps:
@@ -113,7 +113,7 @@ class PlainConsole:
         print(*page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
-        """Do nothing: lines need no cleaning up."""
+        """Do nothing: printed lines need no cleanup."""
 
     def _place(self, done: int) -> str:
         return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
@@ -128,7 +128,7 @@ class LiveConsole:
     """A bar and a line of figures at the bottom of the terminal, below a table of evaluations."""
 
     def __init__(self, err: TextIO, out: TextIO):
-        """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
+        """Display on `err`, a terminal; print the summary to `out`. NO_COLOR disables color."""
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
@@ -193,7 +193,7 @@ class LiveConsole:
         self._console.print(Text(f"note: {printable(text)}", style="yellow"))
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
-        """Remove the display; show why the run stops, and what to do."""
+        """Remove the display; print why the run stops, and the command that resumes it."""
         self.close()
         text = f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}"
         self._console.print(Text(text, style="bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What happened during runs: curves over the epochs, and where the time went."""
+"""The report's section on training: curves over the epochs, and time by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord
 
-#: Runs whose curves are drawn: more lines than this cannot be told apart.
+#: Most runs in a plot: more lines cannot be distinguished.
 MOST = 10
 
-#: Points per line: more of them than a screen can show would only make the page larger.
+#: Most points per line: a screen shows no more.
 POINTS = 200
 
 QUANTITIES = {
@@ -28,7 +28,7 @@ QUANTITIES = {
 
 
 def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
-    """Return the section on runs, by what they are called; `mark` tells its figures apart."""
+    """Return the section on labeled runs; `mark` is the prefix of its figures' names."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     chosen = {name: runs[name] for name in best[:MOST]}
     points = [
@@ -56,7 +56,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
 
 
 def _points(folder: Path) -> list[dict[str, Any]]:
-    """Return what a run logged, downsampled: the epoch, and values of QUANTITIES."""
+    """Return the downsampled log of a run: the epoch, and values of QUANTITIES."""
     records = read_metrics(folder / METRICS)
     accuracies = [
         {"epoch": record["epoch"], "top1_percent": top1}

@@ -1,7 +1,4 @@
-"""MLPerf's log of a run, from its records.
-
-The lines that mlperf-logging's compliance checker reads.
-"""
+"""The MLPerf log of a run, in the format of mlperf-logging's compliance checker."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +12,7 @@ RESULT = "result_0.txt"
 
 _START, _STOP, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
-#: Seconds on MLPerf's clock, kind of event, key, value, metadata.
+#: Seconds of MLPerf's clock, kind of event, key, value, metadata.
 Event = tuple[float, str, str, object, dict[str, object]]
 
 
@@ -27,10 +24,8 @@ def format_result(
 ) -> str:
     """Return the text of RESULT.
 
-    `values` are what MLPerf requires about the recipe, under its keys.
-
-    Times are MLPerf's clock added to the start of the first session, so that an interruption leaves
-    no gap.
+    `values` describe the recipe under MLPerf's keys. Times are MLPerf's clock added to the start
+    of the first session, so an interruption leaves no gap.
     """
     zero = filter_kind(records, "begin")[0]["time"]
     events = [*_initialisation(records, facts, values), *_training(records, facts)]
@@ -44,10 +39,7 @@ def format_result(
 def _initialisation(
     records: Sequence[Record], facts: RunFacts, values: Mapping[str, object]
 ) -> Iterator[Event]:
-    """Yield what comes before the first touch of data.
-
-    This does not clear the machine's file cache.
-    """
+    """Yield the events before the first access to data. The machine's file cache is not cleared."""
     before = -filter_kind(records, "begin")[0]["startup_seconds"]
     yield before, _POINT, "cache_clear", False, {}
     yield before, _START, "init_start", None, {}

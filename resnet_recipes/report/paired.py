@@ -1,4 +1,4 @@
-"""Two networks on the same images: the difference of their accuracies, with its interval."""
+"""Compare the accuracies of two networks on the same images, with a confidence interval."""
 
 from math import ceil, exp, lgamma, log
 from typing import NamedTuple, Self
@@ -17,7 +17,7 @@ class Confidence(NamedTuple):
 
 
 def accuracy_interval(correct: int, images: int) -> Confidence:
-    """Return the interval of an accuracy, in percent, over images drawn like these.
+    """Return the interval of an accuracy, in percent, over samples of images.
 
     Wilson, 1927, J. Am. Stat. Assoc. 22.
     """
@@ -28,7 +28,7 @@ def accuracy_interval(correct: int, images: int) -> Confidence:
 
 
 class PairedVerdict(NamedTuple):
-    """How two networks compare on the images that both saw."""
+    """The comparison of two networks on the same images."""
 
     images: int
     first_only: int  # images that only the first network classifies correctly
@@ -67,12 +67,12 @@ class PairedVerdict(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the difference is more than chance: p below 5%."""
+        """Whether the difference is significant: p below 5%."""
         return self.p < 0.05
 
     @property
     def images_to_settle(self) -> int | None:
-        """About how many images would settle a difference of this size, with a power of 80%.
+        """The number of images that would make this difference significant, with a power of 80%.
 
         None if there is no difference. Connor, 1987, Biometrics 43.
         """

@@ -38,9 +38,9 @@ class Evaluation(NamedTuple):
 
 
 class Recorder:
-    """Writes down what the training loop measured and shows it; rank 0 only.
+    """Writes and displays the measurements of the training loop, on rank 0.
 
-    Writing is best effort: a full disk is reported once and never stops training. All values are
+    Writing is best effort: a full disk is reported once and does not stop training. All values are
     plain numbers, so nothing here waits for a device.
     """
 
@@ -55,10 +55,8 @@ class Recorder:
     ):
         """Record into `folder`.
 
-        `started` is when the command was typed, a reading of time.monotonic().
-
-        `trackers` are sent every point of the run's curves; `on_record` is called with every
-        record.
+        `started` is the start of the command by time.monotonic(). `trackers` receive every point of
+        the run's curves, and `on_record` every record.
         """
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
@@ -74,9 +72,10 @@ class Recorder:
         self._is_finished = False
 
     def begin(self, done: int = 0, seconds: float = 0.0, owes_evaluation: bool = False) -> None:
-        """Start the session, right before its first step.
+        """Start the session, before its first step.
 
-        Drop what an earlier one recorded after step `done`, and its evaluation if that is owed.
+        Delete the records of earlier sessions after step `done`, and the evaluation at `done` if it
+        must be repeated.
         """
         old = read_metrics(self._path)
         self._wall_before = max(
@@ -105,12 +104,12 @@ class Recorder:
         )
 
     def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
-        """Write MLPerf's log of the run; `values` are what it requires about the recipe."""
+        """Write the MLPerf log of the run; `values` describe the recipe under MLPerf's keys."""
         text = mlperf.format_result(self._records, self._facts, values, has_reached_target)
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
     def step(self, progress: StepMetrics) -> None:
-        """Log a step, and what was measured since the last logged one."""
+        """Log a step with the measurements since the last logged step."""
         done = progress.done
         self._add("step", done, **progress.keyed())
         for interval in find_intervals(self._latest(2, ("begin", "step"))):
@@ -133,8 +132,8 @@ class Recorder:
     ) -> None:
         """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
 
-        `raw_seconds` of them were spent on the raw weights, after the averaged ones, which count.
-        Of the best one so far the weights are kept.
+        `raw_seconds` of them were spent on the raw weights, after the averaged weights. The weights
+        of the best evaluation are kept.
         """
         values: Record = {
             "examples": (averaged or raw).examples,
@@ -151,7 +150,7 @@ class Recorder:
         self._console.evaluation(done, averaged, raw, seconds)
 
     def hits(self, hits: Hits) -> None:
-        """Write down the validation images that the final network classifies correctly."""
+        """Write which validation images the final network classifies correctly."""
         self._best_effort(lambda: hits.write(self._path.parent))
 
     @property
@@ -161,7 +160,7 @@ class Recorder:
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
-        """Log a checkpoint, which held up the training process for `seconds`."""
+        """Log a checkpoint, for which training paused for `seconds`."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
     def compiled(self, done: int, seconds: float) -> None:
@@ -174,7 +173,7 @@ class Recorder:
         self._console.note(text)
 
     def stopped(self, done: int, reason: str, fix: str = "") -> None:
-        """Log and show that the run stops early: the reason, and what to type to resume it."""
+        """Log and show that the run stops early, with the reason and the command to resume it."""
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
@@ -189,10 +188,9 @@ class Recorder:
     ) -> Summary:
         """Close the record, write and show the summary.
 
-        `seconds` are the training seconds of the whole run.
-
-        `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights`
-        that of the raw ones; `best_weights` those of the best evaluation. Raises OSError.
+        `seconds` are the training seconds of the complete run. `weights` is the file of the final
+        weights: with EMA the averaged weights, and `raw_weights` the raw weights. `best_weights` is
+        the file of the best evaluation. Raises OSError.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
@@ -224,10 +222,7 @@ class Recorder:
         self._console.close()
 
     def _end_epoch(self, done: int, seconds: float) -> None:
-        """Log the training seconds of the epoch that ends now.
-
-        Nothing if its beginning was not recorded.
-        """
+        """Log the training seconds of the epoch that ends now, if its start was recorded."""
         start = done - self._facts.steps_per_epoch
         begun = (
             record

@@ -29,7 +29,7 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 #: The machine of most published results.
 USUAL = "8x A100"
 
-#: Rows of the front that are shown: the table of all runs has the others.
+#: Most rows in the table of the Pareto front; the table of all runs has the rest.
 FRONT = 8
 
 #: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for
@@ -38,9 +38,9 @@ A100_PRICE = 32.8
 
 
 def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
-    """Yield the sections of a report on `runs`, which may be empty, one data set after another.
+    """Yield the sections of a report on `runs`, which may be empty, by data set.
 
-    With `price` per hour, cost as well as time.
+    With `price` per hour, the sections include costs.
     """
     runs = list(map(_check_run, runs))
     sets: dict[tuple[object, ...], list[RunRecord]] = {}
@@ -73,7 +73,7 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
 def _build_data_sections(
     runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, mark: str
 ) -> Iterator[PageSection]:
-    """Yield the sections on the runs of one data set; `mark` begins the names of its figures."""
+    """Yield the sections on the runs of a data set; `mark` is the prefix of its figures' names."""
     groups = group_seeds(runs)
     series = make_labels(groups)
     lengths = Counter(series)
@@ -111,7 +111,7 @@ def _build_data_sections(
 
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
-    """Return what is the same for runs whose accuracies can be compared."""
+    """Return a key that is equal for runs with comparable accuracies."""
     facts = read_json(run.folder / DATA, may_be_absent=True)
     parts = read_settings(run.folder).get("data.fold", "").partition("/")[2]
     return _name_data(run), parts or facts.get("eval_digest") or facts.get("train_examples")
@@ -141,7 +141,7 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
 def _headline(
     runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
 ) -> PageSection:
-    """Return the section that answers first; `rows` are of the finished runs, seeds together."""
+    """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
     tables = [_front(front, price)] if len(front) > 1 else []
@@ -183,10 +183,7 @@ def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
 
 
 def _check_run(run: RunRecord) -> RunRecord:
-    """Return the run, or one that is unreadable.
-
-    A damaged folder is a line of the report, not its end.
-    """
+    """Return the run, or an unreadable run if its folder is damaged."""
     try:
         read_settings(run.folder)
         read_metrics(run.folder / METRICS)
@@ -203,7 +200,7 @@ def _figures(
     price: float,
     mark: str,
 ) -> Iterator[Figure]:
-    """Yield accuracy against time, and against what else is known of the runs."""
+    """Yield plots of accuracy against time, cost, compute, epochs and images."""
     behind = [
         row | {"series": row["recipe"], "cost": row["minutes"] / 60 * A100_PRICE}
         for row in published
@@ -250,7 +247,7 @@ def _is_on_imagenet(run: RunRecord) -> bool:
 
 
 def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
-    """Return what the plots and the front say of finished runs that differ in their seeds."""
+    """Return the row of plots and tables for finished runs that differ only in their seeds."""
     first, noise, mean = group.runs[0], group.noise or 0.0, group.mean("top1_percent") or 0.0
     try:
         command = read_bytes(first.folder / COMMAND).decode(errors="replace").strip()

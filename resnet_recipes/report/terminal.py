@@ -25,13 +25,13 @@ def is_live(stream: TextIO) -> bool:
 def format_interjection(text: str) -> str:
     """Return a line so that a process can print it over another process's live display.
 
-    It replaces the display and leaves room below, which the display fills when it is drawn next.
+    It replaces the display and leaves empty lines below, where the display is drawn next.
     """
     return f"\r\x1b[{HEIGHT - 1}A\x1b[J{printable(text)}" + "\n" * (HEIGHT - 1)
 
 
 class Output(io.FileIO):
-    """A file whose failed writes are not errors; the first failure is kept."""
+    """A file that ignores failed writes and keeps the first failure."""
 
     failure: OSError | None = None
 
@@ -45,19 +45,19 @@ class Output(io.FileIO):
 
 
 def make_lasting(descriptor: int, encoding: str) -> TextIO:
-    """Return a text stream whose writes never fail: it escapes or drops what cannot be written."""
+    """Return a text stream whose writes never fail: it escapes or drops text instead."""
     raw = io.BufferedWriter(Output(descriptor, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding, errors="backslashreplace", line_buffering=True)
 
 
 def protect_output() -> None:
-    """Replace stdout and stderr by streams whose writes never fail; closed ones go to /dev/null."""
+    """Replace stdout and stderr by streams whose writes never fail, or /dev/null if closed."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             _null()  # takes the lowest number that is free: this one
-    # the number of a stream that is None may be that of a file which a library has opened since
+    # a library may since have opened a file with the descriptor of a closed stream
     sys.stdout, sys.stderr = (
         make_lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
         for number, stream in ((1, sys.stdout), (2, sys.stderr))
@@ -69,10 +69,7 @@ def _null() -> int:
 
 
 def find_lost_output() -> str:
-    """Return why some of stdout was lost.
-
-    Empty if it was not, or if its reader chose to stop reading.
-    """
+    """Return why output to stdout was lost; empty if it was not, or if the reader closed it."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     failure = raw.failure if isinstance(raw, Output) else None

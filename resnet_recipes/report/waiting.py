@@ -1,4 +1,4 @@
-"""How long a person has to wait: the time left of a run, and a bar or lines for other work."""
+"""Remaining time of a run, and progress of other work."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ SMOOTHING = 0.2
 
 
 class Waiting(AbstractContextManager):
-    """Shows what is done and the time left, each time that it is called; leaves nothing behind."""
+    """Shows progress and the remaining time when called; its bar is removed at the end."""
 
     def __init__(
         self, what: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
@@ -28,10 +28,10 @@ class Waiting(AbstractContextManager):
         self._live: Live | None = None  # drawn on a terminal only
         self._every = 0.1 if is_live(self._stream) else every
         self._shown = time.monotonic()
-        self._first: tuple[int, float] | None = None  # what was done at the first call, and when
+        self._first: tuple[int, float] | None = None  # count and time of the first call
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` is done; work that begins anew is timed anew."""
+        """Show that `done` of `total` is done; work that restarts is timed again."""
         now = time.monotonic()
         if self._first is None or done < self._first[0]:
             self._first = (done, now)

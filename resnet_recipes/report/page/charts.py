@@ -1,6 +1,6 @@
-"""The plots of the report, by Vega-Lite, which draws them in the browser or into PNG files.
+"""The plots of the report, as Vega-Lite specifications.
 
-The library that draws files is an extra.
+The browser renders them. PNG files need an extra.
 """
 
 import io
@@ -21,15 +21,15 @@ Spec = dict[str, Any]
 #: The specifications, with "$name" where a value is to be.
 _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encoding="utf-8"))
 
-#: Okabe and Ito's palette, whose colours also differ in lightness, with grey for its black: all can
-#: be seen on white and on near-black. Dashes tell lines apart in black and white.
-COLOURS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
+#: Okabe and Ito's palette with gray instead of black: all colors are visible on white and on
+#: near-black. Dashes distinguish the lines in black and white.
+COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
 
-#: Pixels of a plot as it is planned, of a letter, and by which a name may be lower than its line.
+#: Pixels: the size of a plot, the width of a letter, and the offsets of a name below its line.
 _SIZE, _LETTER, _HEIGHTS = (340, 300), 6, (11, -11, 0, 22, -22)
 
-#: What hovering over a point shows of it.
+#: Fields in the tooltip of a point.
 SHOWN = (
     "name",
     "label",
@@ -51,10 +51,10 @@ SHOWN = (
 def plot_accuracy(
     rows: Sequence[ChartRow], x: str, title: str, published: Sequence[ChartRow] = ()
 ) -> Spec:
-    """Return top-1 against `x`, on a logarithmic axis: a named line for each series, and the front.
+    """Return top-1 against `x`, on a logarithmic axis: a line per series, and the Pareto front.
 
-    Rows have series, top1_percent, `x`, perhaps low and high, and what hovering shows. Published
-    results are open points behind them, those that nothing of their series beats.
+    Rows have series, top1_percent, `x`, the fields of tooltips, and optionally low and high. The
+    Pareto front of each published series is drawn behind them, as open points.
     """
     drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
     lines = list(_by_series(drawn).values())
@@ -75,9 +75,9 @@ def plot_accuracy(
 
 
 def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
-    """Return the end of each line, with dy, the pixels by which its name is lower.
+    """Return the end of each line, with dy, the offset of its name in pixels.
 
-    Names stand to the right, at the height where the fewest points and other names are.
+    A name is to the right of the line, where it overlaps the fewest points and other names.
     """
     import numpy as np
 
@@ -156,8 +156,8 @@ def plot_phases(rows: Sequence[ChartRow]) -> Spec:
 def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     """Return the plot of the classes of `accuracy`, whose rows have class, images and top-1.
 
-    `cells` are of the confusion matrix: class, the class it was taken for, and images; those of
-    other classes are left out.
+    `cells` of the confusion matrix have class, predicted class and images. Cells of other classes
+    are omitted.
     """
     images = {row["class"]: row["images"] for row in accuracy}
     off_diagonal = [
@@ -169,7 +169,7 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
 
 
 def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
-    """Yield the rows that no other row beats in both, by ascending `x`."""
+    """Yield the rows of the Pareto front of `x` and top-1, by ascending `x`."""
     best = float("-inf")
     for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
         if row["top1_percent"] > best:
@@ -178,16 +178,13 @@ def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
 
 
 def to_json(spec: Spec) -> str:
-    """Return a plot as JSON.
-
-    It shows no invisible characters and cannot end a script element around it.
-    """
+    """Return a plot as JSON, without invisible characters, safe inside a script element."""
     text = json.dumps(_map_texts(spec, printable))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _tooltip(fields: Iterable[str]) -> list[Spec]:
-    """Return what hovering over a point shows."""
+    """Return the tooltip of a point."""
     return [
         {"field": name, "title": name.removesuffix("_percent").replace("_", " ")}
         | ({"format": _PLOTS["formats"][name]} if name in _PLOTS["formats"] else {})
@@ -196,7 +193,7 @@ def _tooltip(fields: Iterable[str]) -> list[Spec]:
 
 
 def _frame(name: str, **values: object) -> Spec:
-    """Return a whole plot, as wide as its place on the page."""
+    """Return a complete plot, as wide as its element on the page."""
     return _PLOTS["frame"] | _fill(name, **values)
 
 
@@ -210,7 +207,7 @@ def _fill(name: str, **values: object) -> Spec:
 
 
 def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
-    """Return a value with `change` applied to every text in it, but for names of fields."""
+    """Return a value with `change` applied to every text in it, except for keys."""
     if isinstance(value, dict):
         return {key: _map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -234,7 +231,7 @@ def draw_png(spec: Spec) -> bytes:
 
 
 def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
-    """Write named plots as PNGs, with a palette, which looks the same at a tenth of the size."""
+    """Write named plots as PNGs with a palette, at a tenth of the size."""
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)

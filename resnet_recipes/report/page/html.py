@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes.base.text import in_html
-from resnet_recipes.report.page.charts import COLOURS, DASHES, Spec, to_json
+from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
 if TYPE_CHECKING:
     import numpy as np
 
 _HERE = Path(__file__).parent
 
-#: Most pixels of a thumbnail's side.
+#: Pixels: the height and width of a thumbnail.
 _SIDE = 160
 
-#: Characters beyond which a table cell is wrapped.
+#: Characters of a table cell beyond which it is wrapped.
 LONG = 24
 
 _HEAD = (
@@ -29,12 +29,12 @@ _HEAD = (
 
 @dataclass
 class Figure:
-    """A plot with its name and what it shows."""
+    """A plot with its name and caption."""
 
-    name: str  # of its PNG file and its element in the page
+    name: str  # of the PNG file and of the element
     caption: str
     spec: Spec
-    has_own_legend: bool = False  # of names that no legend of the page has
+    has_own_legend: bool = False  # for names that are not in the page's legend
 
 
 @dataclass
@@ -52,7 +52,7 @@ class PageSection:
 
     title: str
     text: Sequence[str] = ()
-    # of the runs in its plots, in the order of their colours, each with a box that hides it
+    # names of the runs in its plots, in the order of their colors, with checkboxes to hide them
     legend: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
@@ -60,18 +60,18 @@ class PageSection:
 
 
 def build_page(title: str, sections: Sequence[PageSection]) -> str:
-    """Return the whole page, 1 MB, nearly all of it the plotting library; every name is escaped."""
+    """Return the page: 1 MB, mostly the plotting library. Every name is escaped."""
     scripts = map(_file, ("vega.min.js", "page.js"))
     return build_document(title, map(_section, sections), scripts)
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a file is a page of this program, which a new one may replace."""
+    """Return whether this program wrote a page, so that a new page may replace it."""
     return path.is_file() and path.read_bytes().startswith(_HEAD.encode())
 
 
 class Tile(NamedTuple):
-    """An image, as the network saw it, and what it was taken for."""
+    """An image as the network saw it, with its prediction."""
 
     pixels: "np.ndarray"  # uint8 [H, W, 3], perhaps with a heat map to the right
     name: str
@@ -95,7 +95,7 @@ def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
 
 
 def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
-    """Return an HTML file that needs no other, from elements in which all text is escaped."""
+    """Return a self-contained HTML file from elements whose text is escaped."""
     parts = [
         _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -138,10 +138,10 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _swatch(place: int) -> str:
-    """Return the line of a name, in its colour and dashes."""
-    colour = COLOURS[place % len(COLOURS)]
+    """Return the line sample of a name in the legend."""
+    color = COLORS[place % len(COLORS)]
     dashes = " ".join(map(str, DASHES[place % len(DASHES)]))
-    path = f'<path d="M0,5H40" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+    path = f'<path d="M0,5H40" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}"/>'
     return f'<svg viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
 
 

@@ -1,6 +1,6 @@
-"""Trackers: they send what a run records to TensorBoard, Weights & Biases, MLflow or a CSV file.
+"""Trackers, which send the records of a run to TensorBoard, Weights & Biases, MLflow or a CSV file.
 
-Each is in a thread: the run never waits for it, and outlives its failures.
+Each tracker runs in a thread: training never waits for it, and survives its failures.
 """
 
 import queue
@@ -49,7 +49,7 @@ class Background:
         self._pass(lambda tracker: tracker.scalars(step, values))
 
     def complaints(self) -> Iterator[str]:
-        """Yield what went wrong since the last call, one sentence each."""
+        """Yield the failures since the last call, a sentence each."""
         while not self._complaints.empty():
             yield self._complaints.get()
 
@@ -64,7 +64,7 @@ class Background:
     def wait(self, tell: Say, ended: float) -> None:
         """Wait until the tracker is closed, but not for a server that does not answer.
 
-        The run `ended` at that reading of time.monotonic(), from which all its trackers count.
+        `ended` is the end of the run by time.monotonic(): the time limit of all its trackers.
         """
         last = ended + sum(CLOSING_SECONDS)
         self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))

@@ -45,11 +45,11 @@ class Tracker(Protocol):
         """Add one point to some curves."""
 
     def close(self, is_finished: bool) -> None:
-        """Send what is left, and whether the run is finished or was stopped."""
+        """Send the remaining values, and whether the run is finished or was stopped."""
 
 
 def make_tags(folder: Path) -> dict[str, str]:
-    """Return what a run is found by: its recipe, the commit of its files, and our version."""
+    """Return the tags of a run: recipe, git commit, and version of resnet-recipes."""
     try:
         provenance = read_json(folder / PROVENANCE, may_be_absent=True)
     except NotReadyError:

@@ -11,7 +11,7 @@ from tensorboardX.summary import hparams
 
 from resnet_recipes.report.trackers.base import NAMES, format_setting
 
-#: What the table of hyperparameters shows of each run's result.
+#: Results of each run in the table of hyperparameters.
 _RESULTS = dict.fromkeys(NAMES["evaluation"].values())
 
 
@@ -28,7 +28,7 @@ class Curves:
             key: value if isinstance(value, int | float) else format_setting(value)
             for key, value in settings.items()
         }
-        # The writer's own method would put these into a folder of their own, as another run.
+        # the writer's method would write them to a separate folder, as another run
         for summary in hparams(plain, _RESULTS):
             self._writer.file_writer.add_summary(summary)
 

@@ -14,7 +14,7 @@ import wandb
 from resnet_recipes.base import atomic
 from resnet_recipes.report.trackers.base import make_tags
 
-#: What W&B itself reports for a program that Ctrl-C stopped.
+#: The exit code that W&B reports for a program stopped by Ctrl-C.
 _STOPPED = 255
 
 
