@@ -4,6 +4,7 @@ Small crops are read from the small one, and nothing else changes.
 """
 
 import shutil
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,19 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, get_half_path, open_beton
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.sidecar import get_sidecar_path, read_sidecar
+from resnet_recipes.data.beton.writer import RECORD
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import use_engine
+from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
@@ -145,6 +150,53 @@ def test_resume_checks_the_small_level(levels, copied):
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
         open_train(config(copied), replace(before, root=copied), ALONE)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
+    read, expected, count = Files.read, forecast(folder, tmp_path, OPTIONS), Counter()
+
+    def counted(files: Files, index: int) -> Picture:
+        count[files.path(index)] += 1
+        return read(files, index)
+
+    monkeypatch.setattr(Files, "read", counted)
+    convert(folder, tmp_path, OPTIONS, silent, expected)
+    assert len(count) == 37 + 11
+    assert set(count.values()) == {1}
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("torn", ["train", "train.half"])
+def test_conversion_killed_between_levels_resumes(folder, tmp_path, levels, monkeypatch, torn):
+    monkeypatch.setattr(convert_module, "_CHUNK", 4)
+
+    def stop(done: int, _: int) -> None:
+        if done == 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(folder, tmp_path, OPTIONS, stop)
+    journal = tmp_path / f"{torn}.beton.partial.journal"
+    journal.write_bytes(journal.read_bytes()[: -4 * RECORD.itemsize])
+    expected, steps = forecast(folder, tmp_path, OPTIONS), []
+    assert expected.resumed_images == 12
+    convert(folder, tmp_path, OPTIONS, lambda done, _: steps.append(done), expected)
+    assert steps[0] == 16
+    for path in sorted(levels.glob("*.beton")):
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_missing_small_level_is_made_again(folder, tmp_path, levels):
+    shutil.copytree(levels, tmp_path, dirs_exist_ok=True)
+    half = get_half_path(tmp_path / "train.beton")
+    half.unlink()
+    get_sidecar_path(half).unlink()
+    old = (tmp_path / "train.beton").stat().st_mtime_ns
+    convert(folder, tmp_path, OPTIONS, silent)
+    assert half.read_bytes() == get_half_path(levels / "train.beton").read_bytes()
+    assert (tmp_path / "train.beton").stat().st_mtime_ns == old
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +22,13 @@ from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
-from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, Halved
-from resnet_recipes.data.convert.splits import Split, count_finished, plan_splits
+from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
+from resnet_recipes.data.convert.splits import (
+    Split,
+    count_finished,
+    group_levels,
+    plan_splits,
+)
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
@@ -53,27 +59,30 @@ class Forecast(NamedTuple):
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing."""
     splits = plan_splits(src, dst, options)
-    ends = np.cumsum([len(split) for split in splits])
+    groups = group_levels(splits)
+    ends = np.cumsum([len(levels[0]) for levels in groups])
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(SAMPLED, total))
     size, unreadable, began = 0, [], time.perf_counter()
     for place in chosen:
         number = int(np.searchsorted(ends, place, "right"))
-        split = splits[number]
+        split, *half = groups[number]
         index = place - int(ends[number]) + len(split)
-        encoded = split.source.encoded(index, options)
-        if isinstance(encoded, Encoded):
-            size += len(encoded.data)
-        else:
+        encoded = split.source.encoded(index, options, bool(half))
+        if isinstance(encoded, str):
             unreadable.append(f"{split.source.images.path(index)}: {encoded}")
+        else:
+            size += sum(len(level.data) for level in encoded)
     seconds = (time.perf_counter() - began) / len(chosen)
-    finished = count_finished(splits)
-    resumed = sum(map(len, splits[:finished]))
-    resumed += sum(len(split.journal()) for split in splits[finished:])
+    finished = {split.target for split in splits[: count_finished(splits)]}
+    resumed = sum(
+        min(len(split if split.target in finished else split.journal()) for split in levels)
+        for levels in groups
+    )
     return Forecast(
-        images=sum(len(split) for split in splits if not isinstance(split.source.images, Halved)),
+        images=total,
         bytes=int(size / len(chosen) * total * _PAGE_LOSS)
-        + total * _METADATA
+        + sum(map(len, splits)) * _METADATA
         + len(splits) * PAGE_SIZE,
         minutes=(total - resumed) * seconds / options.processes / 60,
         free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
@@ -84,9 +93,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     )
 
 
-#: Consecutive images, encoded: samples for BetonWriter.append, of which unreadable ones have no
-#: bytes; and names of those with reasons.
-_Chunk = tuple[list[tuple[tuple, bytes]], list[tuple[str, str]]]
+#: Consecutive images, encoded: samples of each level for BetonWriter.append, of which unreadable
+#: ones have no bytes; and names of those with reasons.
+_Chunk = tuple[list[list[tuple[tuple, bytes]]], list[tuple[str, str]]]
 
 
 def convert(
@@ -116,9 +125,10 @@ def convert(
         rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
         fix = ("write_mode=jpg", "max_resolution=400")
         raise NotReadyError.at(dst, rule, fix)
-    for split in splits[finished:]:
-        split.target.parent.mkdir(parents=True, exist_ok=True)
-        _convert_split(split, progress)
+    for levels in group_levels(splits[finished:]):
+        levels[0].target.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as opened:
+            _convert_levels(levels, opened, progress)
     return [split.target for split in splits]
 
 
@@ -136,58 +146,69 @@ def _find_skipped(split: Split) -> Iterator[Problem]:
             yield Problem(split.source.images.path(index), None, rule, fix)
 
 
-def _convert_split(split: Split, progress: Progress) -> None:
-    """Write one file in permuted order, one chunk at a time, and read it back."""
-    total, order, longest = len(split), split.order(), split.options.max_resolution
-    page_size = PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
-    writer = BetonWriter(split.target, total, page_size, split.key())
-    first = len(writer.records)
+def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) -> None:
+    """Write a file, and its small level, in permuted order, one chunk at a time; read them back."""
+    first, total, order = levels[0], len(levels[0]), levels[0].order()
+    writers = [opened.enter_context(closing(_open_writer(split))) for split in levels]
+    done = min(len(writer.records) for writer in writers)
     try:
-        for samples, unreadable in _encode(split, order[first:]):
-            if split.options.on_bad_image == "error":
+        for samples, unreadable in _encode(levels, order[done:]):
+            if first.options.on_bad_image == "error":
                 fix = ("on_bad_image=skip", "resnet-recipes doctor data DIR")
                 NotReadyError.refuse(Problem(name, None, why, fix) for name, why in unreadable)
-            writer.append(samples)
-            progress(len(writer.records), total)
-        left_out = order[writer.records["size"] == 0]
-        if len(left_out) == total:
-            raise NotReadyError.at(split.source.place, "has no readable image")
-        writer.finish(
-            {
-                "classes": split.source.classes,
-                "source": split.source.place,
-                "skipped": tuple(map(split.source.images.path, left_out)),
-                "split": split.name if split.name in SPLITS else "",
-                "source_sha256": split.source.fingerprint,
-                "options": asdict(split.options),
-            }
-        )
-        if complaint := _verify(get_partial_path(split.target)):
-            writer.discard()
-            raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
-        writer.publish()
+            for writer, of_level in zip(writers, samples, strict=True):
+                writer.append(of_level[len(writer.records) - done :])
+            done += len(samples[0])
+            progress(done, total)
+        for split, writer in zip(levels, writers, strict=True):
+            _finish(split, writer, order)
+        for writer in writers:
+            writer.publish()
     except OSError as error:
         rule = (
-            f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
-            "images are done and kept)"
+            f"cannot be written: {error.strerror} ({done:,} of {total:,} images are done and kept)"
         )
         hint = Hint("free some space, then run the same command again to resume")
-        raise NotReadyError.at(split.target, rule, hint) from error
-    finally:
-        writer.close()
+        raise NotReadyError.at(first.target, rule, hint) from error
 
 
-def _encode(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
+def _open_writer(split: Split) -> BetonWriter:
+    longest = split.options.max_resolution
+    page_size = PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
+    return BetonWriter(split.target, len(split), page_size, split.key())
+
+
+def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
+    """Describe a file whose samples are written, and read it back."""
+    left_out = order[writer.records["size"] == 0]
+    if len(left_out) == len(split):
+        raise NotReadyError.at(split.source.place, "has no readable image")
+    writer.finish(
+        {
+            "classes": split.source.classes,
+            "source": split.source.place,
+            "skipped": tuple(map(split.source.images.path, left_out)),
+            "split": split.name if split.name in SPLITS else "",
+            "source_sha256": split.source.fingerprint,
+            "options": asdict(split.options),
+        }
+    )
+    if complaint := _verify(get_partial_path(split.target)):
+        writer.discard()
+        raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
+
+
+def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
     """Yield the images in chunks, in the given order.
 
     The processes work at most a few chunks ahead.
     """
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
-    workers = min(split.options.processes, len(chunks))
+    workers = min(levels[0].options.processes, len(chunks))
     if workers <= 1:
-        yield from (_encode_chunk(split, chunk) for chunk in chunks)
+        yield from (_encode_chunk(levels, chunk) for chunk in chunks)
         return
-    with ProcessPool(workers, [__name__], split) as pool:
+    with ProcessPool(workers, [__name__], levels) as pool:
         ahead: deque[Future] = deque()
         try:
             for chunk in chunks:
@@ -206,16 +227,17 @@ def _encode(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _encode_chunk(split: Split, chunk: np.ndarray) -> _Chunk:
-    source, samples, unreadable = split.source, [], []
+def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
+    source, unreadable = levels[0].source, []
+    samples: list[list[tuple[tuple, bytes]]] = [[] for _ in levels]
     for index in chunk.tolist():
-        encoded = source.encoded(index, split.options)
+        encoded = source.encoded(index, levels[0].options, len(levels) > 1)
         if isinstance(encoded, str):
             unreadable.append((source.images.path(index), encoded))
-            encoded = Encoded(0, 0, 0, b"")
-        mode, height, width, data = encoded
-        record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
-        samples.append((record, data))
+            encoded = [Encoded(0, 0, 0, b"")] * len(levels)
+        for of_level, (mode, height, width, data) in zip(samples, encoded, strict=True):
+            record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
+            of_level.append((record, data))
     return samples, unreadable
 
 

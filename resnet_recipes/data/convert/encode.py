@@ -135,10 +135,14 @@ class Original:
         images, fingerprint = Halved(self.images, longest), make_half_source(self.fingerprint)
         return replace(self, images=images, fingerprint=fingerprint, left_out=())
 
-    def encoded(self, index: int, options: ConvertOptions) -> Encoded | str:
-        """Encode one image, or return why it cannot be read."""
+    def encoded(
+        self, index: int, options: ConvertOptions, has_half: bool = False
+    ) -> list[Encoded] | str:
+        """Encode one image, and with `has_half` its half; or return why it cannot be read."""
         try:
-            return encode(self.images.read(index), index, options)
+            image = self.images.read(index)
+            levels = make_levels(image, options.max_resolution) if has_half else (image,)
+            return [encode(level, index, options) for level in levels]
         except (OSError, ValueError, MemoryError, ChangedError) as error:
             return str(error) or type(error).__name__
 
@@ -161,7 +165,11 @@ class Halved:
 
     def read(self, index: int) -> Pixels:
         """Read one image. Raises BadImageError, or ChangedError."""
-        picture = self._images.read(index)
-        pixels = picture.shrunk(*compute_shrunk_size(picture.height, picture.width, self._longest))
-        height, width, _ = pixels.shape
-        return Pixels(shrink_by_area(pixels, -(-height // 2), -(-width // 2)))
+        return make_levels(self._images.read(index), self._longest)[1]
+
+
+def make_levels(image: Pixels, longest: int | None) -> tuple[Pixels, Pixels]:
+    """Return an image with a longer side of at most `longest`, and its half, from one decode."""
+    full = image.shrunk(*compute_shrunk_size(image.height, image.width, longest))
+    height, width, _ = full.shape
+    return Pixels(full), Pixels(shrink_by_area(full, -(-height // 2), -(-width // 2)))

@@ -13,7 +13,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
-from resnet_recipes.data.convert.encode import ConvertOptions, Original
+from resnet_recipes.data.convert.encode import ConvertOptions, Halved, Original
 from resnet_recipes.data.convert.shards import find_shards
 from resnet_recipes.data.files.doubtful import find_doubts
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -116,6 +116,20 @@ def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
 def count_finished(splits: list[Split]) -> int:
     """Return how many files an interrupted attempt finished; 0 if it finished all of them."""
     return next((number for number, split in enumerate(splits) if not split.is_made()), 0)
+
+
+def group_levels(splits: list[Split]) -> list[list[Split]]:
+    """Return each file with its small level, which follows it: both are made from one decode.
+
+    A small level is alone if its file is finished already.
+    """
+    groups: list[list[Split]] = []
+    for split in splits:
+        if isinstance(split.source.images, Halved) and groups:
+            groups[-1].append(split)
+        else:
+            groups.append([split])
+    return groups
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
