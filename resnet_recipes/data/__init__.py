@@ -77,10 +77,10 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
 
 
 def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> None:
-    """Raise NotReadyError for images elsewhere that only a run folder names.
+    """Raise NotReadyError for remote images that only a run folder names.
 
-    The folder may be a stranger's: nobody asks its address or writes to its cache, unless its
-    images came to this machine before, or they are among the `changes` of the user's `command`.
+    The folder may come from anyone. Its address is requested and its cache is written only if the
+    images were fetched to this machine before, or are among the `changes` of the user's `command`.
     """
     if config.backend == "synthetic" or not is_fetched(config.root) or remote.is_trusted(config):
         return
@@ -103,8 +103,8 @@ def fetch(
 ) -> DataConfig | None:
     """Return the settings with `root` on this machine: remote images are fetched.
 
-    One process of a machine fetches, others wait; `progress` is told of it in megabytes. None if
-    it was told to stop: what has come is kept. Raises NotReadyError.
+    One process per machine fetches and the others wait; `progress` counts megabytes. None if
+    it was stopped: the fetched files are kept. Raises NotReadyError.
     """
     if config.backend == "synthetic" or not is_fetched(config.root):
         return config
@@ -146,6 +146,6 @@ def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | 
 
 
 def _name(config: DataConfig, facts: DataFacts, split: str) -> str:
-    """Return under which name processes of this machine share the shrunk images of a split."""
+    """Return the name under which processes share the shrunk images of a split."""
     key = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
     return f"resnet-recipes {hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

@@ -1,4 +1,4 @@
-"""The contract between the trainer and whatever reads the images."""
+"""The contract between the trainer and the data backends."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _Deviation = Annotated[float, Bounds(least=2, most=255)]
 Mean = tuple[_Level, _Level, _Level]
 Deviation = tuple[_Deviation, _Deviation, _Deviation]
 
-#: Pixels of a side.
+#: Pixels: the height and width of a crop.
 CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 
@@ -48,7 +48,7 @@ class DataConfig(Section):
     # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or an address of
     # the last two: s3://, gs://, https://
     root: str = ""
-    # folder for copies of what is at an address; empty: on a local disk with room
+    # folder for copies of remote images; empty: on a local disk with enough free space
     cache: str = ""
     # fraction of each class set aside for validation if there is no val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
@@ -65,9 +65,9 @@ class DataConfig(Section):
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
     # but folders that look like splits are refused
     nested_classes: bool | None = None
-    train_size: CropSize = 176  # pixels, side of the training crop
-    eval_resize: CropSize = 232  # pixels, shorter side before the centre crop at evaluation
-    eval_size: CropSize = 224  # pixels, side of the centre crop at evaluation
+    train_size: CropSize = 176  # training crop size, pixels
+    eval_resize: CropSize = 232  # shorter side before the evaluation crop, pixels
+    eval_size: CropSize = 224  # evaluation crop size, pixels
     # area of a training crop, relative to the image
     crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)
     # width / height of a training crop
@@ -80,7 +80,7 @@ class DataConfig(Section):
     # of evaluation images: bilinear | bicubic
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     # of evaluation images that are not square: crop (loses the ends) | pad (the longer side becomes
-    # eval_resize, and the rest has the mean colour) | squash (both sides do); training is the same
+    # eval_resize, and the rest has the mean color) | squash (both sides do); training is the same
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
     # (level - mean) / std enters the network; of red, green and blue, 0..255; a run that starts
     # from weights takes theirs
@@ -154,10 +154,10 @@ class DataConfig(Section):
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
-#: Images of a sample: a mean over them is known to some 5%.
+#: Images of a sample: the error of a mean over them is about 5%.
 SAMPLED = 48
 
-#: What a run folder keeps of the facts, with its types.
+#: The facts that a run folder contains, with their types.
 _KEPT = {
     "backend": str,
     "train_examples": int,
@@ -171,7 +171,7 @@ _KEPT = {
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What was found at `data.root` before the run starts.
+    """The data set at `data.root`, as found before the run starts.
 
     Written to a file once by the launcher, and checked by ranks when they open images.
     """
@@ -181,7 +181,7 @@ class DataFacts:
     train_examples: int
     eval_examples: int
     classes: tuple[str, ...]  # in label order
-    notes: tuple[str, ...] = ()  # what a user may want to change, one sentence each
+    notes: tuple[str, ...] = ()  # advice, a sentence each
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
@@ -219,7 +219,7 @@ class DataFacts:
         return f"{self.train_digest}-{self.eval_digest}"
 
     def differing(self, other: Self) -> str:
-        """Return what is different in other facts, in words; "" if they are of the same images."""
+        """Return how other facts differ, in words; "" if they describe the same images."""
         parts = {
             "train_digest": "training images",
             "eval_digest": "validation images",
@@ -236,7 +236,7 @@ class DataFacts:
 
 
 class Stored(NamedTuple):
-    """A file of a teacher's outputs, and the temperature of the softmax that is asked of it."""
+    """A file of a teacher's outputs, and the temperature of their softmax."""
 
     path: Path
     checksum: str  # of the outputs that were checked
@@ -247,18 +247,18 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """One rank's share of every epoch."""
+    """One rank's part of every epoch."""
 
     rank: int
     world_size: int
     global_size: int  # examples of one optimizer step, over all ranks
     eval_size: int  # examples of one evaluation batch on this rank
     seed: int
-    # side of the training crop by epoch, the last one repeated; empty: train_size
+    # training crop size by epoch, the last one repeated; empty: train_size
     train_pixels: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches of one optimizer step, over all ranks: copies are kept apart
-    stored: Stored | None = None  # what a teacher said of every image, to come with it
+    stored: Stored | None = None  # a teacher's output for every image
 
     @property
     def rank_size(self) -> int:

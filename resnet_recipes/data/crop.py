@@ -1,4 +1,4 @@
-"""Random crops and other draws of a batch as a pure function of (seed, epoch, index, copy)."""
+"""Random crops of a batch as a pure function of (seed, epoch, index, copy)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -10,7 +10,7 @@ from resnet_recipes.data.loading.storage import Rows
 
 TRIES = 100
 
-#: Fraction of the object that a crop must cover; without bounding boxes the object is the whole
+#: Fraction of the object that a crop must cover; without bounding boxes, the object is the complete
 #: image.
 COVERED = 0.1
 
@@ -75,7 +75,7 @@ class TrainCrop:
 
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
-        """Return the training crops that a recipe asks for."""
+        """Return the training crops of a recipe."""
         return cls(
             share.seed if config.seed == "auto" else int(config.seed),
             config.crop_scale,

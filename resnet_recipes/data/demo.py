@@ -74,7 +74,7 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Choose three distinct colours [3, 3].
+    """Choose three distinct colors [3, 3].
 
     Background, object (close to this hue), and the pattern on the object.
     """
@@ -109,7 +109,7 @@ def _draw_outline(
 ) -> list[tuple[float, float]]:
     """Return the corners of a shape at twice the picture's size, turned and a little squeezed."""
     if shape == "cross":
-        arm = 0.32  # half the width of an arm, as a share of its length
+        arm = 0.32  # half the width of an arm, as a fraction of its length
         corners = [(1, -arm), (1, arm), (arm, arm)]
         quarters = ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
         corners = [np.array((x, y)) @ turn for turn in quarters for x, y in corners]
@@ -139,7 +139,7 @@ def _draw_clutter(
 
 
 def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Blur the scene a little, light it from one side and add the noise of a cheap camera."""
+    """Blur the scene slightly, light it from one side and add the noise of a cheap camera."""
     pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]
     right, down = (np.linspace(-0.5, 0.5, side, dtype=np.float32) for side in (width, height))

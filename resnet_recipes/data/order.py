@@ -1,7 +1,4 @@
-"""Which examples a rank reads, in what order and how often.
-
-A function of the seed, the epoch and the step.
-"""
+"""The order in which a rank reads examples, as a function of seed, epoch and step."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -31,8 +28,8 @@ class BatchOrder(NamedTuple):
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
     # int64 [N], how often the image was used before in this epoch
     copies: np.ndarray
-    pixels: int  # side of the delivered images
-    first: int = 0  # row of the batch with which these begin
+    pixels: int  # height and width of the images
+    first: int = 0  # first of these rows in the batch
 
     def parts(self, size: int) -> Iterator["BatchOrder"]:
         """Yield the job in parts of at most `size` rows."""
@@ -127,10 +124,10 @@ FEW = 20  # images of a class below which its accuracy is mostly chance
 def sample_classes(labels: np.ndarray, share: float) -> Permute:
     """Return an order with class c in proportion to its images to the power of 1 - `share`.
 
-    0 is natural, 1 equal for all classes that have images. An epoch keeps its length. Within a
-    class, every image comes equally often, but for one: which ones come once more is drawn anew in
-    each epoch. A function of (seed, epoch), so it is the same on every rank and after a resume.
-    Costs 0.3 s an epoch for ImageNet.
+    0 is natural, 1 is equal for all classes with images. The length of an epoch does not change.
+    The counts of images of a class differ by at most one: every epoch chooses the images that occur
+    once more. The order is a function of (seed, epoch), so it is the same on every rank and after a
+    resume. It takes 0.3 s per epoch for ImageNet.
     """
     members = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
@@ -140,7 +137,7 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
         rng = np.random.default_rng((seed, epoch, 0, _SAMPLING))
-        # Each class gets the whole number just below or above its expectation, and all together
+        # Each class gets its expected number, rounded down or up, and all together
         # exactly the epoch.
         ends = np.floor(np.cumsum(shares) * examples + rng.random())
         ends[-1] = examples

@@ -29,7 +29,7 @@ _WORD = re.compile(
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-#: Left behind by archivers and file servers; hidden names are ignored as well.
+#: Folders of archivers and file servers. Hidden names are also ignored.
 DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 
 #: Files with the paths and labels of images.
@@ -95,7 +95,7 @@ def is_both(words: Collection[str]) -> bool:
 def find_split_names(names: Iterable[str]) -> dict[str, str]:
     """Return the names of splits with the synonym that each stands for.
 
-    Either they are synonyms, or they differ in these alone, as "seg_train" and "seg_test".
+    They are synonyms, or differ only in a synonym, such as "seg_train" and "seg_test".
     """
     families = find_split_families(names)
     if exact := families.pop("", None):
@@ -122,7 +122,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
     try:
         parts = urlsplit(address)
         has_more = parts.query or parts.fragment or parts.username is not None
-        _ = parts.port  # of me:a/b@host, what is before the slash would be asked
+        _ = parts.port  # in me:a/b@host, the text before the slash would be the host
     except ValueError:
         has_more = True
     if has_more or not (parts.netloc and address.isprintable()) or " " in address:
@@ -143,7 +143,7 @@ def explain_unreadable(error: OSError) -> Problem:
 
 
 def _explain_missing(root: Path) -> Problem:
-    """Return the problem for a folder that does not exist, with what exists instead."""
+    """Return the problem of a folder that does not exist, with the nearest one that does."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     names = {name.lower(): name for name in _folders(there)}

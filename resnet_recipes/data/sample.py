@@ -1,4 +1,4 @@
-"""Some of a run's images, read before it starts: what all of them take in memory and time."""
+"""Read a sample of a run's images, to estimate the memory and time of all of them."""
 
 import os
 import time
@@ -144,10 +144,10 @@ class CropSeconds(NamedTuple):
 
 
 def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
-    """Return the seconds in which the disk delivers a part of a file; 0.0 for those in memory.
+    """Return the seconds that the disk needs for a part of a file; 0.0 for parts in memory.
 
-    A part has a path, its first byte and its length; 0: the whole file. What was not in memory is
-    not there afterwards.
+    A part has a path, its first byte and its length (0: the complete file). The page cache is
+    unchanged afterwards.
     """
     with ExitStack() as stack:
         ranges = list[tuple[FileIO, int, int]]()
@@ -187,6 +187,6 @@ def _is_cached(file: FileIO, first: int, length: int) -> bool:
 
 
 def measure_usable_memory() -> int:
-    """Return how many bytes of images the memory of this machine or container has room for."""
+    """Return how many bytes of images fit in the memory of this machine or container."""
     available = available_memory()
     return max(0, available - reserve(available))

@@ -51,7 +51,7 @@ class SharedArrays:
         return array
 
     def free(self, name: str, start: int, end: int) -> None:
-        """Give back the whole pages of an array of bytes from `start` to `end`; they become 0."""
+        """Free the complete pages of an array of bytes from `start` to `end`; they become 0."""
         array, page = self.arrays[name], mmap.PAGESIZE
         place = array.ctypes.data - self.whole.ctypes.data
         first = place + -(-start // page) * page
@@ -63,7 +63,7 @@ class SharedArrays:
 
     @property
     def whole(self) -> np.ndarray:
-        """The whole file as bytes, for pinning."""
+        """The complete file as bytes, for pinning."""
         return np.frombuffer(self._memory, np.uint8)
 
     def _attach(self, descriptor: int) -> None:
@@ -95,7 +95,7 @@ def count_layout_bytes(layout: Layout) -> int:
 
 
 def _count_array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
-    """Return the bytes of one array, in whole pages so that every array starts aligned."""
+    """Return the bytes of one array, in complete pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
 

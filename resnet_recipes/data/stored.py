@@ -1,8 +1,8 @@
-"""What a teacher said of every training image: a file that stands in for the teacher.
+"""Soft labels: a file with a teacher's outputs for every training image.
 
 A .safetensors file of three tensors. `values` and `classes`, [epochs, copies, images, k], are the k
 largest of K outputs for one crop each: logits in float32 if k = K, else logarithms of probabilities
-in float16. `sha256`, [epochs, 32], has a digest of each epoch, or zeros before it is whole.
+in float16. `sha256`, [epochs, 32], has a digest of each epoch, or zeros if it is incomplete.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from resnet_recipes.data.tensors import read_tensors
 
 WRITE = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
-#: What is wrong with a file that has other tensors or another description.
+#: The error of a file with other tensors or another description.
 FOREIGN = "it was not written by `resnet-recipes teach`, or by another version of it"
 
 #: The least probability that is left for outputs that are not kept: rounding could leave none.
@@ -33,7 +33,7 @@ _LEAST = 1e-6
 
 
 class Taught:
-    """A storage whose rows come with what a teacher said of them."""
+    """A storage whose rows include a teacher's probabilities."""
 
     def __init__(self, storage: Storage, stored: Stored):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
@@ -78,9 +78,10 @@ def choose_outputs(logits: Tensor, count: int) -> TopOutputs:
 def spread_probabilities(
     values: np.ndarray, classes: np.ndarray, temperature: float, out: np.ndarray
 ) -> None:
-    """Write probabilities [n, K] of outputs [n, k] that were kept, at a temperature.
+    """Write probabilities [n, K] of stored outputs [n, k], at a temperature.
 
-    If all are kept, these are the bits of torch's softmax; else the others share what is left.
+    With all outputs, they are bit-identical to torch's softmax; else the other classes share the
+    rest equally.
     """
     rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
@@ -114,7 +115,7 @@ class Outputs(NamedTuple):
         return np.frombuffer(digest.digest(), np.uint8)
 
     def missing(self) -> list[int]:
-        """Return the epochs that are not whole. Reads the others, 1 s for each GB."""
+        """Return the incomplete epochs. Reads the others, 1 s for each GB."""
         return [
             epoch
             for epoch, digest in enumerate(self.sha256)
@@ -122,9 +123,9 @@ class Outputs(NamedTuple):
         ]
 
     def check(self, shape: tuple[int, int, int], classes: int) -> None:
-        """Raise ValueError unless these are outputs of `shape` [epochs, copies, images], all whole.
+        """Raise ValueError unless these are complete outputs of `shape` [epochs, copies, images].
 
-        Has a phrase for the user.
+        The message is a phrase for the user.
         """
         count = (0, *self.values.shape)[-1]
         layout = {name: (part.dtype, part.shape) for name, part in self._asdict().items()}
@@ -196,9 +197,9 @@ def make_header(about: dict[str, str], shape: tuple[int, int, int, int], classes
 
 
 def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
-    """Create a file with all its room, or go on with it; others cannot while it is open.
+    """Create a file with all its disk space, or continue it, and lock it.
 
-    Raises NotReadyError if it is that of another command, OSError if it cannot be written.
+    Raises NotReadyError if it belongs to another command, OSError if it cannot be written.
     """
     part.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -9,7 +9,7 @@ import torch
 
 from resnet_recipes.data.base import RawBatch
 
-#: Batches that may be on the device without being finished with: those of steps that are issued.
+#: Most batches on the device that issued steps still use.
 AHEAD = 3
 
 

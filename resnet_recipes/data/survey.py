@@ -35,14 +35,14 @@ from resnet_recipes.data.root import (
     make_problem,
 )
 
-#: A share that is advised.
+#: The suggested fraction.
 _TENTH = 0.1
 
 
 def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found.
 
-    With `compares`, read a few validation images, and note those that are training images.
+    With `compares`, read a few validation images, and note copies of training images.
     """
     try:
         facts, train, val = _survey(config, tell)
@@ -122,7 +122,7 @@ def _list_tables(folder: Path) -> list[Path]:
 def _find_split_problems(
     config: DataConfig, there: dict[str, Part], tell: Say
 ) -> Iterator[Problem]:
-    """Yield missing splits, and data.val_share if it is set beside validation images."""
+    """Yield missing splits, and data.val_share if it is set although val/ exists."""
     if not there.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in there and config.val_share:
@@ -131,7 +131,7 @@ def _find_split_problems(
     if "val" not in there and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
-        except NotReadyError as error:  # the share would not help
+        except NotReadyError as error:  # the fraction would not help
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
             hint = error.problems[0].about("")
         else:
@@ -196,7 +196,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 
 def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
-    """Yield what a user may want to change about these images."""
+    """Yield advice on these images."""
     if others := train.others + (Counter() if config.sets_aside else val.others):
         yield f"ignored because of their suffixes: {_count_kinds(others)}"
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
@@ -262,7 +262,7 @@ def _describe_details(
 
 
 def _describe_unread(others: Counter) -> str:
-    """Return what a fix for missing images says of other files."""
+    """Return a hint about other files, for missing images."""
     return f"  (not read: {_count_kinds(others)})" if others else ""
 
 
@@ -321,7 +321,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
 
 
 def _list_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
-    """Yield what a user should know about these files on this machine."""
+    """Yield notes about these files on this machine."""
     train = samples.beton
     yield from find_imbalance(np.bincount(train.labels), config)
     if not fits_memory(train):

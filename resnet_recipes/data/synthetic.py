@@ -56,7 +56,7 @@ class Synthetic(BatchSource):
         self._epoch = epoch  # fixed epoch of all images, or None
 
     def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each job; none is asked for before the one before it is used."""
+        """Yield one batch for each job, when it is requested."""
         images = lru_cache(1)(SyntheticImages)
         return (
             images(job.pixels, self._classes).batch(

@@ -100,7 +100,7 @@ class Beton:
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
     def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Return what is wrong with one sample, undecoded, or None; `data` if already read."""
+        """Return the damage of a sample that is visible without decoding, or None."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -123,7 +123,7 @@ def get_half_path(path: Path) -> Path:
 
 
 def open_beton(path: Path) -> Beton:
-    """Read and check the description of a .beton file. Raises NotReadyError with what is wrong.
+    """Read and check the header and tables of a .beton file. Raises NotReadyError.
 
     Reads header, metadata and table (48 bytes a sample; about a second for ImageNet), never the
     images.
@@ -189,7 +189,7 @@ def _refuse(path: Path, faults: Iterator[str]) -> None:
 
 
 def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
-    """Yield what is wrong with the header of a file of `total` bytes."""
+    """Yield the problems with the header of a file of `total` bytes."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         yield f"has {total} bytes, too few for a .beton file"
     version, fields, page_size, count, table_ptr = map(int, np.frombuffer(header, HEADER)[0])

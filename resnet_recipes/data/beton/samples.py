@@ -37,7 +37,7 @@ class Samples:
 
     @property
     def digest(self) -> str:
-        """What changes with any sample, of both levels."""
+        """A key that changes with any sample, of both levels."""
         return f"{self.beton.digest}-{self.small.digest}" if self.small else self.beton.digest
 
     def __len__(self) -> int:
@@ -55,12 +55,12 @@ class Samples:
         if self.small and (complaint := self.small.complaint(index)):
             raise BadImageError(f"is damaged in {self.small.path.name}: {complaint}")
         if self.beton.modes[index] != JPEG:
-            # writable, as torch wants it
+            # writable, as torch requires
             return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())
         return Picture(data.tobytes())
 
     def advice(self) -> str:
-        """Return what to do about a damaged sample."""
+        """Return the fix for a damaged sample."""
         return "Convert the images again:  resnet-recipes convert"
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
@@ -137,9 +137,9 @@ def make_quasi_random_order(beton: Beton) -> Permute:
 
     It is a function (seed, epoch, examples) -> permutation.
 
-    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's
-    images) in random order among them. All ranks of a machine go through the same pages together
-    and share them through the page cache, so their number does not matter.
+    Pages are in random order, and the samples of every 256 pages (2 GiB; 14 thousand images of
+    ImageNet) are shuffled together. All ranks of a machine read the same pages at the same time and
+    share them through the page cache.
     """
     pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
 

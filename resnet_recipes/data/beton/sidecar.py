@@ -20,7 +20,7 @@ _LARGEST = 1 << 30  # bytes; ImageNet's has 7 MB
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What `resnet-recipes convert` writes to `train.beton.json`."""
+    """The contents of `train.beton.json`, which `resnet-recipes convert` writes."""
 
     classes: tuple[str, ...]  # in label order
     examples: int

@@ -56,9 +56,9 @@ def _find_end(records: np.ndarray) -> int:
 class BetonWriter:
     """Append samples to `path.partial`; `path.partial.journal` records the progress.
 
-    Each `append` reaches the disk before the journal mentions it. A journal of another conversion
-    (another `key`) is started over. `finish` writes the description and the header last. `publish`
-    renames: a file named `path` is whole, and what its writer checks before is checked.
+    Each `append` is on disk before the journal lists it. The journal of another conversion (another
+    `key`) is discarded. `finish` writes the description and the header last. `publish` renames the
+    file, so a file named `path` is complete and was checked by its writer.
     """
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
@@ -137,7 +137,7 @@ class BetonWriter:
         atomic.sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """Delete what was written, so that the next attempt starts over."""
+        """Delete the partial file, so that the next attempt starts again."""
         partial = get_partial_path(self.path)
         for path in (_get_journal_path(self.path), partial, get_sidecar_path(partial)):
             path.unlink(missing_ok=True)

@@ -93,9 +93,9 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Return whether FFCV reads this kind of JPEG as well; bytes behind its end are not allowed.
+    """Return whether FFCV can read a JPEG.
 
-    These may be a second image, as of many phones.
+    Bytes after its end are not allowed: many phones append a second image.
     """
     channels = read_frame_size(np.frombuffer(data, np.uint8)).channels
     return channels in (1, 3) and has_usual_chroma(data) and not ends_early(data)
@@ -110,7 +110,7 @@ class Original:
     classes: tuple[str, ...]
     # changes when images are added, removed, renamed, or replaced by others in size
     fingerprint: str
-    left_out: tuple[str, ...] = ()  # files beside them that belong to no split
+    left_out: tuple[str, ...] = ()  # other files, which belong to no split
     groups: np.ndarray | None = None  # int64 [N], of images that are read together; None: none are
 
     @classmethod

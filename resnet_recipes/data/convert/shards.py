@@ -24,7 +24,7 @@ from resnet_recipes.data.root import SYNONYMS
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-#: The names of the classes, one a line, beside the shards.
+#: Files next to the shards with the names of the classes, one per line.
 NAMES = ("classnames.txt", "classes.txt")
 
 _LONGEST = 1 << 16  # bytes of a label or JSON in a tar file
@@ -33,7 +33,7 @@ _MOST_CLASSES = 1_000_000
 _LABELS = (
     f"a number from 0 to {_MOST_CLASSES - 1:,}, or a name of at most {_LONGEST_NAME} characters"
 )
-_MOST_GROUP = 1 << 30  # bytes of a group of rows, of which each process keeps one
+_MOST_GROUP = 1 << 30  # bytes of a group of rows; each process keeps one group
 _MOST_BATCH = 1 << 26  # bytes of the rows of a group that are decoded together
 _TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
 _END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
@@ -78,7 +78,7 @@ class TarShards(Shards):
 
 
 class ParquetShards(Shards):
-    """The images of parquet files, whose groups of rows are read as a whole."""
+    """The images of parquet files, whose row groups are read at once."""
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
@@ -113,7 +113,7 @@ def find_shards(src: Path) -> dict[str, Original]:
     left_out, sources = tuple(str(path) for path in files if path not in listings), {}
     for split, paths in named.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
-        if not tars:  # a group of rows is read as a whole
+        if not tars:  # a row group is read at once
             begins = np.diff(images.shards, prepend=0) | np.diff(images.places[:, 1], prepend=0)
             groups = np.cumsum(begins != 0)
         identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
@@ -125,7 +125,7 @@ def find_shards(src: Path) -> dict[str, Original]:
 
 
 def _list_files(src: Path) -> list[Path]:
-    """Return the files of a folder and of those of its splits; none if these have class folders."""
+    """Return the files of a folder and its split folders; none if those have class folders."""
     if not src.is_dir():
         return []
     names, top = {"data", *chain(*SYNONYMS.values())}, [*src.iterdir()]
@@ -136,7 +136,7 @@ def _list_files(src: Path) -> list[Path]:
 
 
 def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
-    """Return the shards of each split, those of its first name that exists; or all under ""."""
+    """Return the shards of each split, by the first synonym that exists; or all under ""."""
     words = {path: re.findall("[a-z]+", str(path.relative_to(src)).lower()) for path in files}
     named: dict[str, list[Path]] = {}
     for split, synonyms in SYNONYMS.items():
@@ -193,7 +193,7 @@ def _read_tar(path: Path) -> Iterator[ShardSample]:
 
 
 def _split_name(member: Member) -> tuple[str, str]:
-    """Return what a sample's members have in common, up to the name's first dot; and the suffix."""
+    """Return the key of a member's sample, up to the first dot of its name, and its suffix."""
     folder, _, name = member.name.rpartition("/")
     stem, _, suffix = name.partition(".")
     return f"{folder}/{stem}", suffix.lower()
@@ -217,7 +217,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
 
 
 def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
-    """Return the label in a .cls or .json member; None if there is none."""
+    """Return the label in a .cls or .json member; None without a label."""
     if member.size > _LONGEST:
         return None
     try:
@@ -282,8 +282,8 @@ def read_row_group(path: str, number: int) -> dict[int, bytes]:
 def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
     """Yield the values of a column in a group of rows. Raises ValueError or OSError.
 
-    A few kilobytes may stand for one large value in each row, so that as many rows are decoded
-    together as may have the size of the whole column.
+    A few kilobytes can encode a large value in every row, so the number of rows decoded at once is
+    limited by the size of the column.
     """
     from pyarrow import ArrowException
 

@@ -1,4 +1,4 @@
-"""The files that a conversion makes, and what an interrupted attempt has left of them."""
+"""The files that a conversion writes, and their state after an interrupted attempt."""
 
 import hashlib
 import os
@@ -49,11 +49,11 @@ class Split:
         return hashlib.sha256(said.encode()).hexdigest()
 
     def journal(self) -> np.ndarray:
-        """Return what the journal of an interrupted attempt lists, one record for each image."""
+        """Return the records in the journal of an interrupted attempt, one per image."""
         return read_journal(self.target, self.key())
 
     def earlier(self) -> Sidecar | None:
-        """Return what a conversion has written of the file in this place; None if none has."""
+        """Return the sidecar of the file that a conversion wrote here; None without one."""
         try:
             return open_beton(self.target).sidecar
         except NotReadyError:

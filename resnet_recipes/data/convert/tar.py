@@ -14,7 +14,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _LONGEST = 1 << 16  # bytes of a name, or of an extended header
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
-#: Headers that describe the next member, the whole archive, or the target of a link.
+#: Headers that describe the next member, the archive, or the target of a link.
 _EXTENDED, _IGNORED = (tarfile.XHDTYPE,), (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK)
 _LONG_NAME = (tarfile.GNUTYPE_LONGNAME,)
 
@@ -67,7 +67,7 @@ def list_members(path: Path) -> Iterator[Member]:
 
 
 def _parse_header(kind: bytes, content: bytes) -> dict[bytes, bytes]:
-    """Return what a header says of the next member, by key. Raises ValueError."""
+    """Return the values that a header sets for the next member. Raises ValueError."""
     if len(content) > _LONGEST:
         raise ValueError(f"it has a name of more than {_LONGEST:,} bytes")
     if kind in _LONG_NAME:

@@ -91,7 +91,7 @@ class Files:
         return Picture(data)
 
     def advice(self) -> str:
-        """Return what to do about an image that cannot be read."""
+        """Return the fix for an unreadable image."""
         replaces = "data.on_bad_image=skip  replaces bad training images;  "
         skip = replaces if self._split == "train" else ""
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"

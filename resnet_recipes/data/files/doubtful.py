@@ -37,7 +37,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
 
 
 def find_inner_folders(listing: Listing) -> dict[str, set[str]]:
-    """Return the folders with images in each class folder that has few images beside them."""
+    """Return the image folders inside each class folder that has few other images."""
     if not listing.has_inner:
         return {}
     images: dict[str, Counter[str]] = defaultdict(Counter)
@@ -53,7 +53,7 @@ def find_inner_folders(listing: Listing) -> dict[str, set[str]]:
 
 
 def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the class folders that share at least two inner folders, and half of theirs."""
+    """Return the class folders that share at least two, and half, of their inner folders."""
     count = Counter(name.casefold() for names in inside.values() for name in names)
     shared = {
         folder: sum(count[name.casefold()] > 1 for name in names)

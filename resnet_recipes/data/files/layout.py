@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
     name: str  # as the folder or the table calls it
     place: Path
-    is_whole: bool = True  # False: the table has other splits too
+    is_whole: bool = True  # False: the table has several splits
 
     @property
     def is_table(self) -> bool:
@@ -91,8 +91,8 @@ def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
 def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -> np.ndarray:
     """Return which images are in a fraction `share` of each class, bool [N].
 
-    The number is rounded to the nearest, and is at least one and at most that in `most` [C]. A
-    larger fraction has all images of a smaller one.
+    The number is rounded, and at least one and at most `most` [C]. A larger fraction includes all
+    images of a smaller fraction.
     """
     counts = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
     firsts = np.cumsum(listing.counts) - listing.counts
@@ -124,7 +124,7 @@ def _rank_images(listing: Listing, seed: int) -> np.ndarray:
 
 
 def _divide_table(place: Path) -> dict[str, Part]:
-    """Return the parts of a table that says itself which row is of which split."""
+    """Return the parts of a table with a column of splits."""
     splits = {row.split for row in table.read_rows(place)}
     if splits == {""}:
         return {"": Part("", place)}

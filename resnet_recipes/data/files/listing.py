@@ -108,7 +108,7 @@ class Listing:
     ends: np.ndarray  # int64 [N], where each name ends
     sizes: np.ndarray  # int64 [N], bytes; -1: unknown
     counts: np.ndarray  # int64 [C], images in each class
-    # files whose names are not those of images, by suffix
+    # number of other files, by suffix
     others: Counter = field(default_factory=Counter)
     is_cached: bool = False  # read from the cache
 
@@ -265,7 +265,7 @@ def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
 
 
 def _read_cache(cache: Path, split: Path) -> Listing | None:
-    """Read a cached listing; None if there is none or a folder has changed since."""
+    """Read a cached listing; None without one, or if a folder has changed since."""
     try:
         with np.load(cache) as content:
             about = json.loads(content["about"].tobytes())

@@ -32,8 +32,8 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write it
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
 _LONGEST_LINE = 1 << 20  # bytes
-_THREADS = 16  # network file systems answer many questions at once
-_ASKED = 1000  # sizes that a thread asks for one after another: it keeps 1.5 kB for each task
+_THREADS = 16  # network file systems serve many requests in parallel
+_ASKED = 1000  # sizes that a task requests; each task uses 1.5 kB
 
 
 #: The names of columns; and of each row, its line and its cells.
@@ -170,7 +170,7 @@ def _text(value: object) -> str:
 
 
 def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
-    """Return the position of the first of the `known` columns; None if none is present."""
+    """Return the position of the first column with one of these names; None without one."""
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 
@@ -183,12 +183,12 @@ def _first_folder(name: str) -> str:
 
 
 def _make_relative(name: str, folder: str) -> str:
-    """Return a path relative to `folder`, whose links are already resolved."""
+    """Return a path relative to `folder`, which has no links."""
     return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 
 
 def _sizes(folder: str, names: Sequence[str]) -> list[int]:
-    """Return the size of each file, -1 for those that are not there."""
+    """Return the size of each file, -1 for missing files."""
     sizes = []
     for name in names:
         try:

@@ -33,7 +33,7 @@ def build_train_pipeline(
 def build_eval_pipeline(
     source: Source, config: DataConfig, share: Share, name: str = ""
 ) -> Pipeline:
-    """Return centre crops.
+    """Return center crops.
 
     An unreadable image is always an error, to keep accuracies comparable.
     """
@@ -44,7 +44,7 @@ def build_eval_pipeline(
 
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
-    """Return the images as `data.memory_pixels` asks for them, kept in memory under a name."""
+    """Return the images, kept in shared memory if `data.memory_pixels` is set."""
     return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
@@ -62,7 +62,7 @@ class NativeImages:
     """A storage with the crops, draws and augmentation of another.
 
     Evaluation pixels are equal, those of training within a gray level. Python fills the rows that
-    the engine refuses, and reports what is wrong with them.
+    the engine rejects, and reports their errors.
     """
 
     in_threads = True

@@ -56,7 +56,7 @@ MAX_SCANS, MAX_PASSES, USUAL_SCANS = 100, 256_000_000, 10
 
 
 class BadImageError(ValueError):
-    """A file without a usable image. The message continues a sentence that begins with its path."""
+    """A file without a usable image. The message continues a sentence that starts with its path."""
 
 
 def read_file(path: str | os.PathLike) -> bytes:
@@ -92,7 +92,7 @@ class Pixels:
         return self._pixels[top : top + height, left : left + width]
 
     def whole(self) -> np.ndarray:
-        """Return the whole image as uint8 [height, width, 3]. Raises BadImageError."""
+        """Return the image as uint8 [height, width, 3]. Raises BadImageError."""
         return self.crop(0, 0, self.height, self.width)
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
@@ -229,7 +229,7 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _identify(data: bytes) -> str:
-    """Return what a file is that Pillow takes for no image."""
+    """Return a description of a file that Pillow does not recognize."""
     if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
         return "is HEIC;  pip install pillow-heif  makes it readable"
     return f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty"
@@ -252,16 +252,16 @@ def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> 
 
 
 def _to_eight_bits(image: Image.Image) -> np.ndarray:
-    """Return deep grey as uint8: the upper half of 16 bits.
+    """Return a deep grayscale image as uint8: the upper half of 16 bits.
 
-    Of 32 bits, without agreed white, 0 to 255 or to 1.0.
+    32 bits have no standard range: 0 to 255, or 0 to 1.0.
     """
     values = np.asarray(image)
     # the formats have 16 bits
     if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):
         return (values >> 8).astype(np.uint8)
     low, high = values.min(), values.max()
-    if not 0 <= low <= high <= 255:  # NaN fails too
+    if not 0 <= low <= high <= 255:  # also false for NaN
         raise BadImageError(
             f"has 32-bit values from {low:g} to {high:g}; save it with 8 or 16 bits"
         )

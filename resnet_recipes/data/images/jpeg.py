@@ -39,7 +39,7 @@ def read_frame_size(data: np.ndarray) -> FrameSize:
 
 
 def has_usual_chroma(data: bytes) -> bool:
-    """Return whether a JPEG is grey or its chroma 4:4:4, 4:2:2, 4:2:0 or 4:4:0; as src/jpeg.cpp."""
+    """Return whether a JPEG is grayscale or has chroma 4:4:4, 4:2:2, 4:2:0 or 4:4:0."""
     start = _find_frame(data)
     channels, factors = data[start + 9 : start + 10], data[start + 11 : start + 20 : 3]
     is_usual = channels == b"\1" or (channels == b"\3" and factors[1:] == b"\x11\x11")
@@ -47,11 +47,9 @@ def has_usual_chroma(data: bytes) -> bool:
 
 
 def count_passes(data: bytes) -> int:
-    """Return how many scans a JPEG has if each is a pass over all coefficients.
+    """Return the number of scans of a progressive JPEG; 0 if it has a single scan.
 
-    0 if one scan has everything.
-
-    Reads the whole file. Where it cannot be followed, the result is the most that there may be.
+    Reads the complete file. The result is an upper bound if the file is damaged.
     """
     frame, scan = _find_frame(data), _find_scan(data)
     is_sequential = data[frame + 1] in (0xC0, 0xC1)  # baseline, extended
@@ -62,9 +60,9 @@ def count_passes(data: bytes) -> int:
 
 
 def ends_early(data: bytes) -> bool:
-    """Return whether a JPEG has an end marker before its last two bytes, or none at all.
+    """Return whether a JPEG has an end marker before its last two bytes, or no end marker.
 
-    Reads the whole file.
+    Reads the complete file.
     """
     return next((at for marker, at in _list_scan_segments(data) if marker == _END), 0) + 2 != len(
         data
@@ -72,7 +70,7 @@ def ends_early(data: bytes) -> bool:
 
 
 def _find_frame(data: bytes | np.ndarray) -> int:
-    """Return where the frame header starts; 0 if there is none."""
+    """Return where the frame header starts; 0 without one."""
     segments = (
         start
         for marker, start in _list_segments(data)
@@ -82,7 +80,7 @@ def _find_frame(data: bytes | np.ndarray) -> int:
 
 
 def _find_scan(data: bytes) -> int:
-    """Return where the first scan starts; 0 if there is none."""
+    """Return where the first scan starts; 0 without one."""
     return next((start for marker, start in _list_segments(data) if marker == _SCAN), 0)
 
 

@@ -27,19 +27,19 @@ _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 
 class Shrunk:
-    """A Source of another's images with a longer side of at most `longest`.
+    """The images of another source with a longer side of at most `longest`.
 
-    An image is decoded whole and shrunk by area means. Its pixels are a function of image and
-    `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`, they
-    are kept in memory, which all processes of this user share that know the name, until memory runs
-    short; those of other images are made each time.
+    An image is decoded completely and shrunk by area means. Its pixels are a function of image and
+    `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`,
+    pixels are kept in memory until it runs short, shared by all processes of this user with the
+    same name. Other images are decoded every time.
     """
 
     mostly_jpeg = True  # the engine also crops what only Python decodes
 
     def __init__(self, source: Source, longest: int, name: str = ""):
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
-        self._asked = 0.0  # when the system was last asked for its memory
+        self._asked = 0.0  # time of the last query of the free memory
         if not name or native.explain_unavailable():
             return
         largest = 3 * longest**2 * len(source)
@@ -67,7 +67,7 @@ class Shrunk:
         return self._source.path(index)
 
     def advice(self) -> str:
-        """Return what to do about an image that cannot be read."""
+        """Return the fix for an unreadable image."""
         return self._source.advice()
 
     def mark_verified(self, indices: np.ndarray) -> None:
@@ -100,7 +100,7 @@ class Shrunk:
 
     def _put_places(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Make rows [n] point into the memory."""
-        assert self._arrays is not None  # asked for by the callers
+        assert self._arrays is not None  # callers check it
         counts, entries = self._arrays["counts"], self._arrays["entries"]
         engine_rows["memory"], engine_rows["kept"] = (
             counts.ctypes.data,
@@ -113,7 +113,7 @@ class Shrunk:
 
         The images that came last go first; see native/src/memory.h.
         """
-        assert self._arrays is not None  # asked for by the callers
+        assert self._arrays is not None  # callers check it
         counts = self._arrays["counts"]
         if time.monotonic() < self._asked + INTERVAL:
             return
@@ -129,7 +129,7 @@ class Shrunk:
 
     def _read_kept(self, index: int) -> np.ndarray | None:
         """Return the pixels of an image in memory; None if it is not there."""
-        assert self._arrays is not None  # asked for by the callers
+        assert self._arrays is not None  # callers check it
         entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
         if entry in (0, _TAKEN):
             return None

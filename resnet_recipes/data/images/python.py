@@ -1,7 +1,4 @@
-"""Fill rows of a batch from encoded images: in Python, or as the engine is told to.
-
-In Python, worker processes take one image after the other.
-"""
+"""Fill rows of a batch from encoded images in Python, and prepare the same rows for the engine."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -33,7 +30,7 @@ class Readable(Protocol):
 
 
 class Source(Readable, Protocol):
-    """The images of one split, for the engine as well."""
+    """The images of one split, for Python and for the engine."""
 
     @property
     def mostly_jpeg(self) -> bool:
@@ -60,7 +57,7 @@ class EngineRows(NamedTuple):
 
 
 class PythonRows:
-    """What both splits have in common."""
+    """The common part of training and evaluation images."""
 
     in_threads = False
     suit_engine = True  # whether the engine can do everything that these need
@@ -145,9 +142,9 @@ class TrainImages(PythonRows):
 
 
 class EvalImages(PythonRows):
-    """The centre of the whole image, resized to a shorter side of `resize`.
+    """The center of an image that is resized to a shorter side of `resize`.
 
-    Torchvision's Resize and CenterCrop, which the engine has too; or what another `fit` asks for.
+    As torchvision's Resize and CenterCrop, which the engine also computes; or another `fit`.
     """
 
     def __init__(
@@ -192,10 +189,10 @@ def center_crop(
     fit: str = "crop",
     mean: Mean = MEAN,
 ) -> np.ndarray:
-    """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
+    """Return the center of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
 
-    With `fit` "squash" both sides become `resize`; with "pad" the longer one does, and the rest of
-    the square has the colour `mean`: timm's crop modes "squash" and "border".
+    With `fit` "squash" both sides become `resize`; with "pad" the longer side does, and the rest of
+    the square has the color `mean`: timm's crop modes "squash" and "border".
     """
     sizes = picture.height, picture.width
     if fit == "crop":
@@ -217,17 +214,17 @@ def center_crop(
 
 
 def _find_middle(length: int, side: int) -> tuple[slice, slice]:
-    """Return where the middle of a line goes in one of `side` pixels, and which pixels that is."""
+    """Return the position of a line's middle in a line of `side` pixels, and in its own line."""
     length_used, to = min(length, side), max(0, side - length) // 2
     first = round(max(0, length - side) / 2)
     return slice(to, to + length_used), slice(first, first + length_used)
 
 
 def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
-    """Return the box to resize, and the corner of the centre crop: (box, top, left).
+    """Return the box to resize, and the corner of the center crop: (box, top, left).
 
-    The box is the whole image, or four squares in the middle of one longer than five: otherwise a
-    line of 20,000 pixels would become 4.6 million by 232. That moves the crop by less than a pixel.
+    The box is the complete image, or its middle if the image is longer than five squares. Otherwise
+    a line of 20,000 pixels would become 4.6 million by 232. The crop moves by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _scale_shorter_side(height, width, resize)

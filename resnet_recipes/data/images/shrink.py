@@ -1,4 +1,4 @@
-"""Shrink whole images by the mean over the area that each new pixel covers."""
+"""Shrink images by the mean over the area that each new pixel covers."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 def _shrink_axis(values: np.ndarray, length: int) -> np.ndarray:
     """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
 
-    Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
+    Pillow's BOX uses complete rows only, which is visible if an image shrinks slightly.
     """
     scale = len(values) / length
     edges = np.arange(length + 1) * scale

@@ -1,4 +1,4 @@
-"""Training and evaluation batches, whatever their source, filled ahead of their use."""
+"""Loaders of training and evaluation batches, which are filled ahead of their use."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ class BatchSource:
     """Turns jobs into batches: a Pipeline over a storage, or synthetic images."""
 
     examples: int
-    notes: Sequence[str] = ()  # what a user should know
+    notes: Sequence[str] = ()  # notes for the user
     skipped: Sequence[str] = ()
     permute: Permute = staticmethod(order.shuffle)
 
@@ -107,7 +107,7 @@ class TrainLoader(EvalLoader):
         return list(order.list_epoch_jobs(self._config, self._share, self.examples, epoch))
 
 
-#: Seconds without an image after which the loader gives up: a dead network drive never answers.
+#: Seconds without an image after which the loader fails: a dead network drive never responds.
 STUCK_SECONDS = 300.0
 
 
@@ -124,7 +124,7 @@ class Pipeline(BatchSource):
         self._storage, self._capacity = storage, capacity
         self._slots = Slots(capacity)
         self._pool = WorkerPool(WorkerContext(storage, self._slots, skip_bad), capacity.workers)
-        # batches being filled, and what their workers will return
+        # batches being filled, and the futures of their workers
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
         self._runs = 0  # only the last run's batches remain valid
@@ -178,7 +178,7 @@ class Pipeline(BatchSource):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what goes wrong with the workers themselves into a TrainingError."""
+        """Turn failures of worker processes into a TrainingError."""
         try:
             yield
         except TimeoutError:
@@ -199,10 +199,10 @@ class Pipeline(BatchSource):
         return ", ".join(map(self._storage.path, first)) or "no image"
 
     def _abandon(self) -> None:
-        """Drop the requests of an earlier run, whose slots are needed."""
+        """Cancel the requests of an earlier run, to free their slots."""
         self._runs += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
-            with self._explained():  # nobody wants its images any more, so nor its failure
+            with self._explained():  # its images are not needed, so its failure is ignored
                 part.exception(STUCK_SECONDS)
         self._ahead.clear()
 

@@ -1,4 +1,4 @@
-"""What a loader has: workers, and batches in memory shared by processes, from which GPUs copy."""
+"""The workers of a loader, and its batches in memory that processes and GPUs share."""
 
 import os
 from collections.abc import Iterator
@@ -18,11 +18,10 @@ _MOST = 16  # more would not make one rank faster
 
 
 def count_workers(config: DataConfig, ranks: int = 1) -> int:
-    """Return a rank's loader processes or threads.
+    """Return the number of loader processes or threads of a rank.
 
-    The recipe's number, or its share of the cores, at most 16.
-
-    `ranks` is the number of ranks on this machine if no launcher has set it.
+    It is the recipe's number, or the rank's part of the cores, at most 16. `ranks` is the number of
+    ranks on this machine if no launcher has set it.
     """
     if config.workers != "auto":
         return int(config.workers)
@@ -35,10 +34,7 @@ def count_fair_workers(ranks: int) -> int:
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe asks for more workers than cores.
-
-    Before a launch, one rank per GPU is assumed.
-    """
+    """Yield a note if a recipe sets more workers than cores, assuming one rank per GPU."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank needs one in any case
     if config.workers != "auto" and int(config.workers) > max(1, cores() // ranks):
@@ -55,7 +51,7 @@ class Capacity(NamedTuple):
     workers: int  # threads or processes; 0: images are read when requested
     prefetch: int  # batches ahead of the one in use
     rows: int  # images of the largest batch
-    pixels: int  # side of the largest image
+    pixels: int  # height and width of the largest image
     taught: int = 0  # a teacher's probabilities for an image
 
     @classmethod
@@ -78,7 +74,7 @@ class Capacity(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Batches in memory: the current one and those ahead."""
+        """Batches in memory: the current batch and the batches ahead."""
         return self.prefetch + 1 if self.workers else 1
 
     @property

@@ -17,7 +17,7 @@ from resnet_recipes.data.native.rows import Status, describe_layout, make_blank_
 PATH = Path(__file__).with_name("libengine.so")
 FOLDER = Path(__file__).with_name("known")
 
-#: Left, top and side of the part of an image that is decoded, and the side that it gets.
+#: Left, top and size of the decoded part of an image, and the size of the result.
 WAYS = {
     "cropped": (31, 22, 33, 33),
     "whole": (0, 0, 69, 69),
@@ -41,11 +41,11 @@ PIXELS = {
 
 
 class UnavailableError(Exception):
-    """The native library cannot be used; the message says why."""
+    """The native library cannot be used; the message is the reason."""
 
 
 def make_rows(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
-    """Return files x WAYS rows: what is decoded, and where to; both must stay alive."""
+    """Return files x WAYS rows, which point to both arrays."""
     rows = make_blank_rows(len(files) * len(WAYS)).reshape(len(files), len(WAYS))
     rows["data"] = [[file.ctypes.data] for file in files]
     rows["length"] = [[file.size] for file in files]
@@ -56,10 +56,7 @@ def make_rows(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
 
 
 def find_mismatch(library: ctypes.CDLL) -> str:
-    """Return what the library decodes wrongly; empty if everything is right.
-
-    Takes 2 ms, without a thread.
-    """
+    """Return an image that the library decodes wrongly; empty if there is none. Takes 2 ms."""
     files = [np.fromfile(FOLDER / f"{name}.jpg", np.uint8) for name in PIXELS]
     sides = [side for _ in files for *_, side in WAYS.values()]
     pixels = [np.zeros((side, side, 3), np.uint8) for side in sides]

@@ -72,7 +72,7 @@ BILINEAR, BICUBIC = range(2)
 
 
 class Status(IntEnum):
-    """The outcome of a row; src/row.h says what each means."""
+    """The outcome of a row; src/row.h explains each."""
 
     WAITING = -2
     RUNNING = -1

@@ -1,6 +1,6 @@
 """Images in a bucket or on a web server: fetched once per machine, checked, then read as usual.
 
-From an address to a folder: in outline for a plan, and whole for a run.
+A plan needs only names and sizes, a run needs the complete files.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ _SAMPLED = 3.0
 
 
 class _Remote(NamedTuple):
-    """What is at an address, and its copy on this machine."""
+    """The data set at an address, and its copy on this machine."""
 
     store: Store
     heads: tuple[RemoteFile, ...]
     named: str  # the table in the address
     name: str  # of the folder of its copies
     version: str
-    whole: Path | None  # the copy, if there is a whole one
+    whole: Path | None  # the complete copy, if there is one
 
     def copy(self, cache: str) -> Copy:
         """Return a copy to complete. Raises NotReadyError if no disk has enough free space."""
@@ -77,9 +77,9 @@ def fetch_outline(config: DataConfig) -> DataOutline:
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
-    """Return the folder, or table, with a whole copy of the images at an address.
+    """Return the folder, or table, with a complete copy of the images at an address.
 
-    None if it was told to stop before. Raises NotReadyError.
+    None if it was stopped before. Raises NotReadyError.
     """
     there = _look_up(config)
     if there.whole:
@@ -91,7 +91,7 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path
 
 
 def _look_up(config: DataConfig) -> _Remote:
-    """Ask what is at an address, and look for a copy of it."""
+    """Request the files that describe the data set, and look for a copy."""
     # a plan does without data.root, so it was not checked
     RecipeError.refuse(problem.under("data") for problem in find_address_problems(config.root))
     address, named = config.root, ""
@@ -113,18 +113,18 @@ def read_version(copy: str) -> str:
 
 
 def is_trusted(config: DataConfig) -> bool:
-    """Return whether images at this address were fetched into this cache before; asks nobody."""
+    """Return whether this cache has images of an address, without requests."""
     return disk.find_copy(config.cache, _make_name(config.root)) is not None
 
 
 def _make_name(address: str) -> str:
-    """Return the name of the folder with the copies of what is at an address."""
+    """Return the name of the folder with the copies of the data set at an address."""
     title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
     return f"{title}-{_digest(address)}"
 
 
 def _open_store(address: str) -> Store:
-    """Return what fetches from an address. Raises NotReadyError if a package is missing."""
+    """Return the store of an address. Raises NotReadyError if a package is missing."""
     try:
         from resnet_recipes.data.remote.stores import Bucket, Web
 

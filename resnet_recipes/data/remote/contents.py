@@ -47,7 +47,7 @@ class Contents(NamedTuple):
 
     @property
     def checked(self) -> str:
-        """What the copy is compared with."""
+        """The digests that the copy is compared with."""
         counts = {
             f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
             "the MD5 that the store gives": sum(
@@ -105,7 +105,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
 
 
 def _find_present(store: Store, named: str) -> list[RemoteFile]:
-    """Return those of the known files that exist."""
+    """Return the files at the address that may describe the data set."""
     refusals: list[ForbiddenError] = []
 
     def look(name: str) -> RemoteFile | None:
@@ -125,7 +125,7 @@ def _find_present(store: Store, named: str) -> list[RemoteFile]:
 def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
-    """Yield what is at each name, asked for in parallel; a million requests never wait at once."""
+    """Yield the file of each name, by parallel requests; few of them are queued at once."""
     left = iter(names)
     with ThreadPoolExecutor(THREADS) as pool:
         while some := list(islice(left, _WAITING)):

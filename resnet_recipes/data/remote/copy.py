@@ -1,7 +1,7 @@
-"""The copy of a data set on this machine: fetched in pieces, resumed, checked, and then whole.
+"""The local copy of a data set: fetched in pieces, resumed, and checked.
 
-A copy has a folder of its own for each version of what is at the address, so that two versions are
-never mixed. It is called VERSION.part until all of it is there.
+Every version of the data set has a separate folder, so that versions are never mixed. Its name is
+VERSION.part until the copy is complete.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 PIECE = 8 << 20  # bytes of a request
 PART, _JOURNAL = ".part", ".journal"
 
-#: Whether to stop: what has been fetched is kept.
+#: Returns whether to stop; the fetched pieces are kept.
 Stopped = Callable[[], bool]
 
 
@@ -46,10 +46,10 @@ class Piece(NamedTuple):
 
 
 class Copy:
-    """A copy, in whatever state earlier processes and this one have brought it."""
+    """A copy, which may be incomplete."""
 
     def __init__(self, store: Store, contents: Contents, home: Path, version: str):
-        """Take what is at an address, and the folder of all its copies."""
+        """Use the contents of an address, and the folder of all its copies."""
         self.contents, self._store, self._home = contents, store, home
         self.whole, self._part = home / version, home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
@@ -71,9 +71,9 @@ class Copy:
         return sum(self._pieces[number].size for number in self._done())
 
     def outline(self, stopped: Stopped) -> None:
-        """Fetch what describes the images, and then more until told to stop.
+        """Fetch the description of the images, and then content until stopped.
 
-        Names and sizes of files are there, so that they can be counted, but not all content.
+        All files then exist with their sizes, so that they can be counted.
         """
         heads = self.contents.heads
         betons = [remote for remote in heads if remote.name.endswith(".beton")]
@@ -93,7 +93,7 @@ class Copy:
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
 
     def complete(self, progress: Progress, stopped: Stopped) -> bool:
-        """Fetch all that is missing, check it, and give it its name; False if told to stop."""
+        """Fetch all missing pieces, check the copy and rename it; False if stopped."""
         if not self._fetch(range(len(self._pieces)), progress, stopped):
             return False
         with self._lock(lambda: stopped() or self.whole.is_dir()) as is_held:
@@ -122,7 +122,7 @@ class Copy:
         progress: Progress = silent,
         stopped: Stopped = lambda: False,
     ) -> bool:
-        """Fetch pieces, by number, or wait for a process that does; False if told to stop."""
+        """Fetch pieces, by number, or wait for a process that does; False if stopped."""
 
         def is_done() -> bool:
             done = self._done()
@@ -136,7 +136,7 @@ class Copy:
         return is_done()
 
     def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
-        """Fetch pieces in parallel. Raises the first error, and keeps what has come."""
+        """Fetch pieces in parallel. Raises the first error, and keeps the fetched pieces."""
         done, fetched = self._done(), self.fetched
         ahead = (number for number in parts if number not in done)
         with (
@@ -165,7 +165,7 @@ class Copy:
                         journal.write(np.uint32(number).tobytes())
 
     def _bring(self, piece: Piece) -> None:
-        """Fetch one piece, and put it where it belongs, on disk before the journal says so."""
+        """Fetch one piece and write it to disk, before the journal lists it."""
         content = self._store.read(*piece)
         with self._written(), open(self._part / piece.file.name, "r+b", buffering=0) as file:
             os.pwrite(file.fileno(), content, piece.start)
@@ -176,7 +176,7 @@ class Copy:
         if self._journal_key() == self._key:
             return
         with self._written():
-            for path in self._home.iterdir():  # of a version that is no more
+            for path in self._home.iterdir():  # of an earlier version
                 if path.suffix == PART:
                     shutil.rmtree(path)
                 elif path.suffix == _JOURNAL:
@@ -189,9 +189,9 @@ class Copy:
             self._journal.write_bytes(self._key)
 
     def _check(self, progress: Progress, stopped: Stopped) -> bool:
-        """Compare every file with its digest; False if told to stop.
+        """Compare every file with its digest; False if stopped.
 
-        Raises NotReadyError for the first that differs.
+        Raises NotReadyError for the first file that differs.
         """
         for remote in self.contents.files:
             expected = self.contents.sums.get(remote.name, remote.md5)
@@ -253,7 +253,7 @@ class Copy:
 
     @contextmanager
     def _written(self) -> Iterator[None]:
-        """Raise NotReadyError if what is done meanwhile cannot be written."""
+        """Raise NotReadyError for write errors inside this context."""
         try:
             yield
         except OSError as error:

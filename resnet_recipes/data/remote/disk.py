@@ -1,4 +1,4 @@
-"""Where copies of remote images are kept: a local disk with room for them."""
+"""Choose a local disk with enough free space for copies of remote images."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import cache_folder, find_existing_parent, find_folder_problem
 from resnet_recipes.base.text import byte_size
 
-#: File systems on other machines, as fuse.* may be too, and in memory.
+#: File systems on other machines (fuse.* may be) and in memory.
 _UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
 _UNFIT |= {"tmpfs", "ramfs"}
 
@@ -48,9 +48,9 @@ def make_folder(folder: Path) -> None:
 
 
 def choose_folder(cache: str, name: str, begun: str, needed: int) -> Path:
-    """Return a folder `name` for `needed` bytes, those that are in its folder `begun` included.
+    """Return a folder `name` for `needed` bytes, including the bytes in its folder `begun`.
 
-    Raises NotReadyError if no disk has room.
+    Raises NotReadyError if no disk has enough free space.
     """
     there = find_copy(cache, name)
     problems = []

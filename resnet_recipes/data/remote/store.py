@@ -1,4 +1,4 @@
-"""What a bucket or a web server has to do: describe a file, and send a part of it."""
+"""The interface of buckets and web servers: describe a file, and send a part of it."""
 
 import threading
 import time
@@ -28,11 +28,11 @@ class RemoteFile(NamedTuple):
 
 
 class ForbiddenError(NotReadyError):
-    """A file may not be read, or, as buckets answer, there may be none."""
+    """A file may not be read. Buckets also report this for missing files."""
 
 
 class Store:
-    """The files below an address. Subclasses raise OSError for whatever may pass."""
+    """The files below an address. Subclasses raise OSError for temporary failures."""
 
     def __init__(self, address: str):
         """Take an address without a slash at its end."""
@@ -44,7 +44,7 @@ class Store:
         return WAITS
 
     def look(self, name: str) -> RemoteFile | None:
-        """Return what a file is; None if there is none. Raises NotReadyError."""
+        """Return the description of a file; None without a file. Raises NotReadyError."""
         try:
             return self._patiently(name, lambda: self._look(name), _PATIENCE)
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Store:
             raise self.changed(remote) from None
 
     def changed(self, remote: RemoteFile) -> NotReadyError:
-        """Return the error that a file is no longer what it was."""
+        """Return the error that a file has changed."""
         return self.refused(
             remote.name,
             "changed while it was fetched",
@@ -83,7 +83,7 @@ class Store:
         raise NotImplementedError
 
     def _patiently(self, name: str, ask: Callable[[], _T], seconds: float) -> _T:
-        """Ask until there is an answer, a few times, and wait so many seconds each time."""
+        """Repeat a request a few times, waiting the given seconds after each failure."""
         for wait in (*self.waits, None):
             try:
                 return _ask_within(seconds, ask)
@@ -104,10 +104,10 @@ class Store:
 
 
 def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Return the answer. Raises what `ask` raises, or TimeoutError after some seconds.
+    """Return the response. Raises the errors of `ask`, or TimeoutError after some seconds.
 
-    A thread asks, and may stay behind: no library ends an answer that comes byte by byte, or whose
-    head has no end.
+    A thread makes the request, and may outlive it: no library times out on a response that arrives
+    byte by byte, or whose header never ends.
     """
     answer: futures.Future[_T] = futures.Future()
 

@@ -1,7 +1,6 @@
-"""What files are fetched from: a web server, read in ranges, or a bucket, through fsspec.
+"""Stores: a web server, read in ranges, or a bucket, through fsspec.
 
-fsspec's own reader of https takes an answer of any length into memory, and does not look at the
-range that was sent.
+fsspec's HTTPS reader loads responses of any length into memory and ignores the range that was sent.
 """
 
 import logging
@@ -25,7 +24,7 @@ _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
 _NO_RANGES = "comes from a server without HTTP range requests"
 _COPY_IT = Hint("copy it to this machine, and pass that folder")
 
-#: What says whether an object has changed, by the first that a store gives.
+#: Fields that identify the version of an object; the first that a store has is used.
 _VERSIONS = ("ETag", "generation", "created", "LastModified")
 
 
@@ -74,7 +73,7 @@ class Web(Store):
     def _answer(
         self, method: str, name: str, headers: dict[str, str]
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Yield the answer to a request, its body unread."""
+        """Yield the response to a request, with its body unread."""
         try:
             answer = self._pool.request(
                 method,
@@ -106,7 +105,7 @@ def _get_version(answer: urllib3.BaseHTTPResponse) -> str:
 
 
 def _decode_md5(md5: str) -> str:
-    """Return the header Content-MD5, which is in base64, in hex; "" if it is none."""
+    """Return the base64 header Content-MD5 in hexadecimal; "" if it is invalid."""
     try:
         digest = b64decode(md5, validate=True)
     except ValueError:
@@ -120,7 +119,7 @@ class Bucket(Store):
     def __init__(self, address: str):
         super().__init__(address)
         self._scheme = address.partition("://")[0]
-        # what goes wrong is said once, by an error
+        # failures are reported once, by an error
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         self._files = fsspec.filesystem(
             self._scheme, use_listings_cache=False, skip_instance_cache=True
@@ -145,9 +144,9 @@ class Bucket(Store):
         return content
 
     def _said(self, path: str) -> dict[str, Any]:
-        """Return what the store says of an object."""
+        """Return the store's description of an object."""
         if self._scheme == "s3":
-            # what s3fs passes on does not tell how an object is encrypted
+            # s3fs does not report how an object is encrypted
             bucket, key, _ = self._files.split_path(path)
             said = self._files.call_s3("head_object", Bucket=bucket, Key=key)
             return said | {"size": said["ContentLength"]}
