@@ -42,6 +42,9 @@ _WRITTEN = "settings are written key=value"
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
+#: Keys of the folder of images, and of the number of GPUs.
+DATA, GPUS = ("data", "data.root"), ("gpus", "launch.gpus")
+
 #: Formats of `export`, as their own flags.
 _FORMATS = {meaning.words for meaning in FORMATS.values()}
 
@@ -122,6 +125,21 @@ class Arguments:
         return (
             typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
         )
+
+
+def select(words: Iterable[str], *keys: str) -> list[str]:
+    """Return the words that set one of these keys."""
+    return [word for word in words if "=" in word and word.partition("=")[0] in keys]
+
+
+def drop(words: Iterable[str], *keys: str) -> list[str]:
+    """Return the words that set none of these keys."""
+    return [word for word in words if not select([word], *keys)]
+
+
+def get_value(words: Iterable[str], *keys: str) -> str:
+    """Return the value of the first word that sets one of these keys, or ""."""
+    return next((word.partition("=")[2] for word in select(words, *keys)), "")
 
 
 def split(

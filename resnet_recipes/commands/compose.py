@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import DATA, Arguments, drop, get_value, select
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
@@ -75,7 +75,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
     """
     fix: Fix = ()
     problems = list[Problem]()
-    if any(word.startswith(("data=", "data.root=")) for word in changes):
+    if select(changes, *DATA):
         from resnet_recipes import data
         from resnet_recipes.jobs.offers import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
@@ -112,17 +112,16 @@ def name_recipe(arguments: Arguments) -> Arguments:
 
 def is_named(arguments: Arguments) -> bool:
     """Return whether an argument names a recipe."""
-    return any(word.startswith("recipe=") for word in arguments.words)
+    return bool(select(arguments.words, "recipe"))
 
 
 def choose_recipe(arguments: Arguments) -> Choice:
     """Return the recipe that the arguments name. Raises RecipeError if there is no such recipe."""
     library = Library(arguments.recipes)
-    names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
-    names = list(filter(None, names))
-    changes = [word for word in arguments.words if not word.startswith("recipe=")]
+    values = (word.removeprefix("recipe=") for word in select(arguments.words, "recipe"))
+    names, changes = list(filter(None, values)), drop(arguments.words, "recipe")
     recipes = library.list_names()
-    if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):
+    if not names and select(changes, "budget", "launch.budget"):
         return Choice("", changes)
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
@@ -147,10 +146,10 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 
     None if a user's file, or another setting, must be checked.
     """
-    rest = [word for word in arguments.words if not word.startswith(("data=", "data.root="))]
-    if len(rest) != 1 or not rest[0].startswith("recipe="):
+    rest = drop(arguments.words, *DATA)
+    if len(rest) != 1 or not is_named(arguments):
         return None
-    entry = Library(arguments.recipes).find(rest[0].removeprefix("recipe="))
+    entry = Library(arguments.recipes).find(get_value(rest, "recipe"))
     return entry if entry.origin == "packaged" else None
 
 

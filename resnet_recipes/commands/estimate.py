@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.text import clock_time, digits, percent, wrapped
-from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
 from resnet_recipes.commands.printing import (
     format_minutes,
@@ -203,7 +203,7 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
         if is_named(arguments)
         else Library(arguments.recipes).list_names()
     )
-    words = [word for word in arguments.words if not word.startswith("recipe=")]
+    words = drop(arguments.words, "recipe")
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
     try:
@@ -249,7 +249,7 @@ def _collect_offer(offer: "Offer", words: Sequence[str], price: float | None) ->
         "cost": duration.cost(price) if duration and price is not None else None,
         "top1_percent": offer.accuracy and offer.accuracy.top1,
         "accuracy": offer.accuracy.source if offer.accuracy else "",
-        "command": shlex.join(word for word in command if not word.startswith("budget=")),
+        "command": shlex.join(drop(command, "budget")),
     }
 
 

@@ -10,7 +10,7 @@ from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.suggestions import find_closest
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, select
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
@@ -46,7 +46,7 @@ _ENGINES = {
 _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
 
 #: Settings that the job fills in.
-_TAKEN = ("run=", "run.name=")
+_TAKEN = ("run", "run.name")
 
 #: Their stand-in while the recipe is checked.
 _STAND_IN = "run.name=run-1"
@@ -61,8 +61,8 @@ def run(arguments: Arguments) -> int:
     recipe, changes = ("", arguments.words) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
-    nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
-    changes = [word for word in changes if not word.startswith("nodes=")]
+    nodes = ["nodes=1", *select(changes, "nodes")][-1]
+    changes = drop(changes, "nodes")
     problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_place_problems(arguments, nodes, changes)
@@ -109,14 +109,14 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
             _chain_stable_phases(runs, nodes * gpus), allocation, time, most or None
         )
     if engine == "slurm":
-        return slurm.write_script(recipe, _drop_gpus(changes), allocation, time)
+        return slurm.write_script(recipe, drop(changes, *GPUS), allocation, time)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
-        Job(name, _drop_gpus(words), allocation, storage, list(extras), secrets)
+        Job(name, drop(words, *GPUS), allocation, storage, list(extras), secrets)
     )
 
 
@@ -126,7 +126,7 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     from resnet_recipes.planning.plan import IMAGENET
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, words = {}, {name: _drop_gpus(words) for name, (_, words) in runs.items()}
+    plans, words = {}, {name: drop(words, *GPUS) for name, (_, words) in runs.items()}
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
@@ -136,11 +136,6 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     for name, other in find_chains(plans).items():
         words[name].append(f"run.extends={other}")
     return words
-
-
-def _drop_gpus(words: Sequence[str]) -> list[str]:
-    """Return the words that the script does not write itself."""
-    return [word for word in words if not word.startswith(("gpus=", "launch.gpus="))]
 
 
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
@@ -181,12 +176,11 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with nodes, and settings that the job itself decides."""
-    for word in changes:
-        if word.startswith(_TAKEN):
-            yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
-        if nodes != "nodes=1" and word.startswith("launch.max_restarts="):
-            rule = "works on one node only; on several, the job itself is restarted"
-            yield Problem(word, None, rule, kind=Kind.UNUSED)
+    for word in select(changes, *_TAKEN):
+        yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
+    for word in select(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
+        rule = "works on one node only; on several, the job itself is restarted"
+        yield Problem(word, None, rule, kind=Kind.UNUSED)
     if not re.fullmatch("nodes=[1-9][0-9]{0,3}", nodes):
         yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
 

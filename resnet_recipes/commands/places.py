@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
+from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import (
     LAST,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WEIGHTS = "model.weights"
 
 #: Settings that name a run.
-_NAMING = ("run=", "run.name=", "run.root=")
+_NAMING = ("run", "run.name", "run.root")
 
 
 class Resumption(NamedTuple):
@@ -96,34 +96,28 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
         return None
     if run_name != "auto":
         rule = "--resume names the run, and a run keeps its recipe"
-        wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
+        wrong = select(words, "recipe", *_NAMING)
         RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
         return Resumption(find_runs([run_name], "--resume")[0], words)
     from resnet_recipes.jobs.resume import find_match, list_unfinished
 
-    if any(word.startswith("recipe=") for word in words):
+    if is_named(arguments):
         recipe = compose_recipe(arguments).recipe
         folder = find_match(recipe, say)
         return Resumption(folder, recipe) if folder else None
-    run_name, root = _get_value(words, "run.name", "run"), find_root(words)
+    run_name, root = get_value(words, "run.name", "run"), find_root(words)
     folder = root / run_name if run_name else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
         rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
         raise RecipeError.of("--resume", "auto", rule, fix)
-    return Resumption(folder, [word for word in words if not word.startswith(_NAMING)])
+    return Resumption(folder, drop(words, *_NAMING))
 
 
 def find_root(words: Sequence[str]) -> Path:
     """Return the folder of all runs: the argument run.root, or its default."""
-    root = _get_value(words, "run.root")
+    root = get_value(words, "run.root")
     return typed_path("run.root", root) if root else ROOT
-
-
-def _get_value(words: Sequence[str], *keys: str) -> str:
-    """Return the value of the first argument that sets one of these keys, or ""."""
-    pairs = (word.partition("=") for word in words)
-    return next((value for key, _, value in pairs if key in keys), "")
 
 
 def has_run(arguments: Arguments) -> bool:
@@ -148,7 +142,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
         rule = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, rule, LIST)
     folder = folder.absolute()
-    place = [] if _get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
+    place = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
     arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
     return arguments
 

@@ -11,7 +11,7 @@ from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.text import clock_time, counted, digits
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import count_ranks, format_plan
 from resnet_recipes.commands.printing import say
@@ -94,7 +94,7 @@ def compose_points(
                 needs_data="--dry-run" not in arguments,
             )
             name = _name_run(point, [word for word in words if word in varying])
-            if not any(word.startswith("recipe=") for word in words):  # chosen for its budget
+            if not select(words, "recipe"):  # chosen for its budget
                 words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
         except RecipeError as error:
@@ -105,9 +105,8 @@ def compose_points(
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what contradicts a sweep."""
-    for word in arguments.words:
-        if word.startswith(("run=", "run.name=")):
-            yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
+    for word in select(arguments.words, "run", "run.name"):
+        yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         rule = "cannot be used with -m: the same command continues a sweep"
         yield Problem("--resume", None, rule, kind=Kind.UNUSED)
@@ -127,9 +126,8 @@ def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[
             "--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine"
         )
     elif int(parallel) > 1 and gpus:
-        for word in words:
-            if word.startswith(("gpus=", "launch.gpus=")):
-                yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)
+        for word in select(words, *GPUS):
+            yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)
 
 
 def _describe(
@@ -194,7 +192,7 @@ def _name_run(point: Composed, varying: list[str]) -> str:
     """
     launch = LaunchConfig(budget=point.recipe.launch.budget)  # which stands for a length
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
-    parts = [word.partition("=") for word in varying if not word.startswith("recipe=")]
+    parts = [word.partition("=") for word in drop(varying, "recipe")]
     labels = [
         ("no" if key.startswith("~") else "")
         + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}")

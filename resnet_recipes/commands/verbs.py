@@ -11,7 +11,15 @@ from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.suggestions import VERBS as OTHERS
 from resnet_recipes.base.suggestions import make_unknown
-from resnet_recipes.commands.arguments import Arguments, Usage, format_row, split
+from resnet_recipes.commands.arguments import (
+    DATA,
+    Arguments,
+    Usage,
+    drop,
+    format_row,
+    select,
+    split,
+)
 from resnet_recipes.commands.characters import refuse_pasted
 from resnet_recipes.commands.compose import (
     choose_recipe,
@@ -143,7 +151,7 @@ def _judge(name: str, arguments: Arguments, needs_data: bool = False) -> None:
         choose_recipe(name_recipe(arguments))
         from resnet_recipes.recipe.hydra_compose import list_points
 
-        words = [word for word in arguments.words if not word.startswith("nodes=")]
+        words = drop(arguments.words, "nodes")
         words = list_points(words)[0] if "-m" in arguments else words
         compose_recipe(Arguments(arguments.flags, words), needs_data)
 
@@ -158,24 +166,19 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
 
     def also(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
-        values = [
-            word for word in argv if word in Library().list_names()
-        ]  # as an unknown flag's value
+        # as an unknown flag's value
+        values = [word for word in argv if word in Library().list_names()]
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_judge, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:
             arguments.words.append(f"recipe={values[0]}")
-        if wrong := collect_problems(
-            choose_recipe, arguments
-        ):  # the settings are judged with another recipe
-            arguments.words = [word for word in arguments.words if not word.startswith("recipe=")]
-            arguments.words.insert(0, "recipe=mild")
+        # the settings are judged with another recipe
+        if wrong := collect_problems(choose_recipe, arguments):
+            arguments.words = ["recipe=mild", *drop(arguments.words, "recipe")]
         needs_data = module != "plan" and "--cfg" not in arguments and not wrong
-        if "-m" not in arguments and (
-            entry := find_packaged(arguments)
-        ):  # nothing else needs torch
-            is_set = any(word.startswith(("data=", "data.root=")) for word in arguments.words)
-            is_set = is_set or "root" in read(entry).tree.get("data", {})
+        # nothing else needs torch
+        if "-m" not in arguments and (entry := find_packaged(arguments)):
+            is_set = select(arguments.words, *DATA) or "root" in read(entry).tree.get("data", {})
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
         return [
             *wrong,
