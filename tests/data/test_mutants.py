@@ -17,11 +17,11 @@ from resnet_recipes.data import convert as room
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.native import Engine, explain_unavailable
+from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import CENTRE, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
-from tests.data.conftest import silent
+from tests.data.conftest import built, silent
 from tests.data.native.batch import Batch, encoded, photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
@@ -55,7 +55,7 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     assert COUNT / 3 < refused < COUNT
 
 
-@pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
+@built
 def test_engine_is_deterministic_on_damaged_jpegs():
     jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]

@@ -64,26 +64,33 @@ def test_compiling_on_cpu_is_not_timed(make_run):
     assert run.compiling.seconds() == 0
 
 
+#: Sixteen images of one pixel.
+BATCH = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
+
+
+def linear(run: Run) -> Run:
+    """Let a run train a linear layer."""
+    run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
+    run.all_reduce = AllReduce(run.model, False)
+    return run
+
+
 @pytest.mark.parametrize(("sync", "averages"), [(True, [False, True]), (False, [False, False])])
 def test_gradient_averages_only_last_micro_batch(sync, averages, make_run):
-    run, calls = make_run("batch.bn_size=8"), []
-    run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
+    run, calls = linear(make_run("batch.bn_size=8")), []
     run.all_reduce = Mock(average=lambda enabled: calls.append(enabled) or nullcontext())
-    Gradient(run)(Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7), sync)
+    Gradient(run)(BATCH, sync)
     assert calls == averages
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_gradient_follows_weighted_mean_of_losses(parts, make_run):
-    run = make_run(f"batch.bn_size={16 // parts}")
-    run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
-    run.all_reduce = AllReduce(run.model, False)
-    batch = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
+    run = linear(make_run(f"batch.bn_size={16 // parts}"))
     for weights in (None, torch.rand(16)):
         run.model.zero_grad()
-        losses = Gradient(run)(batch._replace(weights=weights))
+        losses = Gradient(run)(BATCH._replace(weights=weights))
         gradient = run.model[1].weight.grad.clone()
-        expected = F.cross_entropy(run.model(batch.images), batch.labels, reduction="none")
+        expected = F.cross_entropy(run.model(BATCH.images), BATCH.labels, reduction="none")
         assert torch.allclose(losses, expected)
         run.model.zero_grad()
         (expected * (1 if weights is None else weights)).mean().backward()

@@ -15,13 +15,11 @@ from resnet_recipes.data.images import NativeImages, use_engine
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
-from resnet_recipes.data.native import Engine, explain_unavailable
+from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import which
+from tests.data.conftest import built, which
 
-pytestmark = pytest.mark.skipif(
-    bool(explain_unavailable()), reason="the native library was not built"
-)
+pytestmark = built
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
 KINDS = {"png.png": {}, "cmyk.jpg": {}, "grey.jpg": {}, "progressive.jpg": {"progressive": True}}
