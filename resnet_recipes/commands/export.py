@@ -1,5 +1,8 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
+import re
+from collections.abc import Iterator
+
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.text import byte_size
@@ -18,6 +21,9 @@ USAGE = Usage(
         "--out FOLDER": "new folder for the network and its model card, README.md",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
         "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
+        "--dtype TYPE": "float32 (default) or float16: half the size",
+        "--lose POINTS": "refuse a file that loses more top-1 on all validation images (default "
+        "0.5 with float16, else not measured)",
         "--with-preprocessing": "accept uint8 images of any size, return probabilities (onnx, "
         "exported_program)",
     },
@@ -36,6 +42,7 @@ def run(arguments: Arguments) -> int:
     RecipeError.refuse(Problem(flag, None, "", example, kind=Kind.MISSING) for flag in absent)
     from resnet_recipes.inference.export import (
         IMAGES,
+        ExportOptions,
         export_and_check,
         find_missing_packages,
         find_problems,
@@ -47,13 +54,17 @@ def run(arguments: Arguments) -> int:
     if push := arguments.flags.get("--push"):
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
+    dtype = arguments.flags.get("--dtype", "float32")
+    lose = arguments.flags.get("--lose", "0.5" if dtype == "float16" else "")
+    RecipeError.refuse(_find_problems(dtype, lose))
     network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
-    RecipeError.refuse(find_problems(network.network, to, *how))
+    RecipeError.refuse(find_problems(network.network, to, *how, is_judged=bool(lose)))
     NotReadyError.refuse(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
-        exported = export_and_check(network.to_device(), to, folder, *how, waiting)
+        options = ExportOptions(*how, dtype == "float16", float(lose) if lose else None)
+        exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
     print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}")
@@ -64,3 +75,11 @@ def run(arguments: Arguments) -> int:
         say(f"uploading to {push} ...")
         print(f"pushed    {hub.push(folder, push)}")
     return 0
+
+
+def _find_problems(dtype: str, lose: str) -> Iterator[Problem]:
+    """Yield what is wrong with --dtype and --lose."""
+    if dtype not in ("float32", "float16"):
+        yield Problem("--dtype", dtype, "", valid=("float32", "float16"))
+    if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
+        yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from copy import deepcopy
 from itertools import cycle, islice
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +29,7 @@ from resnet_recipes.inference.formats import (
     export,
     format_usage,
 )
-from resnet_recipes.inference.inputs import PreprocessingNetwork
+from resnet_recipes.inference.inputs import HalfNetwork, PreprocessingNetwork
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.inference.trained import TrainedNetwork
 from resnet_recipes.network.fuse import fold_batchnorm
@@ -35,6 +37,9 @@ from resnet_recipes.network.load import Network
 
 #: Images on which an export is compared.
 IMAGES = 64
+
+#: Formats that hold the computation, not only weights.
+_GRAPHS = ("onnx", "exported_program")
 
 #: Fraction of the largest logit by which an export may differ: float32 sums in another order differ
 #: by 1e-6 to 1e-5 of it.
@@ -49,6 +54,16 @@ _PROBABILITY_TOLERANCE = 0.01
 DecodedImage = tuple[Tensor, np.ndarray]
 
 
+class ExportOptions(NamedTuple):
+    """How a network is written, and how it is judged."""
+
+    folds: bool = False  # fold BatchNorm
+    preprocesses: bool = False
+    is_half: bool = False  # store weights, and compute, in float16
+    # points of top-1 that the file may lose on all validation images; None: not measured
+    lose: float | None = None
+
+
 class ExportResult(NamedTuple):
     """The size of an export, and how its outputs compare."""
 
@@ -61,8 +76,7 @@ def export_and_check(
     trained: TrainedNetwork,
     to: str,
     folder: Path,
-    folds: bool,
-    preprocesses: bool = False,
+    options: ExportOptions,
     progress: Progress = silent,
 ) -> ExportResult:
     """Write a network for the program `to` and its model card into a new folder.
@@ -72,7 +86,7 @@ def export_and_check(
     """
     try:
         with atomic.create_folder(folder.absolute()) as draft:
-            return _write(trained, to, draft, folds, preprocesses, progress)
+            return _write(trained, to, draft, options, progress)
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(folder), f"cannot be written: {error.strerror}"
@@ -83,34 +97,65 @@ def _write(
     trained: TrainedNetwork,
     to: str,
     folder: Path,
-    folds: bool,
-    preprocesses: bool,
+    options: ExportOptions,
     progress: Progress,
 ) -> ExportResult:
     images, which = _load_images(trained)
     about, folding = trained.about, None
     model = written = trained.model.to(memory_format=torch.contiguous_format)
-    if folds:
+    if options.folds:
         written = fold_batchnorm(model)
         folding = compare_logits(model, written, images, progress).difference
-    network = Network(PreprocessingNetwork(written, about) if preprocesses else written, about)
+    if options.preprocesses:
+        written = PreprocessingNetwork(written, about)
+    if options.is_half:
+        written = deepcopy(written).half()
+        if not all(tensor.isfinite().all() for tensor in written.state_dict().values()):
+            rule = "some weights exceed 65,504, the largest number of float16"
+            raise TrainingError(f"{rule}; nothing was written")
+        written = HalfNetwork(written) if to in _GRAPHS else written
+    network = Network(written, about)
     read = export(network, to, folder)
-    if preprocesses:
+    if options.preprocesses:
         decoded, which = _load_decoded_images(trained)
         difference = _compare_probabilities(trained.configured, read, decoded)
         allowed = _PROBABILITY_TOLERANCE
         text = f"largest difference of probabilities {difference:.2g}, on {which}"
     else:
         difference, scale = compare_logits(model, read, images, progress)
-        allowed = _TOLERANCE * max(1.0, scale)
+        allowed = inf if options.is_half else _TOLERANCE * max(1.0, scale)
         text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
     if not difference <= allowed:  # nan is not
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
+    if options.lose is not None:
+        before, after = _measure_accuracy((model, read), trained, progress)
+        text += f"; top-1 on all validation images {before:.2f}%, of the file {after:.2f}%"
+        if before - after > options.lose:
+            raise TrainingError(
+                f"the file loses {before - after:.2f} points of top-1 ({before:.2f}% to "
+                f"{after:.2f}%), and --lose allows {options.lose:g}; nothing was written"
+            )
     size = sum(path.stat().st_size for path in folder.iterdir())
     checked = f"Read by its own runtime after the export: {text}."
     card = make_model_card(about, to, format_usage(network, to), checked)
     (folder / "README.md").write_text(card, encoding="utf-8")
     return ExportResult(size, folding, text)
+
+
+@torch.no_grad()
+def _measure_accuracy(
+    programs: Sequence[RunProgram], trained: TrainedNetwork, progress: Progress
+) -> list[float]:
+    """Return the top-1 of each program on all validation images, in percent."""
+    hits, done = torch.zeros(len(programs)), 0
+    with closing(trained.open_images()) as loader:
+        for raw in loader.batches():
+            images = loader.normalized(raw)
+            right = [(program(images).argmax(1) == raw.labels).sum() for program in programs]
+            hits += torch.stack(right)
+            done += len(images)
+            progress(done, loader.examples)
+    return (100 * hits / done).tolist()
 
 
 @torch.no_grad()
@@ -175,11 +220,12 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
 
 
 def find_problems(
-    network: Network, to: str, folds: bool, preprocesses: bool = False
+    network: Network, to: str, folds: bool, preprocesses: bool = False, is_judged: bool = False
 ) -> Iterator[Problem]:
     """Yield why a network cannot be written as `to`.
 
-    `folds` is whether BatchNorm is folded, `preprocesses` whether preprocessing is part of it.
+    `folds` is whether BatchNorm is folded, `preprocesses` whether preprocessing is part of it,
+    `is_judged` whether its accuracy is measured, or its numbers are of 16 bits.
     """
     if to not in TARGETS:
         meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
@@ -194,7 +240,10 @@ def find_problems(
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)
-    graphs = ("--to onnx", "--to exported_program")
+    if preprocesses and is_judged:
+        rule = "cannot be used with --dtype or --lose, which compare normalized images"
+        yield Problem("--with-preprocessing", None, rule, kind=Kind.UNUSED)
+    graphs = tuple(f"--to {name}" for name in _GRAPHS)
     library = backbones.get_library(network.about.architecture)
     if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
         rule = f"has no network like {network.about.architecture}"
@@ -210,7 +259,7 @@ def find_problems(
         if to == "timm":
             rule += "; timm's resnetblur50 blurs in other places and is a different network"
         yield Problem("--to", to, rule, ("--to safetensors", *graphs))
-    if folds and to in ("torchvision", "timm", "safetensors"):
+    if folds and to not in _GRAPHS:
         rule = f"removes BatchNorm, which {to}'s own network has"
         yield Problem("--fold-batchnorm", None, rule, graphs)
     if folds and not backbones.is_resnet(network.model):

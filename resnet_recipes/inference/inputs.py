@@ -11,6 +11,18 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
 
+class HalfNetwork(nn.Module):
+    """A network in float16 from images in float32 to logits in float32."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits [N, K]."""
+        return self.model(images.half()).float()
+
+
 class PreprocessingNetwork(nn.Module):
     """A network from uint8 RGB images [N, height, width, 3] of any size to probabilities [N, K].
 
@@ -97,7 +109,7 @@ def make_example(network: Network) -> Tensor:
         return torch.zeros(2, 64, 96, 3, dtype=torch.uint8)
     side = network.about.eval_size
     height, width = (64, 96) if is_any_size_accepted(network.model) else (side, side)
-    return torch.zeros(2, 3, height, width).to(next(network.model.parameters()))
+    return torch.zeros(2, 3, height, width).to(next(network.model.parameters()).device)
 
 
 def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any]]:
@@ -123,7 +135,7 @@ def is_any_size_accepted(model: nn.Module) -> bool:
 def is_size_accepted(model: nn.Module, height: int, width: int) -> bool:
     """Return whether a network accepts images of a size."""
     try:
-        model(torch.zeros(2, 3, height, width).to(next(model.parameters())))
+        model(torch.zeros(2, 3, height, width).to(next(model.parameters()).device))
     except Exception:  # of any type, for a size that the network does not accept
         return False
     return True

@@ -16,7 +16,12 @@ from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.commands.places import open_network
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
-from resnet_recipes.inference.export import _generate_images, _load_decoded_images, export_and_check
+from resnet_recipes.inference.export import (
+    ExportOptions,
+    _generate_images,
+    _load_decoded_images,
+    export_and_check,
+)
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
@@ -98,8 +103,50 @@ def test_drawn_images_are_smooth_like_photographs():
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
-    export_and_check(trained, "safetensors", tmp_path / "out", False, False, show)
+    export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
+
+
+@pytest.mark.parametrize("to", ["safetensors", "exported_program"])
+def test_float16_halves_the_file_and_is_judged_on_all_images(to, run, enter, tmp_path):
+    said = enter(f"resnet-recipes export mine --to {to} --dtype float16 --out float16").out
+    if to == "safetensors":  # the others hold their code as well
+        whole = (run / "weights.safetensors").stat().st_size
+        assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
+    before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", said).groups()
+    found = json.loads(enter("resnet-recipes eval mine --json").out)
+    assert float(before) == pytest.approx(found["top1_percent"], abs=0.01)
+    assert abs(float(after) - float(before)) <= 0.5
+    images = torch.randn(5, 3, 32, 32)
+    read = formats.TARGETS[to].read(tmp_path / "float16" / formats.TARGETS[to].file, None)
+    with torch.no_grad():
+        logits, wanted = read(images), load(run)(images)
+    assert logits.dtype == torch.float32
+    assert 0 < (logits - wanted).abs().max() < 0.02 * wanted.abs().max()
+
+
+def test_a_file_that_loses_more_is_not_written(run, tmp_path):
+    trained = open_network(["mine"], "").to_device()
+    options = ExportOptions(lose=-1.0)  # whatever it loses is more
+    with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
+        export_and_check(trained, "safetensors", tmp_path / "out", options)
+    assert not (tmp_path / "out").exists()
+    trained.model.conv1.weight.data.mul_(1e7)
+    with pytest.raises(TrainingError, match="some weights exceed 65,504"):
+        export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(is_half=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ("--dtype int8", "--dtype"),
+        ("--lose half", "--lose"),
+        ("--lose -1", "--lose"),
+        ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
+    ],
+)
+def test_wrong_types_and_losses_are_rejected(words, key, run, enter):
+    assert key in enter(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
 def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
