@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
 from resnet_recipes.commands.printing import get_line_width, show
@@ -42,6 +43,7 @@ def run(arguments: Arguments) -> int:
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         is_folder = os.path.isdir(topic)
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
+        fix = fix or find_misspelled(topic, ("data", "native", "gpu", "run"))
         raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of(

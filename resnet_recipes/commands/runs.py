@@ -117,8 +117,7 @@ def read_price(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        rule = "must be a price per hour, as in 32.77 or 32.77/h"
-        raise RecipeError.of("--price", text, rule)
+        raise RecipeError.of("--price", text, "must be a price per hour", "--price 32.77")
     return price
 
 

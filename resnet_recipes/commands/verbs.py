@@ -124,7 +124,7 @@ def run(argv: Sequence[str]) -> int:
             rule = "is a recipe, not a command"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
-        raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help"))])
+        raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help", "--version"))])
     usage = get_usage(name)
     if {"--help", "-h"} & set(rest):
         print(usage.page(get_page_width()), end="")

@@ -88,7 +88,12 @@ class Library:
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's folder, ./recipes by default."""
         if folder is not None and not os.path.isdir(folder):
-            raise RecipeError.of("--recipes", str(folder), "is not a directory")
+            raise RecipeError.of(
+                "--recipes",
+                str(folder),
+                "is not a folder",
+                Hint("it contains your recipes, one YAML file each"),
+            )
         package, self._folder = find_packaged_folder(), (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package

@@ -65,7 +65,7 @@ recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=va
 -m recipe=mild seed=range(0,1000000000) | -m | the maximum is 1,000
 recipe=mild --config-dir=/x | --config-dir
 recipe=mild --describe | --describe | needs a value
-recipe=mild --recipes nowhere | --recipes | is not a directory
+recipe=mild --recipes nowhere | --recipes | is not a folder
 recipe=mild --resume | --resume | needs a value
 --resume auto | no unfinished run
 """

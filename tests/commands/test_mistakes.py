@@ -199,6 +199,7 @@ resnet-recipes ls nosuch | resnet-recipes ls
 resnet-recipes predict images | resnet-recipes predict RUN IMAGE
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
 resnet-recipes --hepl | did you mean --help?
+resnet-recipes --verson | did you mean --version?
 """
 )
 

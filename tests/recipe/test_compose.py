@@ -156,7 +156,7 @@ def test_another_recipe_folder_can_be_named(folder, tmp_path):
     (tmp_path / "mine").mkdir()
     folder("mine/fast.yaml", "defaults: [mild]\nseed: 9\n")
     assert compose("fast", [DATA], folder=Path("mine")).recipe.seed == 9
-    with pytest.raises(RecipeError, match="is not a directory"):
+    with pytest.raises(RecipeError, match="is not a folder"):
         compose("fast", [DATA], folder=Path("nowhere"))
 
 
