@@ -9,6 +9,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import (
     count_occurrences,
     find_imbalance,
+    list_epoch_jobs,
     list_train_jobs,
     sample_classes,
     shuffle,
@@ -170,3 +171,14 @@ def test_repeated_image_gets_a_new_crop():
     found = rows_of(1, 0, 24, 1)
     assert len(set(found)) == len(found)
     assert max(copy for *_, copy in found) > 50
+
+
+def test_epoch_blocks_have_one_size_and_every_image():
+    blocks = []
+    for rank in range(2):
+        share = Share(rank, 2, global_size=8, eval_size=1, seed=0)
+        blocks += list_epoch_jobs(DataConfig(repeats=2), share, 10, epoch=3)
+    assert {len(block.indices) for block in blocks} == {4}
+    for copy in range(2):
+        parts = [block.indices for block in blocks if block.copies[0] == copy]
+        assert sorted({*np.concatenate(parts).tolist()}) == [*range(10)]

@@ -15,6 +15,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
+from resnet_recipes.doctor import data as doctor_data
 from resnet_recipes.doctor.data import check_data
 from tests.tables import rows
 
@@ -133,3 +134,17 @@ def test_unreadable_images_are_not_duplicates(root):
         (root / place).symlink_to(root / "nowhere.jpg")
     whats = [finding.what for finding in check_data(root)]
     assert not [what for what in whats if "identical to training" in what]
+
+
+def test_incomplete_imagenet_is_reported(root, monkeypatch):
+    monkeypatch.setattr(doctor_data, "is_imagenet", lambda classes: True)
+    monkeypatch.setattr(doctor_data, "IMAGENET", {"train": 6, "val": 50})
+    assert only(check_data(root), "warn").what.startswith("val looks like ImageNet")
+
+
+def test_second_picture_of_a_phone_is_no_animation(root):
+    path = root / "train/bee/bee1.jpg"
+    image = Image.open(path)
+    image.load()
+    image.save(path, "MPO", save_all=True, append_images=[image.rotate(90)])
+    assert not [finding for finding in check_data(root) if finding.level != "ok"]

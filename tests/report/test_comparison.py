@@ -8,6 +8,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.report.comparison import (
     find_differences,
     group_seeds,
+    make_labels,
     read_all,
     read_machine,
     read_settings,
@@ -49,3 +50,12 @@ def test_read_all_names_every_other_folder(tmp_path):
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     assert len(error.value.problems) == 2
+
+
+def test_labels_name_four_settings_and_count_the_rest(tmp_path):
+    many = {"optimizer": dict.fromkeys("abcdef", 1.0), "methods": {}}
+    plain = run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
+    groups = group_seeds(read_all([plain, run_folder(tmp_path, "many", config=many)]))
+    first, second = make_labels(groups)
+    assert first == "ema on"  # settings that it lacks are not named, but for methods
+    assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"

@@ -135,3 +135,9 @@ def test_epoch_seconds_ignore_records_between_epochs():
     assert time_epochs(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
     two = records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
     assert time_evaluations(two) == [3.0]
+
+
+def test_published_result_in_json_has_units(summary):
+    published = summary.as_json()["published"]
+    assert published["top1_percent"] == 76.6
+    assert "top1" not in published

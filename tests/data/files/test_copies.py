@@ -86,3 +86,8 @@ def test_unfetched_or_unreadable_files_are_not_copies(twice):
         path.unlink()
         path.symlink_to(twice / "nowhere")
     assert not note(twice)
+
+
+def test_an_image_is_not_a_copy_of_itself(folder):
+    listing = Listing.of(folder / "train")
+    assert find_copies(listing, listing).paths == []

@@ -1,0 +1,41 @@
+"""Labels of images from elsewhere are compared with the classes of a network."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.convert import convert
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.inference.images import open_labeled
+from tests.trained_runs import CLASSES, random_images
+
+SHARE = Share(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
+
+
+@pytest.fixture
+def betons(tmp_path: Path) -> DataConfig:
+    """Return a folder with val.beton."""
+    convert(
+        random_images(tmp_path / "images"),
+        tmp_path / "betons",
+        ConvertOptions("jpg", workers=1),
+        lambda *_: None,
+    )
+    return DataConfig(root=str(tmp_path / "betons"), workers=0, eval_size=32, eval_resize=32)
+
+
+def test_beton_classes_of_the_network_are_opened(betons):
+    open_labeled(betons, CLASSES, len(CLASSES), SHARE).close()
+    open_labeled(betons, (), len(CLASSES), SHARE).close()
+
+
+def test_beton_classes_in_another_order_are_rejected(betons):
+    with pytest.raises(NotReadyError, match="classes"):
+        open_labeled(betons, CLASSES[::-1], len(CLASSES), SHARE)
+
+
+def test_beton_labels_beyond_the_network_are_rejected(betons):
+    with pytest.raises(NotReadyError, match=f"labels up to {len(CLASSES) - 1}"):
+        open_labeled(betons, (), len(CLASSES) - 1, SHARE)
