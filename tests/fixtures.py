@@ -73,6 +73,12 @@ def same(ours: Any, theirs: Any) -> bool:
     return ours == theirs
 
 
+def noise(height: int, width: int) -> Image.Image:
+    """Return an image whose pixels have nothing to do with each other."""
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(pixels)
+
+
 def flip(path: Path, at: int, bit: int = 0) -> None:
     """Flip one bit of a file."""
     content = bytearray(path.read_bytes())

@@ -7,8 +7,9 @@ from torchvision.transforms import functional as F
 
 from resnet_recipes.methods.color_jitter import ColorJitter
 from resnet_recipes.methods.image_ops import IMAGE_OPS
+from tests.fixtures import noise
 
-IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 48, 3), dtype=np.uint8))
+IMAGE = noise(48, 48)
 
 WRONG = {
     "brightness": (-0.1, 1.1),

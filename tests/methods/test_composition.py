@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from PIL import Image
 
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.colout import ColOut
@@ -20,7 +19,7 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.fixtures import same
+from tests.fixtures import noise, same
 from tests.tables import rows
 
 BY_NAME = {method.name: method for method in ORDER}
@@ -147,7 +146,7 @@ def test_empty_stack_is_plain_training(batch_of, now_at, network):
 
 
 def test_sample_augmentations_run_in_turn():
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
+    image = noise(16, 16)
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
     expected = TrivialAugment().augment_sample()(

@@ -9,12 +9,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
-from tests.fixtures import same
+from tests.fixtures import noise, same
 
 
 def every_method_that_provides(hook: str) -> pytest.MarkDecorator:
@@ -109,7 +108,7 @@ def test_plan_knows_steps_with_two_gradients(method, now_at):
 
 @every_method_that_provides("augment_sample")
 def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
+    image = noise(24, 24)
     before, state = image.tobytes(), torch.get_rng_state()
     augment = pickle.loads(pickle.dumps(method().augment_sample()))
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]

@@ -1,6 +1,7 @@
 """EMA against its formula and worked numbers, and the weights it must restore bit for bit."""
 
 import contextlib
+from copy import deepcopy
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def trained(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
 def test_floats_are_averaged_and_integers_copied(network, now_at):
     ema = EMA("1ba", "1ba")
     model = trained(network, ema, now_at, steps=1)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    before = deepcopy(model.state_dict())
     model(torch.randn(4, 3, 16, 16))
     ema.after_step(model, now_at(1))
     after = model.state_dict()
@@ -73,7 +74,7 @@ def test_floats_are_averaged_and_integers_copied(network, now_at):
 def test_evaluation_uses_average_and_restores_weights(network, now_at):
     ema = EMA("2ba", "1ba")
     model = trained(network, ema, now_at)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
         assert same(model.state_dict(), ema.state_dict())
@@ -101,7 +102,7 @@ def test_updates_happen_in_place(network, now_at):
 def test_loaded_average_continues_bit_identical(network, now_at):
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
     model = trained(network, ema, now_at).to(memory_format=torch.channels_last)
-    resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})
+    resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
         method.after_step(model, now_at(2))
     assert same(ema.state_dict(), resumed.state_dict())

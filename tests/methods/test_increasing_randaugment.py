@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, apply
+from tests.fixtures import noise
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -17,7 +18,7 @@ WRONG = {
     "interpolation": ["area"],
 }
 
-IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8))
+IMAGE = noise(40, 56)
 PEERS = dict(
     zip(
         VALUES,

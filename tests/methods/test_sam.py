@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from typing import NamedTuple
 from unittest.mock import Mock
 
@@ -105,7 +106,7 @@ def trained(run: Run, bad: int) -> list[After]:
             run.precision.scaler.get_scale(),
             {name: tensor.clone() for name, tensor in state if tensor.is_floating_point()},
             [kept["momentum_buffer"].clone() for kept in run.optimizer.state.values()],
-            {name: tensor.clone() for name, tensor in run.methods.state_dict().items()},
+            deepcopy(run.methods.state_dict()),
         )
         states.append(after)
 

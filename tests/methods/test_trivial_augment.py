@@ -6,8 +6,9 @@ from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.methods.trivial_augment import TrivialAugment, _make_space
+from tests.fixtures import noise
 
-IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+IMAGE = noise(64, 64)
 
 
 def possible(image: Image.Image) -> set[bytes]:

@@ -1,5 +1,6 @@
 """What the reporter records, and what it refuses to save."""
 
+from copy import deepcopy
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -76,7 +77,7 @@ def test_data_wait_share_covers_only_its_interval(make_run):
 
 def test_best_weights_with_ema_are_its_average(make_run):
     run = make_run("methods.ema={} checkpoint.best=top1 max_duration=2ba schedule.warmup=0ba")
-    average = {key: value.clone() for key, value in run.model.state_dict().items()}
+    average = deepcopy(run.model.state_dict())
     run.methods.after_step(run.model, Now(0, run.plan.horizon, np.random.default_rng()))
     with torch.no_grad():
         for parameter in run.model.parameters():

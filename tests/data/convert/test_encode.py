@@ -11,10 +11,9 @@ from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
 from tests.data.native.batch import encoded
+from tests.fixtures import noise
 
-PIXELS = np.asarray(
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60))
-)
+PIXELS = np.asarray(noise(8, 9).resize((90, 60)))
 PICTURE = Image.fromarray(PIXELS)
 DEEP = np.linspace(0, 65535, 60 * 90).astype(np.uint16).reshape(60, 90)
 
