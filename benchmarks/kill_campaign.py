@@ -85,7 +85,7 @@ class Victim:
             time.sleep(rng.uniform(0.5, 5))
         else:
             target = min(latest(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS)
-            self.wait_for(lambda: latest(self.observer.beats()) >= target)
+            self.wait_for(lambda: latest(self.observer.read_beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
         return self.process.poll() is None
 
@@ -120,13 +120,14 @@ def to_launcher(number: int) -> Fault:
 def to_rank(number: int) -> Fault:
     """Send a signal to a random rank, or to the launcher while there are none."""
     return lambda victim, rng: os.kill(
-        rng.choice([beat.pid for beat in victim.observer.beats()] or [victim.process.pid]), number
+        rng.choice([beat.pid for beat in victim.observer.read_beats()] or [victim.process.pid]),
+        number,
     )
 
 
 def fill_disk(victim: Victim, rng: random.Random) -> None:
     """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
-    for beat in victim.observer.beats():
+    for beat in victim.observer.read_beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)
     os.kill(victim.process.pid, signal.SIGTERM)
@@ -187,7 +188,7 @@ def untouched(root: Path) -> dict[int, str]:
 def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]) -> Outcome:
     """Inject one fault into a running victim and check what remains."""
     act, codes = FAULTS[fault]
-    done = latest(victim.observer.beats())
+    done = latest(victim.observer.read_beats())
     began = time.monotonic()
     try:
         act(victim, rng)

@@ -103,7 +103,7 @@ def commands() -> Iterator[str]:
     yield "# Commands\n"
     for name in ("train", *VERBS):
         command = "resnet-train" if name == "train" else f"resnet-recipes {name}"
-        yield f"## {command}\n\n```text\n{get_usage(name).page().rstrip()}\n```\n"
+        yield f"## {command}\n\n```text\n{get_usage(name).format_page().rstrip()}\n```\n"
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:

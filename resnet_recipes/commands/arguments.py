@@ -75,7 +75,7 @@ class Usage:
         """What each flag takes: "DIR", or "" for nothing."""
         return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
-    def page(self, width: int = WIDTH) -> str:
+    def format_page(self, width: int = WIDTH) -> str:
         """Return the help page, `width` columns wide."""
         rows = dict(self.flags) | {"--help": "print this page"}
         parts = [
@@ -145,11 +145,11 @@ def get_value(words: Iterable[str], *keys: str) -> str:
 def split(
     argv: Sequence[str],
     usage: Usage,
-    also: Callable[[Arguments], Iterable[Problem]] = lambda arguments: (),
+    find_others: Callable[[Arguments], Iterable[Problem]] = lambda arguments: (),
 ) -> Arguments:
     """Separate flags from words.
 
-    Raises RecipeError with a correction for each mistake, and with what is `also` wrong then.
+    Raises RecipeError with a correction for each mistake, and with what `find_others` returns.
     """
     arguments, problems, takes = Arguments(), [], usage.values
     settings: dict[str, str] = {}  # as which unknown flags are read
@@ -190,7 +190,7 @@ def split(
     spaced, arguments.words = _join_spaced(arguments.words, usage)
     problems += spaced
     if problems or settings:
-        refusals = [] if strange else list(also(arguments))
+        refusals = [] if strange else list(find_others(arguments))
         raise RecipeError([*problems, *_explain_flags(settings, usage, refusals)])
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):
@@ -242,14 +242,14 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     """
     here = f"{os.getcwd()}/"
 
-    def shortened(part: object) -> object:
+    def shorten(part: object) -> object:
         if isinstance(part, tuple):
-            return tuple(map(shortened, part))
+            return tuple(map(shorten, part))
         if not isinstance(part, str) or isinstance(part, Kind) or here == "//":
             return part
         return type(part)(part.replace(here, ""))
 
-    problem = Problem._make(map(shortened, problem))
+    problem = Problem._make(map(shorten, problem))
     if problem.typed or problem.where:
         return problem
     value = "" if problem.value is None else str(problem.value)

@@ -97,14 +97,14 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
 
-    def helped(problem: Problem) -> Problem:
+    def add_help(problem: Problem) -> Problem:
         if problem.fix or problem.kind is Kind.UNKNOWN:
             return problem
         meant = find_closest(str(problem.value), problem.valid)
         default = getattr(ConvertOptions(), problem.key)
         return problem._replace(fix=Value(meant) if meant else Hint(f"the default is {default}"))
 
-    RecipeError.refuse(map(helped, problems))
+    RecipeError.refuse(map(add_help, problems))
     return options
 
 

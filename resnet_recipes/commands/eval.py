@@ -169,13 +169,13 @@ def _write_images(
     paths = images.paths()
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)
 
-    def names(index: int) -> tuple[str, str, str]:
+    def name_image(index: int) -> tuple[str, str, str]:
         return paths[index], class_name(labels[index]), class_name(best[index])
 
-    def tiles(worst: Sequence[int]) -> "Iterator[Tile]":
+    def make_tiles(worst: Sequence[int]) -> "Iterator[Tile]":
         for place in worst:
             picture = images.draw(place, best[place])
-            yield Tile(picture, *names(place), probabilities[place])
+            yield Tile(picture, *name_image(place), probabilities[place])
 
     try:
         if rows:
@@ -183,7 +183,9 @@ def _write_images(
             with open_output("--images", rows) as file:
                 file.write(csv_line(heads).encode())
                 for index, (share, loss) in enumerate(zip(probabilities, losses, strict=True)):
-                    file.write(csv_line([*names(index), f"{share:.6f}", f"{loss:.6f}"]).encode())
+                    file.write(
+                        csv_line([*name_image(index), f"{share:.6f}", f"{loss:.6f}"]).encode()
+                    )
         if page:
             wrong = sum(map(int.__ne__, best, labels))
             worst = outcomes.most_wrong(_IN_GALLERY)
@@ -191,7 +193,9 @@ def _write_images(
             if wrong > len(worst):
                 text += f"; these are the {len(worst)} with the most probable wrong class"
             with open_output("--gallery", page) as file:
-                file.write(build_gallery("Most confidently wrong", text, tiles(worst)).encode())
+                file.write(
+                    build_gallery("Most confidently wrong", text, make_tiles(worst)).encode()
+                )
     finally:
         images.close()
 

@@ -82,7 +82,7 @@ def train(argv: Sequence[str]) -> int:
     refuse_pasted("resnet-train", argv)
     if not argv or {"--help", "-h", "help"} & set(argv):
         about = "plan" if "--dry-run" in argv else "train"
-        print(get_usage(about).page(get_page_width()), end="")
+        print(get_usage(about).format_page(get_page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] in _VERSION or "--version" in argv:
         return _print_version()
@@ -127,7 +127,7 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help", "--version"))])
     usage = get_usage(name)
     if {"--help", "-h"} & set(rest):
-        print(usage.page(get_page_width()), end="")
+        print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
     arguments = resolve_weights(_parse(name, rest))
     if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
@@ -164,7 +164,7 @@ def _composes(name: str) -> bool:
 def _parse(name: str, argv: Sequence[str]) -> Arguments:
     """Return a command's arguments. Raises RecipeError, also for its recipe and settings."""
 
-    def also(arguments: Arguments) -> Iterable[Problem]:
+    def find_others(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
         # as an unknown flag's value
         values = [word for word in argv if word in Library().list_names()]
@@ -185,7 +185,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             *collect_problems(partial(_judge, module, needs_data=needs_data), arguments),
         ]
 
-    return split(argv, get_usage(name), also)
+    return split(argv, get_usage(name), find_others)
 
 
 def _choose_module(arguments: Arguments) -> str:

@@ -43,7 +43,7 @@ class StableState(NamedTuple):
     def __str__(self) -> str:
         return f"{self.folder} at step {self.step:,}"
 
-    def overrides(self) -> dict[str, str]:
+    def read_overrides(self) -> dict[str, str]:
         """Return the settings that were typed for that run, by key."""
         lines = read_bytes(self.folder / OVERRIDES).decode(errors="replace").splitlines()
         return {line.lstrip("~").partition("=")[0]: line for line in lines}

@@ -156,7 +156,7 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     """
     fix = "unset SLURM_STEP_NUM_TASKS"
     try:
-        return _variables(slurm)
+        return _get_variables(slurm)
     except KeyError as error:
         raise NotReadyError.of(error.args[0], None, "is not set, and srun sets it", fix) from None
     except IndexError:
@@ -165,7 +165,7 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
         raise NotReadyError.of("SLURM_NODEID", slurm["SLURM_NODEID"], rule, fix) from None
 
 
-def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
+def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun.
 
     Ranks meet on the first node, at a port of the job's own.

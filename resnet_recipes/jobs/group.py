@@ -179,7 +179,7 @@ class Ranks:
         log: TextIO,
     ):
         """Start them; `log` gets what they print before they open logs of their own."""
-        console = os.dup(_descriptor(sys.stderr, 2))  # 2 itself is the log of a rank
+        console = os.dup(_get_descriptor(sys.stderr, 2))  # 2 itself is the log of a rank
         launch._replace(console=console).write(folder)
         self._log = log
         self._killed: set[int] = set()  # by this launcher
@@ -190,7 +190,7 @@ class Ranks:
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[console],
-                stdout=_descriptor(sys.stdout, 1),
+                stdout=_get_descriptor(sys.stdout, 1),
                 stderr=log,
                 preexec_fn=die_with_parent,
             )
@@ -243,7 +243,7 @@ class Ranks:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def last_error(self) -> str:
+    def read_last_error(self) -> str:
         """Return the last error that a rank wrote before it had a log."""
         self._log.seek(0)
         lines = [line.strip() for line in self._log if line.strip()]
@@ -251,7 +251,7 @@ class Ranks:
         return (errors or lines or ["it ended without a message"])[-1]
 
 
-def _descriptor(stream: TextIO, number: int) -> int:
+def _get_descriptor(stream: TextIO, number: int) -> int:
     """Return a text stream's descriptor, or the process's own if it has none, as in a notebook."""
     try:
         return stream.fileno()

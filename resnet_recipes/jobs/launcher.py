@@ -90,7 +90,7 @@ class Launch:
         log = log_path.open("w+", errors="replace")
         try:
             with atomic.make_temporary_folder() as meeting:
-                result = self._attempts(meeting, log)
+                result = self._run_attempts(meeting, log)
         finally:
             with suppress(OSError):  # a full network disk fails only now, when the run has ended
                 log.close()
@@ -98,18 +98,18 @@ class Launch:
             sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
         return result
 
-    def _attempts(self, meeting: Path, log: TextIO) -> Ending:
+    def _run_attempts(self, meeting: Path, log: TextIO) -> Ending:
         """Start the ranks until they have ended or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
             self._observer, self._deadline = Observer(self.folder), inf
             facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
             self._ranks = Ranks(self.folder, build_environments(self.group, attempt), facts, log)
-            self._act()  # a signal may have come before there were ranks
+            self._pass_request()  # a signal may have come before there were ranks
             while self._ranks.running:
                 self._ranks.wait(0.3)
                 self._watch()
             self._ranks.kill_leftovers()
-            result = self._ending(self._ranks)
+            result = self._make_ending(self._ranks)
             is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
             if is_last or result.code != ExitCode.FAILED:
                 break
@@ -127,9 +127,9 @@ class Launch:
         else:
             return
         self._signalled = now
-        self._act()
+        self._pass_request()
 
-    def _act(self) -> None:
+    def _pass_request(self) -> None:
         """Let the ranks that still run do what was asked for."""
         if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
             return
@@ -149,14 +149,14 @@ class Launch:
             self._ranks.kill()
         if self._ranks.any_failed:
             self._deadline = min(self._deadline, time.monotonic() + AFTERMATH)
-        stall = self._observer.stall()
+        stall = self._observer.describe_stall()
         if stall and not self._is_stalled:
             self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
         self._is_stalled = bool(stall)
 
-    def _ending(self, ranks: Ranks) -> Ending:
+    def _make_ending(self, ranks: Ranks) -> Ending:
         """Return how it went, after all processes are gone."""
-        endings, killed = self._observer.endings(), self._killed(ranks)
+        endings, killed = self._observer.read_endings(), self._explain_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure
@@ -164,14 +164,14 @@ class Launch:
             if not (failure or killed) and len(endings) == self.group.ranks:
                 return max(endings, key=lambda one: (one.code, -one.rank))
         elif failure is None or failure.is_consequence or failure is killed:
-            return self._stopped(endings)
+            return self._explain_stop(endings)
         if failure or killed:
             return failure or killed
         if ranks.any_code:
-            return self._unexplained(ranks)
-        return self._ended(ExitCode.DONE)
+            return self._explain_ranks(ranks)
+        return self._end_run(ExitCode.DONE)
 
-    def _unexplained(self, ranks: Ranks) -> Ending:
+    def _explain_ranks(self, ranks: Ranks) -> Ending:
         """Return how ranks ended that have failed, but could not write how."""
         probe = self.folder / "probe"
         try:
@@ -179,39 +179,39 @@ class Launch:
             probe.unlink()
         except OSError as error:
             message = f"{self.folder} cannot be written to, so no rank could report how it ended"
-            return self._ended(ExitCode.FAILED, str(error.strerror), message)
-        return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
+            return self._end_run(ExitCode.FAILED, str(error.strerror), message)
+        return self._end_run(ExitCode.FAILED, "before its log was opened", ranks.read_last_error())
 
-    def _stopped(self, endings: list[Ending]) -> Ending:
+    def _explain_stop(self, endings: list[Ending]) -> Ending:
         """Return how a run ended that was asked to."""
         if self._request == Request.KILL:
             message = "the steps after the last checkpoint are lost"
-            return self._ended(ExitCode.FAILED, "stopped at once", message)
+            return self._end_run(ExitCode.FAILED, "stopped at once", message)
         is_cancelled = self._signal == signal.SIGINT
         code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
         if done := [one for one in endings if not one.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {GRACE} seconds of the signal"
-            return self._ended(ExitCode.FAILED, "no answer", message)
-        return self._ended(code, message="stopped before the first step")
+            return self._end_run(ExitCode.FAILED, "no answer", message)
+        return self._end_run(code, message="stopped before the first step")
 
-    def _killed(self, ranks: Ranks) -> Ending | None:
+    def _explain_kill(self, ranks: Ranks) -> Ending | None:
         """Return the ending for the first rank killed by a signal from outside; it wrote none."""
         if not (killed := ranks.find_killed()):
             return None
-        steps = {beat.rank: beat.step for beat in self._observer.beats()}
+        steps = {beat.rank: beat.step for beat in self._observer.read_beats()}
         message = f"the process was killed by {killed.signal}"
-        ending = self._ended(ExitCode.FAILED, killed.signal, message)
+        ending = self._end_run(ExitCode.FAILED, killed.signal, message)
         return replace(ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
-    def _ended(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
+    def _end_run(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
         """Return an ending of the run, rather than of a rank."""
         seconds = time.monotonic() - self._began
         return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
 
     def _has_trained(self) -> bool:
-        return any(beat.phase != "start" for beat in self._observer.beats())
+        return any(beat.phase != "start" for beat in self._observer.read_beats())
 
     def _interject(self, text: str) -> None:
         """Show a line while a rank may have its display on the same terminal."""

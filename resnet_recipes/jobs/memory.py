@@ -56,12 +56,12 @@ def sample_images(plan: Plan) -> Sample | Typical | None:
 
 def find_largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
     """Return the largest of a few sizes at which all images fit; None if none does."""
-    free = _free(plan)
+    free = _measure_free(plan)
     candidates = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in list_sizes(plan))
     return next((images for images in candidates if images.needed <= free), None)
 
 
-def _free(plan: Plan) -> int:
+def _measure_free(plan: Plan) -> int:
     """Return how many bytes are left for images."""
     return max(0, measure_usable_memory() - plan.batch_memory)
 
@@ -73,7 +73,7 @@ def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
         return None
     if pixels == AUTO:
         return find_largest(plan, sample)
-    return InMemory(int(pixels), sample.bytes_at(int(pixels)), _free(plan))
+    return InMemory(int(pixels), sample.bytes_at(int(pixels)), _measure_free(plan))
 
 
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:

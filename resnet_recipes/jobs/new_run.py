@@ -77,7 +77,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     settings = plan.origin.settings
     origin = collect_provenance(plan, config)
     if state:
-        settings = state.overrides() | settings
+        settings = state.read_overrides() | settings
         origin["extends"] = str(state)
     files = {
         CONFIG: config,

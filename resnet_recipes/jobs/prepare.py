@@ -44,7 +44,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
         "torch": torch.__version__,
         "torchvision": version("torchvision"),
         "device": rank.device.type,
-        f"digest of {CONFIG}": _digest(str(recipe)),
+        f"digest of {CONFIG}": _compute_digest(str(recipe)),
     }
     Meeting.on("recipe", rank).confirm(requests)
     if (local := _fetch_images(process, recipe.data, rank)) is None:
@@ -54,7 +54,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
         "backend of the images": facts.backend,
         "number of training images": facts.train_examples,
         "number of validation images": facts.eval_examples,
-        "digest of the class names": _digest("\n".join(facts.classes)),
+        "digest of the class names": _compute_digest("\n".join(facts.classes)),
         "digest of the images": facts.digest,
     }
     if local.root != recipe.data.root:
@@ -65,7 +65,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
     return RankPlan(rank, plan)
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

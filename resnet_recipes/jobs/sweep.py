@@ -68,7 +68,7 @@ class Sweep:
         """
         with handle_signals(self._received.append):
             while self._active or (self._waiting and not self._stop):
-                while self._free and not self._stop and (name := self._next()):
+                while self._free and not self._stop and (name := self._take_next()):
                     self._start(name)
                 time.sleep(0.1)
                 self._pass_on()
@@ -84,13 +84,13 @@ class Sweep:
             self.say(f"  failed with exit code {code}: {name}")
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
-    def _next(self) -> str:
+    def _take_next(self) -> str:
         """Take the first run that can start now; "" if all others train or wait."""
         for name in self._waiting:
             if is_running(self.root / name):
                 if name not in self._elsewhere:
                     self._elsewhere.add(name)
-                    self.say(f"{self._head(name)}: another command is training it")
+                    self.say(f"{self._format_head(name)}: another command is training it")
             elif not self._awaits_parent(name):
                 self._waiting.remove(name)
                 return name
@@ -109,7 +109,7 @@ class Sweep:
         return file.with_suffix(".json").exists()
 
     def _start(self, name: str) -> None:
-        words, head = self.runs[name], self._head(name)
+        words, head = self.runs[name], self._format_head(name)
         other, _ = self._parents.get(name, ("", 0))
         if other in self._failed and not self._has_parent(name):
             self._failed[name] = self._failed[other]
@@ -165,12 +165,12 @@ class Sweep:
             code = code if code >= 0 else 128 - code
             if code in STOPPED:  # and the sweep as well: somebody wants the machine
                 self._stop = self._stop or code
-                self.say(f"{self._head(child.name)}: stopped")
+                self.say(f"{self._format_head(child.name)}: stopped")
             elif code and self._lost_race(child.name, code):
                 self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failed[child.name] = code
-                self.say(f"{self._head(child.name)}: failed with exit code {code}")
+                self.say(f"{self._format_head(child.name)}: failed with exit code {code}")
 
     def _lost_race(self, name: str, code: int) -> bool:
         """Return whether another sweep was first, which may be between two steps of its start."""
@@ -178,7 +178,7 @@ class Sweep:
         self._rejected.add(name)
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
 
-    def _head(self, name: str) -> str:
+    def _format_head(self, name: str) -> str:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
 
 

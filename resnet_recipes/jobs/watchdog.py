@@ -110,11 +110,11 @@ class Observer:
         self._last: list[Beat] = []
         self._changed = time.monotonic()
 
-    def beats(self) -> list[Beat]:
+    def read_beats(self) -> list[Beat]:
         """Return the last beat of every rank, by rank."""
         return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
-    def endings(self) -> list[Ending]:
+    def read_endings(self) -> list[Ending]:
         """Return how ranks ended, in the last attempt."""
         endings = [
             ending for ending in _read_endings(self._folder) if ending not in self._old_endings
@@ -122,12 +122,12 @@ class Observer:
         last = max((ending.attempt for ending in endings), default=0)
         return [ending for ending in endings if ending.attempt == last]
 
-    def stall(self) -> str:
+    def describe_stall(self) -> str:
         """Return a sentence that names the rank that lags, if none has made progress for a while.
 
         Call it regularly.
         """
-        beats, now = self.beats(), time.monotonic()
+        beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now
         if not beats or now - self._changed < STALLED:

@@ -58,14 +58,14 @@ def _find_problems(
     typed: Collection[str] = (),
 ) -> Iterator[Problem]:
     """Yield everything that prevents planning a recipe, which must be valid in itself."""
-    yield from _batch_problems(recipe, facts, world_size, typed)
-    yield from _class_problems(recipe, facts)
+    yield from _find_batch_problems(recipe, facts, world_size, typed)
+    yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
         rule = "works only with .beton files"
         yield Problem("data.order", recipe.data.order, rule, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
-        yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
+        yield from _find_length_problems(recipe, recipe.horizon(facts.train_examples))
 
 
 def _place(recipe: Recipe, facts: DataFacts) -> str:
@@ -73,7 +73,7 @@ def _place(recipe: Recipe, facts: DataFacts) -> str:
     return recipe.data.root or str(facts.root)
 
 
-def _batch_problems(
+def _find_batch_problems(
     recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
@@ -82,7 +82,7 @@ def _batch_problems(
             f"is more than the {facts.train_examples:,} training images in "
             f"{_place(recipe, facts)}, so an epoch has no steps"
         )
-        fix = _smaller(recipe, facts.train_examples, world_size, typed)
+        fix = _suggest_batch(recipe, facts.train_examples, world_size, typed)
         yield Problem("batch.global_size", size, rule, fix)
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
@@ -98,7 +98,7 @@ def _batch_problems(
         yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
 
 
-def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
+def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     count, setting = len(facts.classes), recipe.model.num_classes
     place = _place(recipe, facts)
     if setting not in ("auto", count):
@@ -108,7 +108,7 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem("data.root", place, f"has {count} class; a classifier needs at least 2")
 
 
-def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
         ratio = recipe.scale_schedule_ratio
         rule = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"
@@ -129,7 +129,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
             "schedule.warmup",
             recipe.schedule.warmup,
             f"is {warmup:,} steps, but the run has {horizon.total_steps:,}: lr is never reached",
-            (_short_warmup(horizon), Hint("or train longer; the warm-up does not shrink")),
+            (_suggest_warmup(horizon), Hint("or train longer; the warm-up does not shrink")),
         )
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
@@ -149,7 +149,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         )
 
 
-def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
+def _suggest_batch(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
     """Return the settings that fit batch, learning rate and warm-up to a small dataset."""
     rank_size = max(examples // (8 * world_size), min(MIN_RANK_SIZE, examples // world_size)) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
@@ -161,9 +161,9 @@ def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[s
         changes.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
     if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:
-        changes.append(_short_warmup(horizon))
+        changes.append(_suggest_warmup(horizon))
     return " ".join(changes)
 
 
-def _short_warmup(horizon: Horizon) -> str:
+def _suggest_warmup(horizon: Horizon) -> str:
     return f"schedule.warmup={'0.1dur' if horizon.total_steps > 1 else '0ep'}"

@@ -67,10 +67,11 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield the rows of what a run does, each figure with its unit, each method in words."""
     recipe, model = plan.recipe, plan.recipe.model
     is_frozen = model.freeze_bn or model.freeze == "backbone"
+    length = f"{format_length(plan)}{_describe_scaling(plan)}"
     yield (
         "duration",
-        f"{format_length(plan)}{_scaling(plan)} of {counted(plan.steps_per_epoch, 'step')}: "
-        f"{counted(plan.total_steps, 'step')}{_target(plan)}",
+        f"{length} of {counted(plan.steps_per_epoch, 'step')}: "
+        f"{counted(plan.total_steps, 'step')}{_describe_target(plan)}",
     )
     yield (
         "batch",
@@ -93,10 +94,12 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     )
     yield (
         "saving",
-        f"evaluate {_every(recipe.evaluation.interval)}, save a checkpoint "
-        f"{_every(recipe.checkpoint.interval)}",
+        f"evaluate {_format_interval(recipe.evaluation.interval)}, save a checkpoint "
+        f"{_format_interval(recipe.checkpoint.interval)}",
     )
-    methods = [f"{method.name}: {_summary(method)}" for method in plan.new_stack().methods.values()]
+    methods = [
+        f"{method.name}: {_summarize(method)}" for method in plan.new_stack().methods.values()
+    ]
     for index, text in enumerate(methods or ["none"]):
         yield "" if index else "methods", text
 
@@ -153,12 +156,12 @@ def format_published(result: Published) -> str:
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")
 
 
-def _scaling(plan: Plan) -> str:
+def _describe_scaling(plan: Plan) -> str:
     ratio = plan.recipe.scale_schedule_ratio
     return "" if ratio == 1 else f" ({plan.recipe.max_duration} x {ratio:g}, rounded down)"
 
 
-def _target(plan: Plan) -> str:
+def _describe_target(plan: Plan) -> str:
     target = plan.recipe.evaluation.stop_at_top1
     return "" if target is None else f"; stops early if an evaluation reaches {target:g}% top-1"
 
@@ -184,12 +187,12 @@ def _spell(duration: str) -> str:
     return f"{float(length.value):g} {noun}{'s' * (length.value != 1)}"
 
 
-def _every(duration: str) -> str:
+def _format_interval(duration: str) -> str:
     """Return how often something happens: "every epoch", "every 4 epochs"."""
     return f"every {_spell(duration).removeprefix('1 ')}"
 
 
-def _summary(method: Method) -> str:
+def _summarize(method: Method) -> str:
     """Return the first sentence of a method's docstring, without the paper."""
     text = type(method).__doc__.partition("\n")[0].partition(" (")[0].rstrip(".")
     return text[:1].lower() + text[1:]

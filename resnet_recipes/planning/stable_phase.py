@@ -88,13 +88,13 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
     methods = parent.new_stack().methods
     end = min(parent.stable_steps, plan.stable_steps)
     for name, method in plan.new_stack().methods.items():
-        if _sizes(methods[name], parent, end) != _sizes(method, plan, end):
+        if _list_sizes(methods[name], parent, end) != _list_sizes(method, plan, end):
             rule = "gives images other sizes, before the cool-down, in runs of other lengths"
             fix = (method.late(fraction), Hint("in both runs, from the start"))
             yield Problem(f"methods.{name}", None, rule, fix)
 
 
-def _sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:
+def _list_sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:
     """Return the sizes that a method gives images until step `end`, by epoch."""
     side, horizon = plan.recipe.data.train_size, plan.horizon
     return [

@@ -54,7 +54,7 @@ def add_teachers(plan: Plan) -> Plan:
         if rule := _find_misfit(network, facts, plan):
             raise RecipeError.of(key, place, rule, Hint("another teacher"))
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
-        teachers.append(Teacher(facts, text, key, _digest(network)))
+        teachers.append(Teacher(facts, text, key, _compute_digest(network)))
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
 
 
@@ -86,7 +86,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
         except NotReadyError as error:
             problem = error.of_place(key, place).elsewhere("model.weights", key)
             raise _explain_description(problem, place) from None
-        if key in digests and digests[key] != _digest(network):
+        if key in digests and digests[key] != _compute_digest(network):
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")
         yield OpenTeacher(method, network)
@@ -123,7 +123,7 @@ def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     return "" if is_finite else "gives outputs that are not finite numbers"
 
 
-def _digest(network: "Network") -> str:
+def _compute_digest(network: "Network") -> str:
     """Return the digest of a network's weights and description."""
     return compute_digest(network.model.state_dict(), network.about.to_json())
 

@@ -283,4 +283,4 @@ def _place(problem: Problem, document: Document) -> Problem:
         problem = apply_meaning(problem, meaning)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:
         problem = explain_key(problem)
-    return problem._replace(where=document.where(problem.key))
+    return problem._replace(where=document.locate(problem.key))

@@ -115,7 +115,7 @@ class Library:
     def find(self, name: str) -> Entry:
         """Return the recipe of a name or a path. Raises RecipeError with the names that exist."""
         if name.endswith((".yaml", ".yml")):
-            return self._file(name)
+            return self._find_file(name)
         usable = names.RECIPE.fullmatch(name)
         if usable and name in self.user:
             return Entry(name, self.user[name], "user", self.packaged.get(name))
@@ -161,7 +161,7 @@ class Library:
                 for group, name in read_defaults(document)
             ]
         except RecipeError as error:
-            place = document.where("defaults")
+            place = document.locate("defaults")
             problem = error.problems[0]
             changes = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
             raise RecipeError([problem._replace(where=place, typed="", **changes)]) from None
@@ -184,7 +184,7 @@ class Library:
             self._collect(parent, links, (*below, entry.path))
         links.append(Link(entry, document))
 
-    def _file(self, name: str) -> Entry:
+    def _find_file(self, name: str) -> Entry:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
             fix = Hint(f"rename it to {path.stem}.yaml")
@@ -208,7 +208,7 @@ def read(entry: Entry) -> Document:
     if not group:
         return expand_document(document)
     if "defaults" in document.tree:
-        place = document.where("defaults")
+        place = document.locate("defaults")
         raise RecipeError.of(place, None, "only recipes inherit", Hint("delete the list"))
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
@@ -226,7 +226,7 @@ def expand_document(document: Document) -> Document:
             if key in lines:
                 rule = f"{word} sets {key}, as line {lines[key]} does"
                 problems.append(
-                    Problem(document.where(word), None, rule, Hint("delete one of them"))
+                    Problem(document.locate(word), None, rule, Hint("delete one of them"))
                 )
             section, _, name = key.rpartition(".")
             setting = {name: value if form == "{}" else parse_scalar(form.format(value))}
@@ -262,7 +262,7 @@ def read_defaults(document: Document) -> list[Default]:
 
 
 def _make_defaults_problem(document: Document, rule: str, fix: Fix = ()) -> Problem:
-    items, place = document.tree["defaults"], document.where("defaults")
+    items, place = document.tree["defaults"], document.locate("defaults")
     return Problem("defaults", items, rule, fix, where=place)
 
 

@@ -147,10 +147,10 @@ def _find_refusal(word: str) -> Problem | None:
     if key == "name":
         rule = "is the name of the recipe, not of the run"
         return Problem(key, value, rule, shlex.quote(f"run={value}"))
-    return _no_value(key, value)
+    return _find_value_problem(key, value)
 
 
-def _no_value(key: str, value: str) -> Problem | None:
+def _find_value_problem(key: str, value: str) -> Problem | None:
     """Return why no setting could take a text as its value; None if one could."""
     is_number = DECIMAL.fullmatch(value) and float(value)
     if "$(" in value or "`" in value:

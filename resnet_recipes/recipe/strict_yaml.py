@@ -52,7 +52,7 @@ class Document:
     lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> the line of the key
     raw: bytes = b""
 
-    def where(self, key: str) -> str:
+    def locate(self, key: str) -> str:
         """Return file and line of a key."""
         return f"{shorten_path(self.path)}:{self.lines[key]}"
 
@@ -96,7 +96,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
             )
     try:
         reader.check(yaml.parse(text, Loader=_LOADER))
-        tree = reader.tree(yaml.compose(text, Loader=_LOADER))
+        tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reader.refuse(
@@ -179,9 +179,9 @@ class _Reader:
         if anchors:  # aliases could lead into a circle
             raise RecipeError(self.problems)
 
-    def tree(self, root: yaml.Node | None) -> dict[str, Any]:
+    def read_tree(self, root: yaml.Node | None) -> dict[str, Any]:
         """Return the values of a document."""
-        tree = self._value(root, "") if isinstance(root, yaml.MappingNode) else {}
+        tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
             word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
             fix = f"{word[1]}: {word[2]}" if word else ()
@@ -189,23 +189,25 @@ class _Reader:
             raise RecipeError(self.problems)
         return tree
 
-    def _value(self, node: yaml.Node, key: str) -> Any:
+    def _read_value(self, node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, node.start_mark.line + 1, key)
+            return self._read_scalar(node, node.start_mark.line + 1, key)
         if isinstance(node, yaml.SequenceNode):
-            return [self._value(item, f"{key}.{place}") for place, item in enumerate(node.value)]
+            return [
+                self._read_value(item, f"{key}.{place}") for place, item in enumerate(node.value)
+            ]
         tree: dict[str, Any] = {}
         for head, item in node.value:
-            name, line = self._key(head, key), head.start_mark.line + 1
+            name, line = self._read_key(head, key), head.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
                 rule = f"duplicate key; the first is on line {self.lines[full]}"
                 self.refuse(line, full, rule, Hint("delete one of them"))
             self.lines[full] = line
-            tree[name] = self._value(item, full)
+            tree[name] = self._read_value(item, full)
         return tree
 
-    def _key(self, node: yaml.Node, section: str) -> str:
+    def _read_key(self, node: yaml.Node, section: str) -> str:
         line, form = node.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
         if not isinstance(node, yaml.ScalarNode):
             self.stop(line, "a key must be a name")
@@ -219,7 +221,7 @@ class _Reader:
             self.problems.append(_explain_key(name[:80])._replace(where=self._place(line)))
         return name
 
-    def _scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
+    def _read_scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
         text = node.value
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
             self.refuse(line, None, f"contains {odd!a}, which nobody can see", Hint("delete it"))

@@ -177,13 +177,13 @@ def test_problem_of_all_ranks_is_printed_once(behaviour, speaks, tmp_path, nurse
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
 def test_srun_task_has_the_rank_of_torchrun(nodes, first):
-    found = external._variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
+    found = external._get_variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
     ours = "RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 MASTER_PORT=21234"
     assert found == variables(f"{ours} MASTER_ADDR={first}")
 
 
 def test_srun_port_exists_for_large_federated_job_id(told):
-    found = external._variables(variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
+    found = external._get_variables(variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
     assert found["MASTER_PORT"] == "31841"
 
 
@@ -193,7 +193,7 @@ def test_srun_port_exists_for_large_federated_job_id(told):
 def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = f"SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_NODEID={node} SLURM_CPUS_ON_NODE={cores}"
-    found = external._variables(variables(f"{SRUN} {slurm}"))
+    found = external._get_variables(variables(f"{SRUN} {slurm}"))
     assert found["LOCAL_WORLD_SIZE"] == str(sharing)
 
 

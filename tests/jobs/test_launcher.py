@@ -363,5 +363,5 @@ def test_receive_takes_only_a_late_ctrl_c_for_stop_now(tmp_path, monkeypatch):
 
 def test_ending_of_equal_ranks_is_the_lowest(tmp_path):
     launch = launching.Launch(tmp_path, Mock(ranks=3), print)
-    launch._observer = Mock(endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
-    assert launch._ending(Mock(find_killed=lambda: None)).rank == 0
+    launch._observer = Mock(read_endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
+    assert launch._make_ending(Mock(find_killed=lambda: None)).rank == 0

@@ -64,4 +64,4 @@ def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, n
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start()
     assert nursery.wait() == [3]
-    assert "does not exist" in find_first_failure(run.observer.endings()).message
+    assert "does not exist" in find_first_failure(run.observer.read_endings()).message

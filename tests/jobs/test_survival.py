@@ -70,7 +70,7 @@ class Run:
             ]
             if len(beats) == self.ranks:
                 return pids
-            assert find_first_failure(self.observer.endings()) is None
+            assert find_first_failure(self.observer.read_endings()) is None
             time.sleep(0.002)
 
     def finish(self) -> "Run":
@@ -133,7 +133,7 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, un
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
     assert nursery.wait() == [1]  # not 75: nothing could be saved
-    assert "could not be written" in find_first_failure(run.observer.endings()).message
+    assert "could not be written" in find_first_failure(run.observer.read_endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     os.kill(run.start_until(2)[0], signal.SIGINT)
     assert nursery.wait() == [130]
@@ -173,7 +173,7 @@ def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, nursery, larg
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
     run.start(largest_file)
     assert nursery.wait() == [1]
-    said = find_first_failure(run.observer.endings()).message
+    said = find_first_failure(run.observer.read_endings()).message
     assert said.startswith("training is done, but its results could not be written")
     assert said.endswith("(File too large)")
 

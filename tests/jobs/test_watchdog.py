@@ -60,7 +60,7 @@ def test_observer_survives_an_unresponsive_disk(tmp_path, monkeypatch):
 
     for name in ("listdir", "scandir"):
         monkeypatch.setattr(os, name, fail)
-    assert (read_beats(tmp_path), Observer(tmp_path).endings()) == ([], [])
+    assert (read_beats(tmp_path), Observer(tmp_path).read_endings()) == ([], [])
 
 
 def test_stalled_process_dumps_stacks_and_continues(tmp_path):
@@ -100,23 +100,23 @@ def test_observer_ignores_endings_present_at_start(clock, tmp_path):
     end(0, time=5e8, pid=1)
     end(1, time=5e8, pid=2)
     observer = Observer(tmp_path)
-    assert observer.endings() == []
+    assert observer.read_endings() == []
     end(1, time=clock, pid=3)
-    assert [ending.pid for ending in observer.endings()] == [3]
+    assert [ending.pid for ending in observer.read_endings()] == [3]
 
 
 def test_observer_ignores_endings_of_earlier_attempts(tmp_path):
     observer = Observer(tmp_path)
     for rank, attempt in enumerate((0, 1, 1)):
         write_ending(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, attempt=attempt))
-    assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
+    assert sorted(ending.rank for ending in observer.read_endings()) == [1, 2]
 
 
 def test_observer_ignores_beats_present_at_start(told, tmp_path):
     told[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
     observer = Observer(tmp_path)
     told[0] = Beat(0, 0, 1, 13, 1, "start", "a")
-    assert observer.beats() == [told[0]]
+    assert observer.read_beats() == [told[0]]
 
 
 def test_stall_names_the_rank_that_lags(told, tmp_path, monkeypatch):
@@ -124,15 +124,15 @@ def test_stall_names_the_rank_that_lags(told, tmp_path, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now)
     observer = Observer(tmp_path)
     now += 600
-    assert observer.stall() == ""  # no rank has started yet
+    assert observer.describe_stall() == ""  # no rank has started yet
     told[:] = [Beat(0, 21, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "evaluate", "b")]
-    assert observer.stall() == ""
+    assert observer.describe_stall() == ""
     now += 299
-    assert observer.stall() == ""
+    assert observer.describe_stall() == ""
     now += 301
-    assert observer.stall() == (
+    assert observer.describe_stall() == (
         "no progress for 10 minutes; rank 1 is behind: "
         "20 steps done, now in 'evaluate' (process 12 on b)"
     )
     told[1] = told[1]._replace(count=31)  # a batch of an evaluation
-    assert observer.stall() == ""
+    assert observer.describe_stall() == ""

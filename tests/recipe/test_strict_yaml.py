@@ -54,7 +54,7 @@ def test_nesting_is_read_up_to_its_limit():
 def test_every_key_knows_its_line():
     document = parse(b"name: mine\n\noptimizer:\n  lr: 1\n  # why\n  momentum: 0.9\n", PATH)
     assert document.lines == {"name": 1, "optimizer": 3, "optimizer.lr": 4, "optimizer.momentum": 6}
-    assert document.where("optimizer.momentum") == "recipes/mine.yaml:6"
+    assert document.locate("optimizer.momentum") == "recipes/mine.yaml:6"
 
 
 @pytest.mark.parametrize(
