@@ -130,7 +130,6 @@ def ways(options: argparse.Namespace) -> Iterator[Run]:
                 [*ARMS[TAKEN], *length(24, seed)],
             ],
             "classifier alone": [[*alone, *length(144, seed)]],
-            "192 steps of 0.01, backbone 0.00003": [[*slower, *length(192, seed)]],
         }
         for arm, stages in arms.items():
             row = {"set": name, "seed": str(seed), "arm": arm}

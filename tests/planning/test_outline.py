@@ -58,12 +58,12 @@ def test_outline_names_the_target_that_ends_a_run():
 
 def test_outline_says_that_batchnorm_statistics_are_frozen():
     frozen, own = "of 16 (BatchNorm statistics frozen)", "of 16 (BatchNorm statistics per"
-    thawed = "finetune model.freeze_bn=false"
+    thawed = "finetune model.freeze_bn=false model.freeze=none"
     for words, part in {
-        "finetune": frozen,
+        "finetune model.freeze=none": frozen,
         thawed: own,
         f"{thawed} model.freeze=layer2": own,
-        f"{thawed} model.freeze=backbone": frozen,
+        "finetune model.freeze_bn=false": frozen,
     }.items():
         assert part in " ".join(text(words, 1).split())
 

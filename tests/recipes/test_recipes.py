@@ -154,13 +154,13 @@ def test_published_results_have_source_and_header(name):
 
 @pytest.mark.parametrize("images", [100, 245, 9469])
 def test_finetune_steps_are_independent_of_images(images):
-    """docs/lab/finetuning.md: AdamW, a cosine after a warm-up, frozen statistics, no epochs."""
+    """docs/lab/finetuning.md: AdamW, a cosine after a warm-up, a frozen backbone, no epochs."""
     photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
     made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
     assert (made.total_steps, made.recipe.batch.global_size) == (400, 16)
     assert [made.lr_at(step) for step in (0, 40, 220)] == pytest.approx([0, 1e-2, 5e-3], abs=1e-5)
     assert made.recipe.optimizer.name == "adamw"
-    assert (made.recipe.model.weights, made.recipe.model.freeze_bn) == ("torchvision", True)
+    assert (made.recipe.model.weights, made.recipe.model.freeze) == ("torchvision", "backbone")
     assert not made.notes
 
 
