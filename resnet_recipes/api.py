@@ -1,4 +1,4 @@
-"""What the commands do, as functions for notebooks and other programs.
+"""The commands as functions, for notebooks and other programs.
 
 See `resnet_recipes.__all__`.
 """
@@ -143,9 +143,9 @@ def plan(
 
     Without `data.root`, on ImageNet.
 
-    Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
-    that prevents the run, NotReadyError if images or initial weights cannot be used. Unless it
-    `needs_weights`, initial weights that are not on this machine are a note.
+    Counting many images takes a while; progress is passed to `tell`. Raises RecipeError with
+    everything that prevents the run, NotReadyError if images or initial weights cannot be used.
+    Unless it `needs_weights`, initial weights that are not on this machine are a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
@@ -187,9 +187,9 @@ def _find_initial_weights(
 
 
 def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
-    """Return what a run of `recipe` takes on this machine, all its devices together.
+    """Return the time of a run of `recipe` on all devices of this machine.
 
-    Unless it was measured before, this measures it for about a minute, of which `tell` is told.
+    Measures for about a minute, unless the machine was measured before; `tell` reports progress.
     Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
     """
     return measure_time(plan_here(_judge(recipe), tell), tell).estimate
@@ -288,7 +288,7 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _check_callback(callback: object) -> Problem | None:
-    """Return why a callback cannot be called with a record; None if it can, or may."""
+    """Return the problem of a callback that cannot take a record; None if it can, or may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
         return Problem("callbacks", None, f"{_describe_kind(callback)} cannot be called", fix)
@@ -308,7 +308,7 @@ def teach(
 
     As `resnet-recipes teach` does, on all devices of this machine. Progress goes to the error
     stream. Raises RecipeError and NotReadyError as `plan` does, TrainingError if it was stopped or
-    failed; a second call goes on with the file.
+    failed; a second call continues the file.
     """
     from resnet_recipes.jobs import teach as storing
 
@@ -427,7 +427,7 @@ def _format_value(value: object) -> str:
 
 
 def _describe_kind(value: object) -> str:
-    """Return what a value is, for a message."""
+    """Return the kind of a value, for a message."""
     is_short = value is None or isinstance(value, int | float | str)
     return repr(value) if is_short else f"a {type(value).__name__}"
 

@@ -79,7 +79,7 @@ def _find_method_problem(error: BaseException) -> Problem | None:
 
 
 def _describe_os_error(error: BaseException) -> str:
-    """Return what the machine lacks. Raises the error if it says nothing about that."""
+    """Return the resource that the machine lacks. Raises any other error again."""
     memory = "\n  if memory is limited:  ulimit -v unlimited"
     if isinstance(error, MemoryError):
         return f"there is not enough memory{memory}"

@@ -1,4 +1,4 @@
-"""The arguments of a command: its flags, its other words, and its help page."""
+"""Parse the arguments of a command, and format its help page."""
 
 import os
 import re
@@ -278,7 +278,7 @@ def _list_keys(word: str) -> set[str]:
 def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with settings that were typed as flags, then with other words."""
+    """Yield the problems of settings that were typed as flags, then those of other words."""
     for word, flag in settings.items():
         problem = next((one for one in wrong if one.key in (word, *_list_keys(word))), None)
         is_blank = problem and problem.typed != word and word[-1] == "="
@@ -304,13 +304,13 @@ def _explain_flags(
 
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
-    """Return what to type as a word of another command than resnet-train."""
+    """Return a fix in terms of the command that was typed."""
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
     return fix if isinstance(fix, Hint) else fix.replace("resnet-train", command)
 
 
 def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield what is wrong with the name of a file to write."""
+    """Yield the problem of the name of an output file."""
     path = typed_path(flag, name)
     if path.suffix not in ("", ending):
         yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
@@ -325,7 +325,7 @@ def _require_folder(flag: str, name: str) -> None:
 
 
 def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
-    """Return what to type instead of a flag that the command does not have.
+    """Return the problem of an unknown flag, with a suggestion.
 
     None if it may be a setting.
     """

@@ -1,4 +1,4 @@
-"""Characters that are pasted rather than typed: recognized before a command is read."""
+"""Reject characters that were pasted rather than typed, before a command is parsed."""
 
 import os
 import re

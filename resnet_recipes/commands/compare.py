@@ -1,4 +1,4 @@
-"""`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
+"""`resnet-recipes compare RUN RUN ...`: the differences between runs, and the noise of seeds."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -124,7 +124,7 @@ def _compare_pairs(
 
 
 def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
-    """Yield how two networks compare on the images that both saw."""
+    """Yield a comparison of two networks on the same images, in sentences."""
     first, _, second = pair.split()
     low, high = verdict.interval
     yield (
@@ -181,7 +181,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield how much results vary with the seed alone, and whether groups differ by more."""
+    """Yield the variation between seeds, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
         yield ("Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3.")

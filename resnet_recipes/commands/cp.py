@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_path_problem(path: Path) -> Problem | None:
-    """Return why a recipe cannot be written to `path`."""
+    """Return the problem of writing a recipe to `path`; None if there is none."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
         rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
         name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
@@ -66,7 +66,7 @@ def _find_path_problem(path: Path) -> Problem | None:
 def _find_copy_problem(
     source: str, entry: Entry, document: Document, is_full: bool
 ) -> Problem | None:
-    """Return why a recipe cannot be inherited from, or copied in full."""
+    """Return the problem of inheriting from a recipe, or of copying it in full."""
     if not is_full and entry.origin == "file":
         rule = "is a file; recipes inherit from names only"
         return Problem("cp", source, rule, "--full")

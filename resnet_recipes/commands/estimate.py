@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, or what recipes offer."""
+"""`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, or of all recipes."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _read_count(arguments: Arguments) -> int:
-    """Return how many epochs to train; 0 for none."""
+    """Return the number of epochs to train; 0 for none."""
     text = arguments.flags.get("--sample", "0")
     if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
         rule = "must be a number of epochs, at least 2"
@@ -144,7 +144,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
 
 
 def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
-    """Yield what was measured of each part of a step; `first` is the first image size."""
+    """Yield the measured speed of each part of a step; `first` is the first image size."""
     each = (
         f"{digits(1 / speeds.seconds_at(side).median)} at {side} px" for side in sorted(speeds.step)
     )
@@ -165,7 +165,7 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
 
 
 def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
-    """Yield what limits the run at its first size, and what would speed it up."""
+    """Yield the bottleneck of the run at its first size, and ways to speed it up."""
     from resnet_recipes.jobs.loading import find_gain
 
     side, methods = plan.sizes[0], plan.new_stack()
@@ -235,7 +235,7 @@ def _read_reach(arguments: Arguments) -> float | None:
 
 
 def _collect_offer(offer: "Offer", words: Sequence[str], price: float | None) -> dict[str, Any]:
-    """Return what is known of an offer, for programs."""
+    """Return the values of an offer, for programs."""
     recipe, duration = offer.plan.recipe, offer.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))

@@ -225,7 +225,7 @@ def _make_row(
 
 
 def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
-    """Return what was evaluated, and the result over all images."""
+    """Return the evaluated network and images, and the result over all images."""
     network = networks[0]
     about, flip = (
         network.network.about,

@@ -78,7 +78,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_problems(dtype: str, lose: str) -> Iterator[Problem]:
-    """Yield what is wrong with --dtype and --lose."""
+    """Yield the problems of --dtype and --lose."""
     if dtype not in ("float32", "float16"):
         yield Problem("--dtype", dtype, "", valid=("float32", "float16"))
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):

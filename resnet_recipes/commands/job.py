@@ -139,7 +139,7 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
 
 
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield what is wrong with the engine, and with flags that are for another one."""
+    """Yield the problems of the engine, and of flags for another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:
         meant = find_closest(engine or "", engines)
@@ -159,7 +159,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield what is wrong with --time and --parallel."""
+    """Yield the problems of --time and --parallel."""
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
     if not (length := slurm.parse_seconds(time)):
         rule = "must be a time limit in one of Slurm's forms"
@@ -175,7 +175,7 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
-    """Yield what is wrong with nodes, and settings that the job itself decides."""
+    """Yield the problems of nodes, and settings that the job sets itself."""
     for word in select(changes, *_TAKEN):
         yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for word in select(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
@@ -188,7 +188,7 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
 def _find_place_problems(
     arguments: Arguments, nodes: str, changes: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield which folders the machines of the job could not use."""
+    """Yield the folders that the machines of the job cannot use."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
     settings = dict(word.partition("=")[::2] for word in changes)
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")

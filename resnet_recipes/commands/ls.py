@@ -101,7 +101,7 @@ def _summarize(library: Library, entry: Entry) -> dict[str, Any]:
 
 
 def _describe_use(item: dict[str, Any]) -> str:
-    """Return what the recipe is for, and its file if it is not packaged."""
+    """Return the purpose of a recipe, and its file if it is not packaged."""
     hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
     place = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
     return f"{item['about']}{place}".strip()

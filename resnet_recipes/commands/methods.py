@@ -1,4 +1,4 @@
-"""`resnet-recipes methods [NAME]`: what each method and each optimizer does, costs and gains."""
+"""`resnet-recipes methods [NAME]`: effect, cost and gain of methods and optimizers."""
 
 from collections.abc import Iterator, Sequence
 

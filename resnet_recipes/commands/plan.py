@@ -1,4 +1,4 @@
-"""`resnet-recipes plan NAME`: everything that a run would do, without starting it."""
+"""`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
 from collections.abc import Iterator
 from math import inf
@@ -111,7 +111,7 @@ def count_ranks(recipe: "Recipe") -> int:
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
-    """Yield what the run computes on and in which precision, and whether it may not fit there."""
+    """Yield the device and the precision, and a warning if the run may not fit in its memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     if launch.device != "cpu" and ((gpus := cuda.find_gpus()).count or plan.world_size > 1):
         here = "" if gpus.count else " (this machine has no GPU)"
@@ -141,7 +141,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledR
 
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield which images are kept in memory, and what loading costs the run."""
+    """Yield the images that are kept in memory, and the time that loading costs."""
     from resnet_recipes.jobs.loading import find_gain
     from resnet_recipes.jobs.memory import plan_memory, sample_images
 
@@ -168,7 +168,7 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledR
 def _describe_forecast(
     forecast: "RunForecast | None", memory: "MemoryForecast | None"
 ) -> LabelledRows:
-    """Yield how much memory and time a run is expected to need, and what limits its speed."""
+    """Yield the expected memory and speed of a run, and its bottleneck."""
     if memory:
         need, size = map(byte_size, memory)
         yield "memory", f"about {need} of {size} per GPU: predicted, not measured"
@@ -182,7 +182,7 @@ def _describe_forecast(
 
 
 def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield what steps need, and what this machine's cores supply from files and from memory."""
+    """Yield the images per second that steps need, and those that this machine's loaders supply."""
     from resnet_recipes.jobs.loading import list_supplies
 
     if forecast:
@@ -200,7 +200,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield how long the run takes and what it costs, or what was published."""
+    """Yield the time and the cost of the run, or a published time."""
     price = plan.recipe.launch.price
     if forecast:
         result, bounds = forecast.estimate, ""

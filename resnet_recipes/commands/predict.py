@@ -147,7 +147,7 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -
 
 
 def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
-    """Yield how many images cannot be read, and which."""
+    """Yield the number and the names of unreadable images."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     yield from (f"  {one.file} {one.error}" for one in bad[:_NAMED])
     if len(bad) > _NAMED:

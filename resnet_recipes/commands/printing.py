@@ -1,4 +1,4 @@
-"""What a command prints: results as lines, tables, JSON or CSV on stdout, progress on stderr."""
+"""Print results as lines, tables, JSON or CSV on stdout, and progress on stderr."""
 
 import json
 import re

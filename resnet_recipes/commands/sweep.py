@@ -104,7 +104,7 @@ def compose_points(
 
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield what contradicts a sweep."""
+    """Yield the arguments that do not work in a sweep."""
     for word in select(arguments.words, "run", "run.name"):
         yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
@@ -119,7 +119,7 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with --parallel."""
+    """Yield the problems of --parallel."""
     most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
     if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
         yield Problem(
@@ -190,7 +190,7 @@ def _name_run(point: Composed, varying: list[str]) -> str:
 
     Recipe, what differs from the other points, and a digest of what affects the result.
     """
-    launch = LaunchConfig(budget=point.recipe.launch.budget)  # which stands for a length
+    launch = LaunchConfig(budget=point.recipe.launch.budget)  # it sets the length
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
     parts = [word.partition("=") for word in drop(varying, "recipe")]
     labels = [

@@ -1,4 +1,4 @@
-"""`resnet-train`: from the words of a command to a run, to its recipe, or to a try of it."""
+"""`resnet-train`: train a run, check it, or print its recipe."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The two commands: find the module that does what the words ask for, and run it."""
+"""Run the module of a command, for `resnet-train` and `resnet-recipes`."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -189,7 +189,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
 
 
 def _choose_module(arguments: Arguments) -> str:
-    """Return what `resnet-train` is asked to do by its flags."""
+    """Return the module that the flags of `resnet-train` select."""
     return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
 

@@ -84,7 +84,7 @@ def _print(folder: Path) -> None:
 
 
 def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
-    """Return what a terminal of this many columns shows of a run; None: it was deleted."""
+    """Return the screen of a run, `width` columns wide; None for a deleted run."""
     from rich.console import Group
     from rich.text import Text
 

@@ -1,1 +1,1 @@
-"""What processes do: train, evaluate, measure or fit, alone or as ranks that a launcher starts."""
+"""Train, evaluate, measure or fit, in one process or in ranks that a launcher starts."""

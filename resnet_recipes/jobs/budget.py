@@ -1,4 +1,4 @@
-"""`launch.budget`: the length that it stands for on this machine."""
+"""Find the length of a run that fits `launch.budget` on this machine."""
 
 from bisect import bisect
 from collections.abc import Callable

@@ -103,7 +103,7 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
 
 
 def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
-    """Return why a run cannot go on from another run's stable phase."""
+    """Return the problems of continuing another run's stable phase."""
     recipe = plan.recipe
     if not parent.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration

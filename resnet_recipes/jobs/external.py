@@ -1,4 +1,4 @@
-"""Launchers that are not ours: torchrun or srun, typed by the user.
+"""Join a run under another launcher: torchrun or srun, typed by the user.
 
 Each process that they start is one rank.
 """
@@ -52,7 +52,7 @@ _COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
 
 
 def find_launcher() -> str:
-    """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
+    """Return the launcher of this process as a rank, torchrun or srun; empty for neither.
 
     A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
     NotReadyError if the environment contradicts itself.
@@ -187,7 +187,7 @@ def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
-    """Return how many ranks share this one's cores.
+    """Return the number of ranks that share this one's cores.
 
     All on its node, or one if srun gave it cores of its own.
     """

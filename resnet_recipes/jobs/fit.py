@@ -1,4 +1,4 @@
-"""`batch.bn_size=auto`: the number that it stands for on this machine."""
+"""Find the largest `batch.bn_size` that fits on this machine, for `auto`."""
 
 from dataclasses import replace
 

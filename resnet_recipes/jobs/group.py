@@ -78,7 +78,7 @@ def make_group(config: "LaunchConfig") -> Group:
 
 
 def find_temporary_folder_problems() -> Iterator[Problem]:
-    """Yield what is wrong with the folder for temporary files, which has the workers' sockets."""
+    """Yield the problems of the folder for temporary files, which has the workers' sockets."""
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
@@ -93,7 +93,7 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
 
 
 def list_warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield what the user must not overlook: a GPU that is not used, a machine that is untried."""
+    """Yield warnings about GPUs that are not used and untested machines."""
     if config.device != "cpu":
         for alarm, finding in (
             ("NO GPU IS USED", explain_unused_gpu()),
@@ -132,7 +132,7 @@ def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
 
 
 def count_threads(ranks: int) -> str:
-    """Return how many threads each of several ranks has: what is set, or its part of the cores."""
+    """Return the number of threads of each rank: the setting, or its part of the cores."""
     return os.environ.get(THREADS) or str(max(1, cores() // ranks))
 
 

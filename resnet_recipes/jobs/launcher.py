@@ -155,7 +155,7 @@ class Launch:
         self._is_stalled = bool(stall)
 
     def _make_ending(self, ranks: Ranks) -> Ending:
-        """Return how it went, after all processes are gone."""
+        """Return the ending of an attempt, after all processes have ended."""
         endings, killed = self._observer.read_endings(), self._explain_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
@@ -172,7 +172,7 @@ class Launch:
         return self._end_run(ExitCode.DONE)
 
     def _explain_ranks(self, ranks: Ranks) -> Ending:
-        """Return how ranks ended that have failed, but could not write how."""
+        """Return the ending of ranks that failed without a record."""
         probe = self.folder / "probe"
         try:
             atomic.write_text(probe, "?")
@@ -183,7 +183,7 @@ class Launch:
         return self._end_run(ExitCode.FAILED, "before its log was opened", ranks.read_last_error())
 
     def _explain_stop(self, endings: list[Ending]) -> Ending:
-        """Return how a run ended that was asked to."""
+        """Return the ending of a run that was asked to stop."""
         if self._request == Request.KILL:
             message = "the steps after the last checkpoint are lost"
             return self._end_run(ExitCode.FAILED, "stopped at once", message)

@@ -1,4 +1,4 @@
-"""What the cores of this machine supply, and what a run gains from images in memory."""
+"""Estimate the speed of loaders on this machine, and the gain of images in memory."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ class Supply(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, sample: Sample | Typical) -> "Supply | None":
-        """Return what loaders supply, judged by some images; None if one is damaged."""
+        """Return the supply of loaders, measured on some images; None if one is damaged."""
         memory = plan_memory(plan, sample)
         config = replace(plan.recipe.data, memory_pixels=memory.pixels if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
@@ -64,7 +64,7 @@ class PlaceSupply(NamedTuple):
 
 
 def list_supplies(plan: Plan) -> Iterator[PlaceSupply]:
-    """Yield what loaders supply from the place of the images, and from memory."""
+    """Yield the supply of loaders from the place of the images, and from memory."""
     if not (sample := sample_images(plan)):
         return
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
@@ -94,7 +94,7 @@ def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
-    """Return what images in memory would save; None if loading does not limit the run."""
+    """Return the time that images in memory save; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:

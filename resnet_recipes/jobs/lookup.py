@@ -1,4 +1,4 @@
-"""What a word names: a file or folder by its path, a run in ./runs by its name, or `last`."""
+"""Find the run or file that a word names: a path, a name in ./runs, or `last`."""
 
 import os
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def find_network(word: str, key: str) -> Path:
 
 
 def find_place(key: str, word: str) -> Path | None:
-    """Return what a word names: a path, else a run in ./runs; None if there is neither."""
+    """Return the path that a word names, or the run in ./runs; None if there is neither."""
     path = typed_path(key, word)
     if os.path.lexists(path):
         return path

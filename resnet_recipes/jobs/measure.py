@@ -1,4 +1,4 @@
-"""What a run will take on this machine: measured here, by a datasheet, or a guess."""
+"""Predict the time of a run on this machine: measured, by a datasheet, or a guess."""
 
 import json
 import shlex

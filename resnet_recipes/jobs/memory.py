@@ -1,4 +1,4 @@
-"""Images in memory: how many fit, and the size that `data.memory_pixels=auto` stands for."""
+"""Find how many images fit into memory, and the size for `data.memory_pixels=auto`."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -62,12 +62,12 @@ def find_largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
 
 
 def _measure_free(plan: Plan) -> int:
-    """Return how many bytes are left for images."""
+    """Return the bytes that are left for images."""
     return max(0, measure_usable_memory() - plan.batch_memory)
 
 
 def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
-    """Return what a plan keeps in memory; None if nothing, or if that is not known."""
+    """Return the images that a plan keeps in memory; None if none, or if they are not known."""
     pixels = plan.recipe.data.memory_pixels
     if not pixels or sample is None:
         return None

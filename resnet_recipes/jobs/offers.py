@@ -1,4 +1,4 @@
-"""What the recipes offer for some images on this machine: lengths, minutes, cost and accuracy."""
+"""Compare recipes for some images on this machine, by length, time, cost and accuracy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -72,7 +72,7 @@ def find_offers(
     reach: float | None = None,
     say: Say = silent,
 ) -> Offers:
-    """Return what recipes of these names offer with these changes.
+    """Return the offers of some recipes with these changes.
 
     With a budget among them, the longest run of each, the best first. With `reach`, the shortest
     that is known to have this accuracy, in percent, the fastest first. Otherwise every length at
@@ -208,7 +208,7 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
 
 
 def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
-    """Return why the weights that a network starts from cannot be loaded here."""
+    """Return the problem of loading a network's initial weights; None if there is none."""
     try:
         pretrained.find(model, facts.classes)
     except NotReadyError as error:

@@ -1,4 +1,4 @@
-"""What ranks agree on before they begin: what they were asked, their images, and their plan."""
+"""Make ranks agree on their recipe, their images and their plan before they start."""
 
 import hashlib
 import json
@@ -136,7 +136,7 @@ class Meeting(NamedTuple):
 
 
 def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
-    """Yield how the first rank that differs from rank 0 differs.
+    """Yield the differences between rank 0 and the first rank that differs.
 
     One rank is enough to know what to do.
     """

@@ -65,7 +65,7 @@ class LaunchFacts(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Return what `write_ending` wrote."""
+        """Return the facts that a launcher wrote."""
         return cls(**read_json(folder / LAUNCH))
 
 
@@ -83,7 +83,7 @@ class RankProcess(NamedTuple):
 
 
 def read_job(folder: Path) -> dict[str, Any]:
-    """Return what the ranks of a folder do; empty if they train a run."""
+    """Return the task of the ranks of a folder; empty if they train a run."""
     return read_json(folder / JOB, may_be_absent=True)
 
 

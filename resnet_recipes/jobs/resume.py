@@ -1,4 +1,4 @@
-"""The run that a command continues: found in its folder, and checked to stay the same run."""
+"""Check that a command continues a run without making it a different run."""
 
 import os
 import shlex
@@ -179,7 +179,7 @@ def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
 
 
 def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
-    """Return what is wrong with a resumed run's images, with the command that continues it."""
+    """Return the problem of a resumed run's images, with the command that continues the run."""
     root = recipe.data.root
     problem = None
     if recipe.data.backend != "synthetic" and not is_fetched(root):
@@ -197,7 +197,7 @@ def list_unfinished(root: Path) -> Iterator[Path]:
 
 
 def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
-    """Return what prevents `recipe` from continuing the run in `folder`."""
+    """Return the settings of `recipe` that prevent it from continuing the run in `folder`."""
     try:
         original = frozen.read(folder / CONFIG)
     except RecipeError as error:

@@ -35,8 +35,8 @@ class Sweep:
     """The runs of `root` by name.
 
     Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
-    may share a root: a run is trained by the one that comes first, and the others wait for it. A
-    run that goes on from the stable phase of another begins when that is saved.
+    may share a root: the first one trains a run, and the others wait for it. A run that continues
+    the stable phase of another starts when that is saved.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Sweep:
         return ""
 
     def _awaits_parent(self, name: str) -> bool:
-        """Return whether the checkpoint that a run goes on from is still to come."""
+        """Return whether the checkpoint that a run continues is still to be saved."""
         other, _ = self._parents.get(name, ("", 0))
         is_coming = other in (*self._waiting, *(child.name for child in self._active))
         return is_coming and not self._has_parent(name)
 
     def _has_parent(self, name: str) -> bool:
-        """Return whether the checkpoint that a run goes on from is whole."""
+        """Return whether the checkpoint that a run continues is complete."""
         other, step = self._parents[name]
         file = self.root / other / CHECKPOINTS / CHECKPOINT.format(step)
         return file.with_suffix(".json").exists()

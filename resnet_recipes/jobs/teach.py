@@ -1,4 +1,4 @@
-"""Run a teacher over every image of every epoch of a run, and store what it says."""
+"""Run a teacher over every image of every epoch of a run, and store its outputs."""
 
 import os
 import re

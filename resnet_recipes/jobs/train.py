@@ -221,7 +221,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
 
 
 def make_mlperf_values(plan: Plan) -> dict[str, object]:
-    """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
+    """Return the values of a recipe for MLPerf's log, by MLPerf's keys."""
     recipe = plan.recipe
     return {
         "seed": recipe.seed,

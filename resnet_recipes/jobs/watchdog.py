@@ -1,4 +1,4 @@
-"""Where the ranks are: each reports it, writes its stacks when it is stuck, and is observed."""
+"""Watch the ranks: each reports its step, and writes its stacks when it is stuck."""
 
 import faulthandler
 import os
@@ -115,7 +115,7 @@ class Observer:
         return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
     def read_endings(self) -> list[Ending]:
-        """Return how ranks ended, in the last attempt."""
+        """Return the endings of ranks in the last attempt."""
         endings = [
             ending for ending in _read_endings(self._folder) if ending not in self._old_endings
         ]

@@ -1,4 +1,4 @@
-"""Advice on a recipe: which settings pay off and when, as its authors measured."""
+"""Advise on a recipe: the settings that pay off, as its authors measured."""
 
 from collections.abc import Collection, Iterator
 

@@ -1,4 +1,4 @@
-"""Facts of a plan from which the time and the GPU memory of its run are estimated."""
+"""Collect the facts of a plan that its time and its GPU memory depend on."""
 
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.estimate import Course, Estimate, Speeds, estimate

@@ -43,7 +43,7 @@ def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -
 
 
 def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
-    """Return why checkpoints and weights of `needed` bytes, older ones included, do not fit.
+    """Return the problem if checkpoints and weights of `needed` bytes, with older ones, do not fit.
 
     None if they fit. The folder may not exist yet.
     """

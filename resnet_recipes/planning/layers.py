@@ -18,7 +18,7 @@ class OperationCount(NamedTuple):
     """What a network computes for one image, which is the same on every machine.
 
     Convolutions and linear layers are counted, a multiplication and an addition as two, as
-    torch.utils.flop_counter does. What else a network computes, blurs too, is small beside them.
+    torch.utils.flop_counter does. Other layers, such as blurs, need little compute.
     """
 
     forward: int

@@ -1,4 +1,4 @@
-"""The only maker of a plan, and the conflicts between a recipe, its data and its ranks."""
+"""Make a plan, and find conflicts between a recipe, its data and its ranks."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace

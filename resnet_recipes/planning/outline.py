@@ -1,4 +1,4 @@
-"""A plan as text for people: one labeled row for each thing that a run will do."""
+"""Describe a plan in text, one labeled row for each fact."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -188,7 +188,7 @@ def _spell(duration: str) -> str:
 
 
 def _format_interval(duration: str) -> str:
-    """Return how often something happens: "every epoch", "every 4 epochs"."""
+    """Return an interval in words: "every epoch", "every 4 epochs"."""
     return f"every {_spell(duration).removeprefix('1 ')}"
 
 

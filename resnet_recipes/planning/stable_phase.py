@@ -74,7 +74,7 @@ def _can_extend(parent: Plan, plan: Plan) -> bool:
 
 
 def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
-    """Yield why the stable phases of two runs with equal other settings differ, with fixes."""
+    """Yield the differences between the stable phases of two runs with equal other settings."""
     durations = find_durations(parent.recipe)
     for key, duration in find_durations(plan.recipe).items():
         parent_steps, steps = parent.steps(durations[key]), plan.steps(duration)

@@ -108,7 +108,7 @@ def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
 
 
 def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
-    """Return why a network cannot teach the network of a plan, or ""."""
+    """Return the reason why a network cannot teach the network of a plan, or ""."""
     about, classes, side = network.about, plan.facts.classes, max(plan.sizes)
     if about.num_classes != plan.num_classes:
         return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"

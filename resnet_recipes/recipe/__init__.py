@@ -1,1 +1,1 @@
-"""From files and words to a typed, checked recipe."""
+"""Read files and arguments as a typed, checked recipe."""

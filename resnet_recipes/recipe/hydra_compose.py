@@ -45,7 +45,7 @@ MAX_POINTS = 1000
 #: For Hydra's plug-ins, and for sweeps whose values they choose.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
-#: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
+#: Hydra 1.3 warns without a version base, and 1.4 with one.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 

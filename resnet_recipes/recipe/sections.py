@@ -1,4 +1,4 @@
-"""The sections of a recipe that belong to no other room, each with its defaults and rules."""
+"""Sections of a recipe that belong to no other package, with their defaults and rules."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A run as a job: what the engines of other projects start on each of its nodes."""
+"""Write a run as a job for the engines of other projects."""
 
 import math
 import re
