@@ -22,13 +22,19 @@ from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.images import build_eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.root import explain_unreadable, find_root_problem, make_error
+from resnet_recipes.data.root import LAYOUT, explain_unreadable, find_root_problem, make_error
 
 #: An image in an argument of the Python API: a path, a file's bytes, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
 _IMAGES = Hint(
     "paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors"
+)
+
+#: What to do with images of classes that the network does not have.
+_OTHER_CLASSES = Hint(
+    "resnet-train finetune trains a network for other classes; class folders with the names of "
+    "ImageNet's, as n01440764, are evaluated as these"
 )
 
 _MAX_PROBLEMS = 3  # of images in memory, of which there may be thousands
@@ -63,16 +69,18 @@ def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Sampl
     samples = open_samples(path)
     beton, most = samples.beton, samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
-        raise make_error(path, "has different classes from the network, or another order")
+        rule = "has different classes from the network, or another order"
+        raise make_error(path, rule, _OTHER_CLASSES)
     if most >= num_classes:
-        raise make_error(path, f"has labels up to {most}; the network has {num_classes} classes")
+        rule = f"has labels up to {most}; the network has {num_classes} classes"
+        raise make_error(path, rule, _OTHER_CLASSES)
     return samples
 
 
 def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
     listing = _list_files(config, root)
     if not len(listing):
-        raise make_error(root, "has no images in class folders")
+        raise make_error(root, "has no images in class folders", Hint(LAYOUT))
     files = Files(listing, config.root)
     files.labels[:] = _map_labels(root, listing.classes, classes, num_classes)[files.labels]
     return files
@@ -98,7 +106,7 @@ def _map_labels(
         classes = get_wordnet_ids()
     if not classes:
         rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
-        raise make_error(root, rule)
+        raise make_error(root, rule, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
         hint = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
         raise make_error(

@@ -81,7 +81,8 @@ def test_foreign_weights_are_measured_on_a_part_of_imagenet(theirs, enter):
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(theirs))).read_bytes())
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
-    assert "has 5 classes; the network has 1000 classes, unnamed" in said
+    assert "has 5 classes; the network has 1000 classes, unnamed\n" in said
+    assert "hint:  resnet-train finetune trains a network for other classes" in said
 
 
 def test_exported_foreign_weights_predict_the_same(theirs, enter):
