@@ -28,6 +28,8 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
 _NAMELESS = Hint("give the columns names in the first line: path,label")
+_ROWS = Hint("each row names another file, and its label")
+_FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write it
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
@@ -75,9 +77,9 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     ]
     if wrong := [row.line for row in rows if not row.is_whole]:
         rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
-        raise make_error(table, rule)
+        raise make_error(table, rule, _ROWS)
     if not rows:
-        raise make_error(table, "has no rows")
+        raise make_error(table, "has no rows", _ROWS)
     if split is None and not only:
         words = find_split_names({_first_folder(row.name) for row in rows})
         rows = [row._replace(split=words.get(_first_folder(row.name), "")) for row in rows]
@@ -121,7 +123,8 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
     seen: set[str] = set()
     for row, name in zip(rows, names, strict=True):
         if name in seen:
-            raise make_error(table, f"names images twice: {row.name}, line {row.line}")
+            rule = f"names images twice: {row.name}, line {row.line}"
+            raise make_error(table, rule, _ROWS)
         seen.add(name)
     return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
 
@@ -136,7 +139,7 @@ def _read(table: Path) -> _Cells:
     except UnicodeDecodeError:
         raise make_error(table, "is not text in UTF-8", Hint("save it as UTF-8")) from None
     except (ValueError, csv.Error) as error:
-        raise make_error(table, f"cannot be read as a table: {error}") from None
+        raise make_error(table, f"cannot be read as a table: {error}", _FORMAT) from None
 
 
 def _parse_csv(text: io.StringIO) -> _Cells:

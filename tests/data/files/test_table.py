@@ -99,6 +99,7 @@ def test_table_errors_name_their_line(folder, text, said):
     with pytest.raises(NotReadyError) as caught:
         table.list_rows(path, table.read_rows(path))
     assert said in str(caught.value)
+    assert all(problem.advice for problem in caught.value.problems)
 
 
 @pytest.mark.timeout(30)
