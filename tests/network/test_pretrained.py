@@ -42,9 +42,12 @@ def narrow(monkeypatch):
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A weights file of a network with 7 classes and trained BatchNorm statistics."""
+    """A weights file of a network with 7 classes, and BatchNorms as after training."""
     torch.manual_seed(1)
     model = narrow_resnet18(num_classes=7)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.bias, -1, 1)
     model(torch.randn(8, 3, 32, 32))
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     return tmp_path / "weights.pt"
