@@ -1,5 +1,7 @@
 """`resnet-recipes validate [FILE ...]`: check recipe files without data or a GPU."""
 
+import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -22,6 +24,9 @@ def run(arguments: Arguments) -> int:
     """Compose each file and print what is wrong with it; return 2 if anything is."""
     folder = arguments.recipes
     library = Library(folder)
+    if folder_word := next(filter(os.path.isdir, arguments.words), ""):
+        command = shlex.join(["resnet-recipes", "validate", "--recipes", folder_word])
+        raise RecipeError.of(folder_word, None, "is a folder, not a recipe", command)
     names = arguments.words or [str(path) for path in library.user.values()]
     wrong = 0
     for name in names:

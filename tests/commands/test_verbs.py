@@ -135,6 +135,15 @@ def test_validate_names_each_wrong_file_and_line(enter):
     assert err.startswith("bad.yaml:3: unknown setting optimizer.lrr")
 
 
+def test_validate_of_a_folder_suggests_a_command_that_checks_it(enter):
+    Path("my recipes").mkdir()
+    Path("my recipes/good.yaml").write_text("name: good\ndefaults: [mild]\n")
+    error = enter("resnet-recipes validate 'my recipes'", 2).err
+    command = "resnet-recipes validate --recipes 'my recipes'"
+    assert f"try:   {command}\n" in error
+    assert enter(command).out == "my recipes/good.yaml: ok\n"
+
+
 def test_validate_lists_a_folder_once(said, recipes, monkeypatch):
     for number in range(20):
         (recipes / f"mine{number}.yaml").write_text("defaults: [small]\nseed: 1\n")
