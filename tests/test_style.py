@@ -129,6 +129,32 @@ def test_a_type_name_exists_once():
     none(" and ".join(found) for found in places.values() if len(found) > 1)
 
 
+#: Participles and fillers that do not say what a name stands for.
+FILLERS = {
+    *("found", "known", "own", "made", "told", "wanted", "shown", "given", "kept", "room"),
+}
+
+
+def test_no_name_is_a_filler():
+    none(
+        f"{where(path, node)} {name}"
+        for path in sources()
+        for node in nodes(path)
+        for name in bound_names(node)
+        if name.strip("_") in FILLERS
+    )
+
+
+def bound_names(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node binds: functions, types, parameters and variables."""
+    if isinstance(node, Function | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+
+
 def type_name(node: ast.stmt) -> str | None:
     """Return the name of the class or type alias that a statement defines."""
     if isinstance(node, ast.ClassDef):
@@ -139,9 +165,6 @@ def type_name(node: ast.stmt) -> str | None:
         (name for name in names if re.fullmatch(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*", name)), None
     )
 
-
-#: Packages whose functions may still return an unnamed tuple to another module.
-UNNAMED_TUPLES = {"data", "inference", "methods", "ops"}
 
 #: Methods whose result torch reads.
 OF_TORCH = {"forward", "backward"}
@@ -183,7 +206,6 @@ def test_no_unnamed_tuple_leaves_its_module():
     none(
         where(path, node)
         for path in sources()
-        if path.relative_to(ROOT / "resnet_recipes").parts[0] not in UNNAMED_TUPLES
         for node in members(sources()[path])
         if not node.name.startswith("_") and node.name not in OF_TORCH
         if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}

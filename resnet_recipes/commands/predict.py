@@ -95,22 +95,22 @@ def _write_gallery(
     file_name: str,
     network: "TrainedNetwork",
     paths: "Sequence[str | Pixels]",
-    found: "Sequence[Prediction]",
+    predictions: "Sequence[Prediction]",
 ) -> None:
     """Write a page of the first images that could be read, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
     from resnet_recipes.inference.pooled import PooledImages
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    shown = [(index, one) for index, one in enumerate(found) if one.classes][:_IN_GALLERY]
+    chosen = [(index, one) for index, one in enumerate(predictions) if one.classes][:_IN_GALLERY]
     names, loader = network.network.classes, UnlabeledImages(paths, network.recipe.data, 1)
     with closing(PooledImages([(network, loader)])) as images:
         tiles = [
             Tile(images.draw(index, names.index(best)), one.file, "", best, probability)
-            for index, one in shown
+            for index, one in chosen
             for best, probability in one.classes[:1]
         ]
-    text = f"{len(tiles):,} of {len(found):,} images"
+    text = f"{len(tiles):,} of {len(predictions):,} images"
     with open_output("--gallery", file_name) as file:
         file.write(build_gallery("Predictions", text, tiles).encode())
 

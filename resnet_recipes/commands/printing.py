@@ -67,17 +67,17 @@ def get_page_width() -> int:
 
 
 def format_table(
-    rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0
+    rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), width: int = 0
 ) -> list[str]:
     """Return rows under their heads, those of the first row, numbers to the right.
 
-    Columns of `drop` are left out one by one until the rest fits into `room` characters, by
+    Columns of `drop` are left out one by one until the rest fits into `width` characters, by
     default those of the terminal.
     """
     columns = {head: [head, *(row[head] for row in rows)] for head in rows[0]}
     widths = {head: max(map(len, cells)) for head, cells in columns.items()}
     for head in drop:
-        if sum(widths.values()) + 2 * (len(widths) - 1) > (room or get_width()):
+        if sum(widths.values()) + 2 * (len(widths) - 1) > (width or get_width()):
             widths.pop(head, None)
     aligned = [_align(columns[head], widths[head]) for head in widths]
     return ["  ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]

@@ -112,7 +112,7 @@ def make_example(network: Network) -> Tensor:
     return torch.zeros(2, 3, height, width).to(next(network.model.parameters()).device)
 
 
-def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any]]:
+def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any], ...]:
     """Return the dimensions of the images that may vary, as torch.export's dynamic shapes."""
     size = torch.export.Dim
     if is_preprocessed(network):

@@ -20,17 +20,17 @@ class InMemory(NamedTuple):
 
     pixels: int  # longer side
     needed: int  # bytes of all images, about
-    room: int  # bytes
+    available: int  # bytes
 
     @property
     def fraction(self) -> float:
         """The fraction of the images that fit."""
-        return min(1.0, self.room / self.needed)
+        return min(1.0, self.available / self.needed)
 
     @property
     def space(self) -> str:
         """The memory in words."""
-        return f"{byte_size(self.needed)} of {byte_size(self.room)} usable"
+        return f"{byte_size(self.needed)} of {byte_size(self.available)} usable"
 
     def __str__(self) -> str:
         space = self.space

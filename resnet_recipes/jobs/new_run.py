@@ -57,8 +57,8 @@ def check(plan: Plan) -> None:
     """
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
-    room = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
-    NotReadyError.refuse([*trackers.find_missing(plan.recipe.log.to), room])
+    problem = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
+    NotReadyError.refuse([*trackers.find_missing(plan.recipe.log.to), problem])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
         raise _make_taken_error(folder, plan.recipe)

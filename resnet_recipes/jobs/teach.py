@@ -54,8 +54,8 @@ def teach(
     first, size = make_header(description, (len(sizes), copies, images, stored_outputs), classes)
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
-    room = 0 if os.path.exists(part) else size
-    NotReadyError.refuse([find_folder_problem("--out", path.parent, room, need)])
+    missing = 0 if os.path.exists(part) else size
+    NotReadyError.refuse([find_folder_problem("--out", path.parent, missing, need)])
     operations = images * copies * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
         f"{teacher}: {stored_outputs} outputs for each of {copies * images:,} images in "

@@ -8,7 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import RandomOps
+from resnet_recipes.methods.image_ops import Operation, RandomOps
 
 _Strength = Annotated[float, Bounds(least=0, most=1)]
 
@@ -37,7 +37,7 @@ class ColorJitter(Method):
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)
 
-    def draw(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Draw the operations for an image, each with its factor, or the steps of its hue."""
         operations = (
             ("brightness", self.brightness),
@@ -49,4 +49,5 @@ class ColorJitter(Method):
             name, strength = operations[number]
             value = strength * rng.uniform(-1, 1)
             if strength:
-                yield name, float(int(255 * value) % 256) if name == "hue" else 1 + value
+                is_hue = name == "hue"
+                yield Operation(name, float(int(255 * value) % 256) if is_hue else 1 + value)

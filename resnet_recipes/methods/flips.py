@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import RandomOps
+from resnet_recipes.methods.image_ops import Operation, RandomOps
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Flips(Method):
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)
 
-    def draw(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Draw the symmetry of an image."""
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:
-            yield "flip_vertical", 0.0
+            yield Operation("flip_vertical", 0.0)
         if self.turns and turns:
-            yield "transpose", 0.0
+            yield Operation("transpose", 0.0)

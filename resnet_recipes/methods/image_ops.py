@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
@@ -35,11 +36,18 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 }
 
 
-def make_native_step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
+class NativeStep(NamedTuple):
+    """An operation of the native decoder; a `Step` of data.base."""
+
+    name: str
+    parameters: tuple[float, ...]
+
+
+def make_native_step(name: str, value: float, side: int) -> NativeStep:
     """Return the native decoder's equivalent of an operation, which gives the same pixels."""
     if name in _MATRICES:
-        return "affine", _MATRICES[name](value, side)
-    return name, (value,)
+        return NativeStep("affine", _MATRICES[name](value, side))
+    return NativeStep(name, (value,))
 
 
 #: Operations that move pixels.
@@ -92,17 +100,24 @@ def _turn_hue(image: Image.Image, steps: int) -> Image.Image:
     return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
 
 
+class Operation(NamedTuple):
+    """A random operation on an image."""
+
+    name: str  # a key of `IMAGE_OPS`
+    value: float  # in the unit of the operation
+
+
 @dataclass(frozen=True)
 class RandomOps:
     """Random operations for an image of a width, each with a value; pickles if `draw` does."""
 
-    draw: Callable[[int, np.random.Generator], Iterator[tuple[str, float]]]
+    draw: Callable[[int, np.random.Generator], Iterator[Operation]]
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         for name, value in self.draw(image.width, rng):
             image = IMAGE_OPS[name](image, value)
         return image
 
-    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
+    def steps(self, side: int, rng: np.random.Generator) -> list[NativeStep]:
         """Return the operations for the native decoder."""
         return [make_native_step(name, value, side) for name, value in self.draw(side, rng)]

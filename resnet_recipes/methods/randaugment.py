@@ -10,7 +10,7 @@ import numpy as np
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, RandomOps
+from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Operation, RandomOps
 
 _SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)
 SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
@@ -56,11 +56,11 @@ class RandAugment(Method):
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)
 
-    def draw(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, side: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Draw the operations for an image `side` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):
-            yield names[number], self.value(names[number], side, rng)
+            yield Operation(names[number], self.value(names[number], side, rng))
 
     def value(self, name: str, side: int, rng: np.random.Generator) -> float:
         """Draw the value of operation `name`, in its unit, for an image `side` pixels wide."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, RandomOps
+from resnet_recipes.methods.image_ops import ENHANCERS, Operation, RandomOps
 
 
 @dataclass
@@ -65,7 +65,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     }
 
 
-def _draw(_: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+def _draw(_: int, rng: np.random.Generator) -> Iterator[Operation]:
     """Draw an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
     name = list(_make_space())[rng.integers(len(_make_space()))]
     values, signed = _make_space()[name]
@@ -73,4 +73,4 @@ def _draw(_: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
     if signed and rng.integers(2):
         value = -value
     if name != "identity":
-        yield name, 1 + value if name in ENHANCERS else value
+        yield Operation(name, 1 + value if name in ENHANCERS else value)

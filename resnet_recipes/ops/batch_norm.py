@@ -14,14 +14,14 @@ FunctionCtx = torch.autograd.function.FunctionCtx
 _INPUTS = ("x", *Norm._fields, *Epilogue._fields)
 
 
-def unfused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+def unfused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]:
     """Normalize [N, C, H, W] by its own statistics and apply the epilogue, in plain torch."""
     weight, bias, mean, var, tracked, momentum, eps = norm
     tracked.add_(1)
     return apply_epilogue(F.batch_norm(x, mean, var, weight, bias, True, momentum, eps), epilogue)
 
 
-def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]:
     """Apply the epilogue to the output of a BatchNorm, which may be overwritten."""
     y = y if epilogue.keep is None else y * epilogue.keep.to(y.dtype).view(-1, 1, 1, 1)
     y = y if epilogue.residual is None else y + epilogue.residual
@@ -29,7 +29,7 @@ def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tens
     return (y, y) if epilogue.twice else y
 
 
-def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]:
     """Compute the same for channels_last in two launches per pass.
 
     Sums are in float32, in a fixed order, and rounded once. The gradients of two consumers, each
@@ -68,7 +68,7 @@ def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, ...]:
         norm, epilogue = _split_arguments(rest)
         z, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next

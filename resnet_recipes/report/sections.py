@@ -129,11 +129,11 @@ def _count_images(run: RunRecord) -> int:
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
     """Return what is in the data set of some runs, of which some may use a fraction."""
-    found = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
+    facts = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
     counts = (
-        (found.get("train_examples"), "training images"),
-        (found.get("eval_examples"), "validation images"),
-        (len(found.get("classes") or ()), "classes"),
+        (facts.get("train_examples"), "training images"),
+        (facts.get("eval_examples"), "validation images"),
+        (len(facts.get("classes") or ()), "classes"),
     )
     return ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
 

@@ -60,7 +60,7 @@ def test_full_machine_keeps_none(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, -(10**9))
     kept = plan_memory(plan, sample.Typical())
-    assert (kept.room, kept.fraction) == (0, 0.0)
+    assert (kept.available, kept.fraction) == (0, 0.0)
 
 
 def test_machine_without_the_decoder_keeps_nothing(monkeypatch):

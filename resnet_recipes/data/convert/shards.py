@@ -39,6 +39,14 @@ _TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
 _END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
 
 
+class ShardPlace(NamedTuple):
+    """The place of an image in a shard; see `ShardSample`."""
+
+    path: str
+    place: int
+    size: int
+
+
 class ShardSample(NamedTuple):
     """Where an image is, and its label as the shard has it: a number, or a name."""
 
@@ -58,9 +66,9 @@ class Shards:
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
         self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
 
-    def at(self, index: int) -> tuple[str, int, int]:
-        """Return the shard of an image, its place and its size."""
-        return self.paths[self.shards[index]], *self.places[index].tolist()
+    def find_place(self, index: int) -> "ShardPlace":
+        """Return the place of an image."""
+        return ShardPlace(self.paths[self.shards[index]], *self.places[index].tolist())
 
 
 class TarShards(Shards):
@@ -68,13 +76,13 @@ class TarShards(Shards):
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
-        path, place, _ = self.at(index)
+        path, place, _ = self.find_place(index)
         header = _bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises BadImageError."""
-        return decode.Picture(_bytes(*self.at(index)))
+        return decode.Picture(_bytes(*self.find_place(index)))
 
 
 class ParquetShards(Shards):
@@ -82,12 +90,12 @@ class ParquetShards(Shards):
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
-        path, row, _ = self.at(index)
+        path, row, _ = self.find_place(index)
         return f"{path}: row {row}"
 
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises ValueError, or OSError."""
-        path, row, number = self.at(index)
+        path, row, number = self.find_place(index)
         images = read_row_group(path, number)
         if row not in images:
             raise ValueError("its row has no image")

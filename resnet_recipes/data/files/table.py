@@ -159,13 +159,13 @@ def _parse_csv(text: io.StringIO) -> _Cells:
 
 def _parse_objects(text: io.StringIO) -> _Cells:
     """Read one JSON object per line."""
-    found = [
+    objects = [
         (number, parse_json(line)) for number, line in enumerate(text, start=1) if line.strip()
     ]
-    if wrong := [number for number, row in found if not isinstance(row, dict)]:
+    if wrong := [number for number, row in objects if not isinstance(row, dict)]:
         raise ValueError(f"line {wrong[0]} is not a JSON object")
-    columns = list(dict.fromkeys(key for _, row in found for key in row))
-    return columns, [(number, [_text(row.get(key)) for key in columns]) for number, row in found]
+    columns = list(dict.fromkeys(key for _, row in objects for key in row))
+    return columns, [(number, [_text(row.get(key)) for key in columns]) for number, row in objects]
 
 
 def _text(value: object) -> str:

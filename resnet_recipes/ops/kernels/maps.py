@@ -21,7 +21,7 @@ def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor
     )
 
 
-def grid(over: Tensor) -> tuple[int, int, int]:
+def grid(over: Tensor) -> tuple[int, ...]:
     """Return a program for each tile of [N, C, H, W]."""
     n, c, h, w = over.shape
     return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)
