@@ -1,17 +1,18 @@
 """The learning curve of runs on fractions of the images: what more images would bring."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import digits
 from resnet_recipes.report.comparison import SeedGroup
 from resnet_recipes.run_folder import DATA
 
+if TYPE_CHECKING:
+    import numpy as np
+
 #: Exponents of the fit: 0.5 is the usual one (Hoiem et al., 2021, arXiv:2010.11029).
-_POWERS = np.linspace(0.2, 1, 17)
+_POWERS = [power / 20 for power in range(4, 21)]
 
 _FEWEST = 3  # numbers of images that a curve needs
 
@@ -45,6 +46,8 @@ class LearningCurve(NamedTuple):
 
 def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]:
     """Yield a curve for runs that differ in `data.share` alone, if they have three sizes."""
+    import numpy as np  # pages of help do not wait for it
+
     series: dict[tuple[Any, ...], list[tuple[int, SeedGroup, float]]] = {}
     for group in groups:
         facts = read_json(group.runs[0].folder / DATA, may_be_absent=True)
@@ -68,14 +71,19 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
             yield LearningCurve(images, top1, *gain, pflops, pflops and pflops * (1 + is_longer))
 
 
-def fit_gain(images: np.ndarray, top1: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
+def fit_gain(
+    images: "np.ndarray", top1: "np.ndarray", variances: "np.ndarray"
+) -> tuple[float, float]:
     """Return what twice the last number of images would add to top-1, and its error, in points.
 
     Error = a + b n^-c is fitted to n images by weighted least squares, for each c from 0.2 to 1.
     The gain is the mean over these fits by their likelihood, for no few sizes determine c. The
     error is half of the interval of 95 %, which includes that.
     """
-    weights, x = 1 / variances[:, None], images[:, None] ** -_POWERS
+    import numpy as np
+
+    powers = np.array(_POWERS)
+    weights, x = 1 / variances[:, None], images[:, None] ** -powers
     total, y = weights.sum(), 100 - top1[:, None]
     off_x, off_y = (value - (weights * value).sum(0) / total for value in (x, y))
     spread = (weights * off_x**2).sum(0)
@@ -83,7 +91,7 @@ def fit_gain(images: np.ndarray, top1: np.ndarray, variances: np.ndarray) -> tup
     misfits = (weights * (off_y - slopes * off_x) ** 2).sum(0)  # chi squared
     likelihoods = np.exp((misfits.min() - misfits) / 2)
     likelihoods /= likelihoods.sum()
-    fall = x[-1] * (1 - 2**-_POWERS)
+    fall = x[-1] * (1 - 2**-powers)
     gain = float(likelihoods @ (slopes * fall))
     variance = likelihoods @ (fall**2 / spread + (slopes * fall - gain) ** 2)
     # if no power fits, the noise is larger than it was taken for

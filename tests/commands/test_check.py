@@ -7,6 +7,7 @@ import yaml
 
 from resnet_recipes.jobs import launcher, measure
 from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.trained_runs import random_images
 
@@ -29,8 +30,8 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tried = []
 
-    def train(folder: Path, *_: object) -> Ending:
-        names = "config.yaml", "job.json"  # JSON is YAML
+    def train(locked: LockedFolder, *_: object) -> Ending:
+        folder, names = locked.path, ("config.yaml", "job.json")  # JSON is YAML
         tried.append((folder, *(yaml.safe_load((folder / name).read_text()) for name in names)))
         return Ending(code)
 
