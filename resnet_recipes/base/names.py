@@ -20,7 +20,7 @@ REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
 #: Published weights, in `model.weights`; anything else is a path.
 WEIGHTS = re.compile(rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}")
 
-#: Short words and what they stand for; the value replaces {}.
+#: Short words and their meanings; the value replaces {}.
 SHORT = {
     "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
     "ssr": ("scale_schedule_ratio={}",),
@@ -36,14 +36,14 @@ SHORT = {
     "stop_at_top1": ("evaluation.stop_at_top1={}",),
 }
 
-#: The short word of each setting that has one of its own.
+#: The short word of each setting that has one.
 _SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() if len(form) == 1}
 
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def targets(word: str, value: str) -> tuple[str, ...]:
-    """Return what a word stands for, itself if it is none of the short ones; {} is its value."""
+    """Return the meaning of a short word, or the word itself; {} is its value."""
     if word == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
     if (word, value) == ("cache", "ram"):

@@ -1,4 +1,4 @@
-"""How long a run will take and what it costs: one arithmetic, and where its speeds come from."""
+"""Estimate the time and cost of a run from measured, predicted or guessed speeds."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.planning.roofline import Gpu, Work, predict_speed
 
-#: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
+#: If the all-reduce alone takes more than this fraction of a step, the step is waiting for the
 #: exchange.
 WAITS = 0.75
 
@@ -33,7 +33,7 @@ DRIFT = 1.08
 
 
 class Course(NamedTuple):
-    """What a run computes: the facts of its plan that its time depends on."""
+    """The facts of a plan that the time of its run depends on."""
 
     sides: tuple[int, ...]  # of the training images by epoch, in pixels
     images: tuple[int, ...]  # trained by epoch, on all devices
@@ -48,11 +48,11 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True)
 class Speeds:
-    """What all devices of a machine do at once, as measured or expected."""
+    """The speeds of all devices of a machine together, measured or predicted."""
 
     # image size -> seconds per training image, one value per step
     step: Mapping[int, tuple[float, ...]]
-    evaluation: float | None = None  # images per second; None: not known
+    evaluation: float | None = None  # images per second; None: unknown
     # image size -> images per second of the loader alone; empty: nothing to load
     loader: Mapping[int, float] = field(default_factory=dict)
     batch: int = 1  # images per device in each timed step
@@ -62,8 +62,8 @@ class Speeds:
     end_to_end: float | None = None
     # seconds to exchange the gradients of one step, with nothing else running
     exchange: float = 0.0
-    limits: Mapping[int, str] = field(default_factory=dict)  # image size -> what limits the step
-    start: float | None = None  # seconds from the command to the first step; None: not known
+    limits: Mapping[int, str] = field(default_factory=dict)  # image size -> bottleneck of the step
+    start: float | None = None  # seconds from the command to the first step; None: unknown
     save: float = 0.0  # seconds of a checkpoint, until it is on disk
     # images per second of the loader in the first epoch; None: as in the others
     first_epoch: float | None = None
@@ -75,7 +75,7 @@ class Speeds:
         scale = side**2 / nearest
         return Quartiles(*(scale * float(np.interp(nearest, areas, each)) for each in quartiles))
 
-    @cached_property  # a budget asks for it thousands of times
+    @cached_property  # a budget reads it thousands of times
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
         """The areas of the measured images, and each quartile of the seconds at all of them."""
         areas = [side**2 for side in sorted(self.step)]
@@ -95,7 +95,7 @@ class Speeds:
         return self.seconds_at(side).median * self.batch * self.devices
 
     def limit_at(self, side: int) -> str:
-        """Return the bottleneck: loader, exchange, or step, or what of it."""
+        """Return the bottleneck: loader, exchange, step, or a part of the step."""
         if self.load_seconds(side) > self.seconds_at(side).median:
             return "loader"
         if self.exchange > WAITS * self.step_seconds(side):
@@ -104,7 +104,7 @@ class Speeds:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """Return the speeds whose `asdict` was written as JSON."""
+        """Return the speeds from the JSON of their `asdict`."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         loader = {int(side): float(rate) for side, rate in value["loader"].items()}
         return cls(**value | {"step": step, "loader": loader})
@@ -133,11 +133,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take."""
+    """The time of a run."""
 
     phases: tuple[Phase, ...]
-    evaluation_minutes: float | None  # None: not known
-    other_minutes: float | None = None  # of start-up and checkpoints; None: not known
+    evaluation_minutes: float | None  # None: unknown
+    other_minutes: float | None = None  # of start-up and checkpoints; None: unknown
 
     @property
     def minutes(self) -> float:
@@ -146,12 +146,12 @@ class Estimate:
 
     @property
     def total_minutes(self) -> float:
-        """Minutes of everything that is known."""
+        """Minutes of all known parts."""
         return self.minutes + (self.evaluation_minutes or 0.0) + (self.other_minutes or 0.0)
 
     @property
     def max_minutes(self) -> float:
-        """Most minutes of everything that is known, by the slower steps or by DRIFT."""
+        """Most minutes of all known parts, by the slower steps or by DRIFT."""
         slower = self.total_minutes - self.minutes + self.bounds.high
         return max(slower, DRIFT * self.total_minutes)
 
@@ -162,7 +162,7 @@ class Estimate:
         return MinuteBounds(low, sum(phase.high for phase in self.phases))
 
     def cost(self, price: float) -> float:
-        """Return what everything that is known costs at `price` per hour."""
+        """Return the cost of all known parts at `price` per hour."""
         return self.total_minutes / 60 * price
 
 
@@ -174,7 +174,7 @@ class MinuteBounds(NamedTuple):
 
 
 class RunForecast(NamedTuple):
-    """What a run is expected to take, and where that comes from."""
+    """The expected time of a run, and its source."""
 
     estimate: Estimate
     speeds: Speeds
@@ -182,7 +182,7 @@ class RunForecast(NamedTuple):
     when: float | None = None  # it was measured, in seconds since the epoch; None: it was not
 
     def format_time(self, seconds: float) -> str:
-        """Return a length of time as exactly as it is known."""
+        """Format a time with the precision of its source."""
         return clock_time(seconds) if self.when else f"about {roughly(seconds)}"
 
 
@@ -295,9 +295,9 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
 def make_speeds(
     course: Course, epoch_seconds: Mapping[int, float], evaluation: float | None
 ) -> Speeds:
-    """Return the speeds of a run whose epochs took these seconds, by number, counted from 0.
+    """Return the speeds of a run from the seconds of some epochs, counted from 0.
 
-    The first is timed as the second. `evaluation` are images per second, if one was timed.
+    The first epoch is timed as the second. `evaluation` is in images per second, if it was timed.
     """
     seconds_by_side = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():
@@ -308,7 +308,7 @@ def make_speeds(
 
 
 def guess_cpu_speeds(course: Course, cores: int, dtype: str) -> Speeds:
-    """Return what a CPU is guessed to do."""
+    """Guess the speeds of a CPU."""
     rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_emulated(dtype) else 1)
     operations = course.network.operations
     return Speeds(
@@ -318,7 +318,7 @@ def guess_cpu_speeds(course: Course, cores: int, dtype: str) -> Speeds:
 
 
 def predict_gpu_speeds(course: Course, gpu: Gpu) -> Speeds:
-    """Return what GPUs of one kind are expected to do by the roofline, if loading keeps up."""
+    """Predict the speeds of GPUs by the roofline, if loading keeps up."""
     sides = {*course.sides, course.eval_side}
     speeds = {side: predict_speed(gpu, course.work._replace(side=side)) for side in sides}
     exchange = EXCHANGE if course.devices > 1 else 1

@@ -8,14 +8,14 @@ from resnet_recipes.methods.stack import Stack
 
 
 class LayerCost(NamedTuple):
-    """What one layer computes for an image."""
+    """The compute of one layer for an image."""
 
     flops: int  # of a forward pass
     passes: int  # through the layer in a training step: forward, and one or two backward
 
 
 class OperationCount(NamedTuple):
-    """What a network computes for one image, which is the same on every machine.
+    """The compute of a network for one image, which is the same on every machine.
 
     Convolutions and linear layers are counted, a multiplication and an addition as two, as
     torch.utils.flop_counter does. Other layers, such as blurs, need little compute.
@@ -48,7 +48,7 @@ class Convolution(NamedTuple):
 
     @property
     def out_side(self) -> int:
-        """Pixels of the output's side."""
+        """Height and width of the output in pixels."""
         return (self.side - 1) // self.stride + 1
 
     @property

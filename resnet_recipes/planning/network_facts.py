@@ -1,4 +1,4 @@
-"""What has to be known of a network before a run: size, operations, and what it cannot take."""
+"""Facts about a network before a run: parameters, operations, and unsupported image sizes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache, cached_property
@@ -23,7 +23,7 @@ from resnet_recipes.planning.layers import (
 
 
 class Teacher(NamedTuple):
-    """A trained network whose outputs a run computes every step, or finds in a file."""
+    """A trained network whose outputs a run computes in every step, or reads from a file."""
 
     network: "NetworkFacts | None"  # None: it was run before
     text: str  # for the plan
@@ -89,7 +89,7 @@ class BuiltNetwork:
 
     @cached_property
     def _changed(self) -> nn.Module:
-        """The network as the methods change it, once they are known to fit."""
+        """The network as changed by the methods, after a check that they fit."""
         model = self._model
         network = backbones.build_structure(model.name, self._classes, model.arguments)
         self._methods.modify_model(network)
@@ -110,7 +110,7 @@ class BuiltNetwork:
             yield from (problem.under("methods") for problem in method.misfits(network))
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
-        """Yield the sizes that the network refuses, each with what it says."""
+        """Yield the sizes that the network rejects, with its messages."""
         whys = {side: self._refusal(side) for side in dict.fromkeys((*sides, eval_side))}
         refused = [side for side in sorted(whys) if whys[side]]
         if not refused:
@@ -123,7 +123,7 @@ class BuiltNetwork:
         yield Problem(key, None, rule, fix)
 
     def _refusal(self, side: int) -> str:
-        _ = self._changed  # what a method raises says nothing about the size
+        _ = self._changed  # errors of methods do not depend on the size
         try:
             self.operations(side)
         except Exception as error:  # a library may raise anything for a size that it does not take
@@ -131,7 +131,7 @@ class BuiltNetwork:
         return ""
 
     def _operations(self, side: int) -> OperationCount:
-        """Count the operations of one image; compute it in evaluation, too, whose path may differ.
+        """Count the operations of one image; also run the evaluation, whose path may differ.
 
         A layer has a second pass if its weights are trained, and a third if its input has a
         gradient.
@@ -150,7 +150,7 @@ class BuiltNetwork:
         try:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
-            # of what is no convolution and no linear layer
+            # layers other than convolutions and linear layers
             rest = counter.get_total_flops() // 2 - OperationCount.of(costs).forward
             costs.append(LayerCost(rest, 1 if self._model.freeze == "backbone" else 3))
             counted = OperationCount.of(costs)

@@ -1,4 +1,4 @@
-"""What the authors of recipes and baselines published, and the accuracy between their lengths."""
+"""Published results of recipes and baselines, and interpolated accuracies."""
 
 import csv
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ IMAGENET_IMAGES = 1_281_167
 #: what is interpolated without it.
 INTERPOLATION_ERROR = 0.16
 
-#: Where the sources contradict each other, and what was decided.
+#: Contradictions between the sources, and the values that are shown.
 CONTRADICTIONS = (
     "Medium at 60.4 min is printed as 79.4 % in the body of the Mosaic ResNet deep dive and as "
     "78.4 % in its summary; 78.4 % is shown, since the text calls it equal to FFCV's 78.4 %.",
@@ -41,7 +41,7 @@ class PublishedResult:
     epochs: int | None
     top1_percent: float | None
     minutes: float | None
-    clock: str  # papers | mlperf | wall | dawnbench: what the minutes include
+    clock: str  # papers | mlperf | wall | dawnbench: the clock of the minutes
     images_per_second: float | None
     hardware: str
     source: str
@@ -56,17 +56,17 @@ def read_published() -> tuple[PublishedResult, ...]:
 
 
 class Accuracy(NamedTuple):
-    """An accuracy, and how it is known."""
+    """An accuracy and its source."""
 
     top1: float  # percent
     source: str  # in words
 
 
 def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy | None:
-    """Return what was published for a length, or else lies on the line between its neighbours.
+    """Return the published accuracy for a number of epochs, or interpolate it.
 
-    The line is straight over 1 / epochs, which fits the published curves better than epochs or
-    their logarithm. None outside of them: nobody knows.
+    The interpolation is linear in 1 / epochs, which fits the published curves better than epochs or
+    their logarithm. None outside of the published range.
     """
     accuracy_at = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
     if epochs in accuracy_at:
@@ -85,7 +85,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
 
 
 def find_shortest(results: Sequence[Published], top1: float) -> int | None:
-    """Return the fewest whole epochs with at least this accuracy; None if it is not known."""
+    """Return the fewest epochs with at least this accuracy; None if unknown."""
     lengths = [result.epochs for result in results if result.epochs]
     for epochs in range(min(lengths, default=0), max(lengths, default=-1) + 1):
         if (accuracy := estimate_accuracy(results, epochs)) and accuracy.top1 >= top1:

@@ -25,9 +25,9 @@ class Gpu:
     teraflops: float  # bf16 or fp16 with sums in fp32, dense, 10^12 per second
     terabytes: float  # memory traffic, 10^12 bytes per second
     gigabytes: float  # memory, 10^9 bytes
-    sustained: float  # share of `teraflops` that a large matrix product sustains
-    convolution: float  # share of the roofline that cuDNN's convolutions reach
-    plain: float  # share of `traffic` that torch's own elementwise kernels reach
+    sustained: float  # fraction of `teraflops` that a large matrix product sustains
+    convolution: float  # fraction of the roofline that cuDNN's convolutions reach
+    plain: float  # fraction of `traffic` that torch's elementwise kernels reach
 
     @property
     def traffic(self) -> float:
@@ -150,10 +150,10 @@ def count_traffic(work: Work) -> Counter[str]:
 def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     """Return the bytes of GPU memory that training needs.
 
-    `images` is their number in a whole step, `weights` the model's number of them, `copies` the
+    `images` is their number in a complete step, `weights` the model's number of them, `copies` the
     fp32 values kept for each: weights, gradients, momentum and so on.
     """
-    # most is used when the forward pass ends: the backward pass gives up what it has read
+    # memory peaks at the end of the forward pass: the backward pass frees what it has read
     # uint8 and float32 pixels; a graph keeps its own
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
     used = work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES)
@@ -169,8 +169,10 @@ def count_kept_bytes(work: Work) -> int:
     stem = layers[0].written
     pooled = stem if work.blur else stem // 4
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
-    elements -= stem if work.fused else 0  # what the fused pool reads
-    if work.fused and work.blur:  # the blurred outputs only, and what is halved beside the whole
+    elements -= stem if work.fused else 0  # the input of the fused pool
+    if (
+        work.fused and work.blur
+    ):  # only the blurred outputs, and the halved inputs besides the full ones
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
         elements += halves + stem // 4
     else:

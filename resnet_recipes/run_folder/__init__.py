@@ -1,6 +1,6 @@
-"""What is written in the folder of a run: names, metrics, summary, endings; read without torch.
+"""The files of a run folder: names, metrics, summary, endings; read without torch.
 
-Nobody else spells these names of its files and folders.
+No other package repeats the names of its files and folders.
 """
 
 CONFIG = "config.yaml"  # the recipe, with every setting
@@ -15,10 +15,10 @@ METRICS = "metrics.jsonl"  # one record a line, as things happened
 SUMMARY = "summary.json"  # of a finished run
 HITS = "hits.json"  # the validation images that the final network classifies correctly
 EXIT = "exit.json"  # how the last session ended
-LAUNCH = "launch.json"  # what the launcher passes to the ranks of this session
-JOB = "job.json"  # what the ranks do instead of training the run, if it is there
+LAUNCH = "launch.json"  # facts that the launcher passes to the ranks of this session
+JOB = "job.json"  # one-off task of the ranks, instead of training
 LOCK = "lock"
 LOGS = "logs"  # a file for each rank, and the launcher's
 ENDINGS = "endings"  # how each rank ended
 CHECKPOINTS = "checkpoints"
-CHECKPOINT = "step-{:08d}.pt"  # in there, by its step; the .json beside it says that it is whole
+CHECKPOINT = "step-{:08d}.pt"  # inside it, by step; complete only with the .json next to it

@@ -31,7 +31,7 @@ _SHARED_MEMORY = (
     "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
 )
 
-#: Known causes: a pattern in the message, and what to do.
+#: Known causes: a pattern in the message, and the advice.
 _HINTS = (
     (
         r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
@@ -101,7 +101,7 @@ class Ending:
     step: int = 0  # completed steps
     error: str = ""  # class of the error, or the signal that killed the process
     message: str = ""
-    seconds: float = 0.0  # since the command began, even if the clock was set since
+    seconds: float = 0.0  # since the start of the command, even if the clock was set
     # seconds since the epoch: for people, and to order failures on different machines
     time: float = 0.0
     attempt: int = 0  # elastic restarts before this one
@@ -115,7 +115,7 @@ class Ending:
 
     @property
     def hint(self) -> str:
-        """Return what to do, if the cause is a known one."""
+        """Return the advice for a known cause."""
         text = f"{self.error} {self.message}"
         return next(
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
@@ -123,16 +123,13 @@ class Ending:
 
     @property
     def who(self) -> str:
-        """Return what failed, and with which error."""
+        """Return the part that failed, and its error."""
         if self.rank >= 0:
             return f"rank {self.rank} failed ({self.error})"
         return f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
-        """Return what the user needs to know.
-
-        Who failed, when and why, what to do, where to look, how to resume.
-        """
+        """Return the message for the user: rank, time, cause, advice, logs, and how to resume."""
         return "\n".join(map(printable, self._lines(folder, ranks, trains)))
 
     def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
@@ -181,7 +178,7 @@ def write_ending(path: Path, ending: Ending) -> None:
 
 
 def read_ending(path: Path) -> Ending | None:
-    """Return an ending that was written; None if there is none, or it is damaged."""
+    """Return an ending that was written; None if it is missing or damaged."""
     try:
         return Ending(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -203,7 +200,8 @@ def is_lost_peer(error: BaseException) -> bool:
 def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     """Return the earliest failure that is not a consequence of another.
 
-    If all of them are, the earliest. What several ranks refuse is the lowest one's.
+    If all of them are consequences, return the earliest. If several ranks reject the run, return
+    the ending of the lowest rank.
     """
 
     def order(one: Ending) -> tuple[bool, float, float]:

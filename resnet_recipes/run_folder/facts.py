@@ -1,4 +1,4 @@
-"""What a report knows about a run: plain values, so that reading results needs no torch."""
+"""The facts of a run that reports use: plain values, so that reading results needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Published:
 
 
 def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:
-    """Return the published result whose length is nearest to a run's."""
+    """Return the published result with the nearest number of epochs."""
     return min(
         results,
         key=lambda result: abs((result.epochs or float("inf")) - epochs),
@@ -50,11 +50,11 @@ class RunFacts:
     total_steps: int
     steps_per_epoch: int
     global_size: int  # examples of one step, over all devices
-    pixels: tuple[int, ...]  # side of the training images by epoch, the last one holding on
+    pixels: tuple[int, ...]  # size of the training images by epoch, the last one repeated
     flops: tuple[int, ...]  # operations of training by epoch, over all devices
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()  # empty if the data is not what they were measured on
+    published: tuple[Published, ...] = ()  # empty for other data than the published results
     shows_all_times: bool = False  # in the summary, and not only the training time
 
     def epoch(self, done: int) -> float:
@@ -71,5 +71,5 @@ class RunFacts:
         return count_petaoperations(self.flops, self.steps_per_epoch, self.total_steps, done)
 
     def pixels_at(self, step: int) -> int:
-        """Return the side of the training images at a step."""
+        """Return the size of the training images at a step, in pixels."""
         return get_epoch_value(step // self.steps_per_epoch, self.pixels)

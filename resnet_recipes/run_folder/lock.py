@@ -48,9 +48,10 @@ def is_running(folder: Path) -> bool:
 
 
 def find_holder(folder: Path) -> int:
-    """Return the number of the process that a run is. Raises NotReadyError if none is known.
+    """Return the process number of a run. Raises NotReadyError if it is unknown.
 
-    What a file says is believed only if that process has the lock open: it may be a stranger's.
+    The number in the file is trusted only if that process holds the lock, as the file may come from
+    anyone.
     """
     facts = read_json(folder / LOCK, may_be_absent=True)
     open_files = Path(f"/proc/{facts.get('pid')}/fd")
@@ -113,7 +114,7 @@ class HeldFolder:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            # a network disk that does not answer is waited for elsewhere
+            # another place waits for a network disk that does not respond
             return error.errno != errno.ESTALE
 
     def confirm(self) -> None:

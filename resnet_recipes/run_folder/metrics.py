@@ -1,4 +1,4 @@
-"""The file metrics.jsonl of a run, one record per line: what a record has, written and read."""
+"""The file metrics.jsonl of a run, one record per line: its schema, reading and writing."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, evaluation: Record, weights: str) -> Self | None:
-        """Return what a record says about weights, "ema" or "raw"; None if nothing."""
+        """Return the metrics of "ema" or "raw" weights in a record; None without them."""
         if f"{weights}_top1_percent" not in evaluation:
             return None
         values = {name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()}
@@ -53,15 +53,15 @@ class Metrics(NamedTuple):
 
 
 class StepMetrics(NamedTuple):
-    """What was measured since the last logged step."""
+    """The measurements since the last logged step."""
 
     done: int  # steps completed
     steps: int  # steps since the last logged one
     # from here on, the names are the keys of a record
     loss: float  # their mean
     lr: float
-    pixels: int  # side of the training images
-    training_seconds: float  # of the whole run so far, without evaluation and checkpoints
+    pixels: int  # size of the training images
+    training_seconds: float  # of the run so far, without evaluation and checkpoints
     images_per_second: float
     data_wait_share: float  # of the time, in which the step waited for data, 0 to 1
 
@@ -73,7 +73,7 @@ class StepMetrics(NamedTuple):
 #: The values that are text; all others are numbers, or null where one was not finite.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
 
-#: What every record has, and what those of each kind have as well; never null.
+#: Keys of every record, and further keys by kind; never null.
 _ALWAYS = ("kind", "step", "epoch", "wall_seconds")
 _NUMBERS = {
     "begin": ("startup_seconds", "training_seconds"),
@@ -101,7 +101,7 @@ def get_top1(evaluation: Record) -> float | None:
 def read_metrics(path: Path) -> list[Record]:
     """Return the records of a metrics.jsonl, none if it is absent. Raises NotReadyError.
 
-    Lines that are no records are skipped: a kill may have cut one short.
+    Lines that are not records are skipped: a kill may have truncated a line.
     """
     if not os.path.lexists(path):
         return []
@@ -161,7 +161,7 @@ def replace_nonfinite(value: object) -> object:
 
 
 def _keep_latest(line: bytes, records: dict[str, Record]) -> None:
-    """Keep the record of a line, unless a later one of its kind is known."""
+    """Keep the record of a line, unless it has a later record of its kind."""
     if record := _parse_record(line):
         records.setdefault(str(record["kind"]), record)
         records.setdefault("any", record)

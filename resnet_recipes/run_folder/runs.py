@@ -28,7 +28,7 @@ STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unr
 #: long.
 FAR_BEHIND = 1.0
 
-#: Settings that are said elsewhere: in a run's name, its folder, its epochs.
+#: Settings that other columns show: name, folder and epochs of a run.
 _OMITTED = ("run.", "max_duration=", "scale_schedule_ratio=")
 
 #: Times of a finished run, with their keys in its summary.
@@ -51,7 +51,7 @@ class RunRecord:
     state: str  # one of STATES
     changes: tuple[str, ...] = ()  # settings that were typed, as key=value
     extends: str = ""  # the run whose stable phase this run continues, and the step
-    epochs: float | None = None  # of the whole run
+    epochs: float | None = None  # of the complete run
     epochs_done: float = 0.0
     top1_percent: float | None = None  # of the final weights: EMA's, if there are any
     raw_top1_percent: float | None = None  # of the optimizer's own weights
@@ -83,7 +83,7 @@ class RunRecord:
         return tuple(change for change in self.changes if not change.startswith(_OMITTED))
 
     def cost(self, price: float) -> float | None:
-        """Return what the wall time costs at `price` per hour."""
+        """Return the cost of the wall time at `price` per hour."""
         return None if self.wall_minutes is None else self.wall_minutes / 60 * price
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
 def list_runs(root: Path) -> Iterator[RunRecord]:
     """Yield the runs directly below `root`, by name; anything else is skipped.
 
-    So is a name that begins with a dot: a kill leaves such a draft of a run folder.
+    Names with a leading dot are skipped: a kill leaves such a draft of a run folder.
     """
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
         is_run = os.path.isdir(entry) and not entry.name.startswith(".")
@@ -127,7 +127,7 @@ def list_newest(root: Path) -> Iterator[Path]:
 def read_run(folder: Path) -> RunRecord | None:
     """Read one run folder; None if it is not one. Reads a few small files.
 
-    A run whose files are damaged, or were made to look like a run's, has the state "unreadable".
+    A run with damaged or forged files has the state "unreadable".
     """
     if not os.path.lexists(folder / OVERRIDES):
         return None

@@ -42,7 +42,7 @@ class Summary:
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
-    seconds_by_epoch: tuple[float, ...]  # training seconds of every whole epoch
+    seconds_by_epoch: tuple[float, ...]  # training seconds of every complete epoch
     images_per_second: float  # all training images by all training seconds
     images_per_second_by_pixels: dict[int, float]  # without the first logged interval at a size
     data_wait_share: float  # of the training seconds, 0 to 1
@@ -97,7 +97,7 @@ def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int,
 
 
 def compute_data_wait(records: Sequence[Record]) -> float:
-    """Return the share of the logged training time in which steps waited for data."""
+    """Return the fraction of the logged training time in which steps waited for data."""
     parts = list(find_intervals(records))
     total = sum(part.seconds for part in parts)
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
@@ -136,8 +136,7 @@ class ClockReading(NamedTuple):
 def read_mlperf_clock(records: Sequence[Record]) -> Iterator[ClockReading]:
     """Yield each record with MLPerf's time.
 
-    An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are
-    evaluated as well.
+    With EMA, an evaluation ends before the raw weights are evaluated.
     """
     off = 0.0
     for record in records:
