@@ -1,9 +1,8 @@
 """Fine-tune a network with other settings, and write the accuracy of each run.
 
-    python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --rates 0.012 0.001 --csv FILE
+    python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/proof/factors.py FILE
     python benchmarks/finetuning arms WEIGHTS ANTS_BEES FLOWERS --csv FILE
-    python benchmarks/finetuning sizes WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/finetuning ways WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
 
@@ -27,7 +26,7 @@ from rows import append, cpu_seconds, finished
 import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 96  # pixels of an image, in the parts before `sizes`
+SIDE = 96  # pixels of an image, in `select` and `arms`
 IMAGES = (".jpg", ".jpeg", ".png")
 
 #: The factors of the selection with their two levels, the recipe's first.
@@ -40,12 +39,6 @@ FACTORS = {
     "optimizer": ("sgd", "adamw"),
     "average": ("none", "ema"),
 }
-
-#: The arm that was taken.
-TAKEN = "0.001, backbone 0.0001, frozen statistics"
-
-#: Sizes with the steps of 16 images that take 64 CPU seconds, and with 48 steps.
-SIZES = (((224, 48), (160, 92), (96, 256)), ((160, 48), (96, 48)))
 
 
 @dataclass(frozen=True)
@@ -62,14 +55,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("select", "arms", "sizes", "ways", "test"))
+    parser.add_argument("part", choices=("select", "arms", "ways", "test"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
-    parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
-    parts = {"select": select, "arms": arms, "sizes": sizes, "ways": ways, "test": test}
+    parts = {"select": select, "arms": arms, "ways": ways, "test": test}
     runs = parts[options.part](options)
     for row, images, *stages in runs:
         if row not in finished(options.csv, row):
@@ -83,11 +75,10 @@ Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 def select(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the design, on each set in turn."""
     sets = selection_sets(options)
-    peaks = dict(zip(FACTORS["optimizer"], options.rates, strict=True))
     for levels in design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
-            yield {"seed": name, **named}, images, words_of(named, peaks)
+            yield {"seed": name, **named}, images, words_of(named, {"sgd": 0.012, "adamw": 0.001})
 
 
 def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
@@ -108,32 +99,20 @@ def arms(options: argparse.Namespace) -> Iterator[Run]:
             yield row, images, [*words, f"seed={seed}"]
 
 
-def sizes(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs of the taken arm at other sizes, two seeds for the same CPU seconds."""
-    sets, (seconds, steps) = selection_sets(options), SIZES
-    for seed, pairs in ((2, seconds), (3, seconds), (2, steps)):
-        for (name, images), (side, steps) in itertools.product(sets.items(), pairs):
-            row = {"set": name, "seed": str(seed), "side": str(side), "steps": str(steps)}
-            yield row, images, [*ARMS[TAKEN], *sized(side), *length(steps, seed)]
-
-
 def ways(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs that take at most as many CPU seconds, all at 224 px."""
-    alone, faster = ARMS["0.01, classifier alone"], composed(0.01, 0.0001, "freeze_bn=true")
-    slower = composed(0.01, 0.00003, "freeze_bn=true")
-    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
-        arms = {
-            "0.01, backbone 0.0001": [[*faster, *length(48, seed)]],
-            "0.01, backbone 0.00003": [[*slower, *length(48, seed)]],
-            "classifier, then all": [
-                [*alone, *length(72, seed)],
-                [*ARMS[TAKEN], *length(24, seed)],
-            ],
-            "classifier alone": [[*alone, *length(144, seed)]],
-        }
-        for arm, stages in arms.items():
-            row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, *([*stage, *sized(224)] for stage in stages)
+    """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
+    first = ARMS["0.001, backbone 0.0001, frozen statistics"]
+    alone = ARMS["0.01, classifier alone"]
+    arms = {
+        "0.001, backbone 0.0001": [stage(first, 48)],
+        "0.001, backbone 0.0001 at 160 px": [stage(first, 92, 160)],
+        "0.01, backbone 0.0001": [stage(composed(0.01, 0.0001, "freeze_bn=true"), 48)],
+        "0.01, backbone 0.00003": [stage(composed(0.01, 0.00003, "freeze_bn=true"), 48)],
+        "classifier, then all": [stage(alone, 72), stage(first, 24)],
+        "classifier alone": [stage(alone, 144)],
+    }
+    for (name, images), arm in itertools.product(selection_sets(options).items(), arms):
+        yield {"set": name, "seed": "2", "arm": arm}, images, *arms[arm]
 
 
 def test(options: argparse.Namespace) -> Iterator[Run]:
@@ -151,7 +130,7 @@ def test(options: argparse.Namespace) -> Iterator[Run]:
     for seed, (name, images) in itertools.product((1, 2, 3), sets.items()):
         for arm, words in recipes.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, [*words, *sized(224), *length(48, seed)]
+            yield row, images, [*stage(words, 48), f"seed={seed}"]
 
 
 def design() -> list[tuple[int, ...]]:
@@ -226,6 +205,7 @@ def common(weights: Path) -> list[str]:
         f"model.weights={weights.absolute()}",
         *sized(SIDE),
         "data.eval_interpolation=bicubic",
+        "model.freeze=none",
         "max_duration=64ba",
         "bs=16",
         "evaluation.interval=1dur",
@@ -240,9 +220,9 @@ def sized(side: int) -> list[str]:
     return [f"data.train_size={side}", f"data.eval_size={side}", f"data.eval_resize={resized}"]
 
 
-def length(steps: int, seed: int) -> list[str]:
-    """Return the settings for a number of steps, with a seed."""
-    return [f"max_duration={steps}ba", f"seed={seed}"]
+def stage(words: list[str], steps: int, side: int = 224) -> list[str]:
+    """Return the settings of a training of some steps."""
+    return [*words, *sized(side), f"max_duration={steps}ba", "seed=2"]
 
 
 def trained(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:

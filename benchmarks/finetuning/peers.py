@@ -11,7 +11,7 @@ loops start from the same weights, and see the same number of images of the same
 - ours: `resnet-train finetune`, of the classifier and of all layers;
 - linear: a linear classifier on frozen features, for comparison.
 
-A loop that is not installed is left out. Rows that FILE has are not run again.
+Rows that FILE has are not run again.
 """
 
 import argparse
@@ -20,7 +20,6 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,12 +68,11 @@ def main() -> None:
     loops = {
         "linear": linear,
         "ours, classifier": partial(ours, frozen="backbone"),
-        "ours, all layers": partial(ours, frozen="none"),
+        "fastai": fastais,
         "tutorial": tutorial,
         "timm": timms,
+        "ours, all layers": partial(ours, frozen="none"),
     }
-    if find_spec("fastai"):
-        loops["fastai"] = fastais
     for seed, (name, loop) in itertools.product((1, 2, 3), loops.items()):
         row = {"loop": name, "seed": str(seed)}
         if row not in finished(options.csv, row) and (seed == 1 or loop is not linear):

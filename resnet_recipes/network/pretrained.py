@@ -43,7 +43,7 @@ class Start(NamedTuple):
             yield "summed over colors, for gray images"
         if config.freeze != "none":
             yield f"frozen: up to {config.freeze}"
-        if config.freeze_bn:
+        if config.freeze_bn and config.freeze != "backbone":
             yield "BatchNorm statistics frozen"
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
         if (

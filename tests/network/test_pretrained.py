@@ -97,6 +97,8 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     assert "frozen: up to stem" in [*start.details(stem, DataConfig())]
     still = config_of(path, freeze_bn=True)
     assert "BatchNorm statistics frozen" in [*start.details(still, DataConfig())]
+    alone = [*start.details(replace(still, freeze="backbone"), DataConfig())]
+    assert [line for line in alone if "frozen" in line] == ["frozen: up to backbone"]
 
 
 def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
