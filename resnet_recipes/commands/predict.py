@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
     network = open_network([*place, *settings], USAGE.example).to_device()
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []
-    each = _count(predict_images(network, paths, most), bad, len(paths))
+    each: Iterable[Prediction] = _count(predict_images(network, paths, most), bad, len(paths))
     if gallery := arguments.flags.get("--gallery"):
         each = list(each)
     if "--csv" in arguments:
@@ -95,22 +95,22 @@ def _write_gallery(
     file_name: str,
     network: "TrainedNetwork",
     paths: "Sequence[str | Pixels]",
-    predictions: "Sequence[Prediction]",
+    predictions: "Iterable[Prediction]",
 ) -> None:
     """Write a page of the first images that could be read, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
     from resnet_recipes.inference.pooled import PooledImages
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    chosen = [(index, one) for index, one in enumerate(predictions) if one.classes][:_IN_GALLERY]
+    readable = [(index, one) for index, one in enumerate(predictions) if one.classes]
     names, loader = network.network.classes, UnlabeledImages(paths, network.recipe.data, 1)
     with closing(PooledImages([(network, loader)])) as images:
         tiles = [
             Tile(images.draw(index, names.index(best)), one.file, "", best, probability)
-            for index, one in chosen
+            for index, one in readable[:_IN_GALLERY]
             for best, probability in one.classes[:1]
         ]
-    text = f"{len(tiles):,} of {len(predictions):,} images"
+    text = f"{len(tiles):,} of {len(paths):,} images"
     with open_output("--gallery", file_name) as file:
         file.write(build_gallery("Predictions", text, tiles).encode())
 

@@ -52,15 +52,15 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
     for group in groups:
         facts = read_json(group.runs[0].folder / DATA, may_be_absent=True)
         match facts, group.mean_top1:
-            case {"train_examples": int(images), "eval_examples": int(val)}, float(top1) if val:
-                error = (val * (1 - top1 / 100) + 1) / (val + 2)  # never 0 or 1
+            case {"train_examples": int(count), "eval_examples": int(val)}, float(mean) if val:
+                error = (val * (1 - mean / 100) + 1) / (val + 2)  # never 0 or 1
                 variance = 1e4 * error * (1 - error) / val
                 variance += (group.noise or 0.0) ** 2 / len(group.top1)
                 settings = sorted(
                     item for item in group.settings.items() if item[0] != "data.share"
                 )
                 key = facts.get("eval_digest"), *settings
-                series.setdefault(key, []).append((images, group, variance))
+                series.setdefault(key, []).append((count, group, variance))
     for (_, *common), points in series.items():
         if len(points) >= _FEWEST:
             images, ordered, variances = zip(*sorted(points, key=lambda at: at[0]), strict=True)
