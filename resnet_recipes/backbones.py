@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import suggest_install
 
 #: The parts of a ResNet from the input up, by torchvision's names; `stem` is the first two.
@@ -131,8 +131,9 @@ def require_network(name: str) -> None:
         similar = [one for one in available if one.startswith(f"{short}_")]
         similar = similar or get_close_matches(short, available, n=3)
         fixes = [f"model.name={library}:{one}" for one in sorted(similar, key=len)[:3]]
+        others = Hint(f"one of its {len(available):,} networks, as {library}:{available[0]}")
         rule = f"{library} has no such network"
-        raise RecipeError.of("model.name", name, rule, tuple(fixes))
+        raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)
 
 
 def list_networks(library: str) -> list[str]:

@@ -89,7 +89,7 @@ def _require(name: str, place: str) -> None:
     except RecipeError as error:
         (problem,) = error.problems
         near = tuple(Value(fix.removeprefix("model.name=")) for fix in problem.fixes)
-        raise NotReadyError.at(place, problem.clause, near) from None
+        raise NotReadyError.at(place, problem.clause, near or problem.advice) from None
 
 
 def _is_published(place: str) -> bool:

@@ -81,6 +81,10 @@ def test_published_name_of_no_network_is_rejected(place, near):
     with pytest.raises(RecipeError) as caught:
         open_network("torchvision:IMAGENET1K_V1", ModelConfig("torchvision:resnet5"))
     assert caught.value.problems[0].key == "model.name"
+    with pytest.raises(NotReadyError) as caught:
+        open_network(f"{place.partition(':')[0]}:xyzzy")
+    (hint,) = caught.value.problems[0].advice
+    assert hint.startswith("one of its ")
 
 
 @pytest.mark.parametrize(
