@@ -5,11 +5,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
+from resnet_recipes.commands.places import open_network
 from resnet_recipes.commands.printing import get_line_width, show
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.waiting import Waiting
@@ -20,6 +21,8 @@ USAGE = Usage(
     "resnet-recipes doctor data /data/imagenet",
     {
         "--no-images": "data: do not decode the images",
+        "--network RUN|FILE": "data: also find validation images that look like training images to "
+        "this network",
         "--fix-val MAP": "data: sort a flat val/ into class folders, as listed in MAP",
         "--synsets NAMES": "data: file with the class folder of each number in MAP, one per line",
     }
@@ -64,6 +67,13 @@ def _check_topics(topic: str, place: Path | None, arguments: Arguments) -> list[
 
         with Waiting("decoding") as waiting:
             findings += check_data(place, "--no-images" not in arguments, waiting)
+        name = arguments.flags.get("--network")
+        if name and get_exit_code(findings) == ExitCode.DONE:
+            network = open_network([name], USAGE.example).to_device()
+            from resnet_recipes.inference.similar import check_similar
+
+            with Waiting("comparing") as waiting:
+                findings.append(check_similar(network, place, waiting))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 

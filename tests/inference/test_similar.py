@@ -1,0 +1,54 @@
+"""Validation images that look like training images are found."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from resnet_recipes.commands.places import open_network
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.inference.similar import find_similar
+from tests.trained_runs import ended_run
+
+
+@pytest.fixture
+def trained(make_run, tmp_path, monkeypatch):
+    """Return a network, in a folder with its images."""
+    monkeypatch.chdir(tmp_path)
+    ended_run(make_run, tmp_path / "mine")
+    return open_network(["mine"], "").to_device()
+
+
+def test_pairs_are_the_most_similar_features(trained, tmp_path):
+    trained.recipe.batch.eval_size = 4  # several batches, the last one short
+    config = DataConfig(root=str(tmp_path / "images"))
+    found = find_similar(trained, config, -1.0)
+    features = {}
+    for path in sorted((tmp_path / "images").glob("*/*/*.jpg")):
+        with torch.no_grad():
+            (one,) = trained.network.embed(trained.network.transform(path)[None])
+        features[str(path)] = one.double() / one.double().norm()
+    assert len(found) == 30
+    assert [pair.cosine for pair in found] == sorted((pair.cosine for pair in found), reverse=True)
+    for pair in found:
+        cosines = {
+            path: float(features[pair.val] @ other)
+            for path, other in features.items()
+            if "/train/" in path
+        }
+        assert pair.cosine == pytest.approx(max(cosines.values()), abs=1e-4)
+        assert cosines[pair.train] == pytest.approx(pair.cosine, abs=1e-4)
+    assert find_similar(trained, config, 1.01) == []
+
+
+def test_doctor_lists_them_on_request(trained, tmp_path, enter):
+    copy = tmp_path / "images/val/pattern3/again.jpg"
+    shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
+    pixels = np.asarray(Image.open(copy))
+    Image.fromarray(pixels).save(copy, quality=97)  # other bytes
+    said = enter("resnet-recipes doctor data images --network mine").out
+    assert "validation images that look like a training image" in said
+    assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in said
+    assert "look like" not in enter("resnet-recipes doctor data images").out
