@@ -59,7 +59,7 @@ class DataConfig(Section):
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
     # seed of crops and flips; auto: the seed of the run; set it to reuse stored soft labels
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
-    # chooses the images of val_share, fold and share; separate from `seed`, so all runs use the
+    # seed for val_share, fold and share; separate from `seed`, so all runs use the
     # same
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
@@ -72,7 +72,7 @@ class DataConfig(Section):
     crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)
     # width / height of a training crop
     crop_ratio: Annotated[tuple[float, float], Span(most=100)] = (0.75, 4 / 3)
-    # how crops are drawn: torchvision | tensorflow (distorted bounding box)
+    # how crops are sampled: torchvision | tensorflow (distorted bounding box)
     crop_rule: Annotated[str, OneOf("torchvision", "tensorflow")] = "torchvision"
     # of training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
     # pixels depend on Pillow's version
@@ -101,7 +101,7 @@ class DataConfig(Section):
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
     # times each image is used in a row; epochs keep their length, with fewer images
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
-    # how often classes are shown: natural | sqrt | balanced, or a share of the way, 0 to 1
+    # how often classes are shown: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
     # random | quasi_random (ffcv: reads the file in larger pieces)
     order: Annotated[str, OneOf("random", "quasi_random")] = "random"

@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 
 @dataclass
 class ClassWeights(Method):
-    """Weigh each example's loss by how rare its class is (Cui et al., 2019, arXiv:1901.05555).
+    """Weight each example's loss by the rarity of its class (Cui et al., 2019, arXiv:1901.05555).
 
     A class of n training images weighs `(1 - beta) / (1 - beta^n)`, the inverse of its effective
     number, or 1 / n ("inverse"). Of a mixed or smoothed target, the weight is the mean over its

@@ -31,7 +31,7 @@ class CutMix(Method):
         "TorchVision's latest primitives\", 2021)."
     )
     avoid_when: ClassVar[str] = (
-        "Mixup can be used instead: in Hot's prototype it was better by 0.5 to 0.7 points "
+        "Mixup can be used instead: in the prototype of Hot it was better by 0.5 to 0.7 points "
         "(MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(

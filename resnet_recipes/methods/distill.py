@@ -42,7 +42,7 @@ class Distill(Method):
     stored_setting: ClassVar[str] = "labels"
     changes: ClassVar[str] = "labels"
     avoid_when: ClassVar[str] = (
-        "The teacher is no better than the network will be, or was trained on other classes."
+        "The teacher is not better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
     temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more

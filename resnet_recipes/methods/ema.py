@@ -23,7 +23,7 @@ class EMA(Method):
     of the way towards the weights, 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba.
     All floating-point parameters and buffers are averaged, including BatchNorm's statistics;
     integers are copied (Composer averages and truncates them). For evaluation and export the values
-    are swapped in place, and the training weights come back bit for bit. When evaluated, the
+    are swapped in place, and the training weights are restored bit-identically. When evaluated, the
     average is up to one interval old. torchvision's average differs in three ways, each a setting:
     until the first update after its warm-up it is a copy, renewed at each update (`delay`); it is
     updated after the first step of every epoch and the interval restarts there (`each_epoch`); its
@@ -46,9 +46,9 @@ class EMA(Method):
         "half_life was not adjusted: it is in steps."
     )
     extra_weights: ClassVar[int] = 1
-    half_life: Length = "100ba"  # time after which a weight's contribution has halved
+    half_life: Length = "100ba"  # time until the contribution of a weight has halved
     update_interval: Length = "20ba"  # time between updates
-    # time before averaging begins; until then the average is a copy
+    # time before averaging starts; until then the average is a copy
     delay: LengthOrZero = "0ba"
     # also update after each epoch's first step, and count update_interval from it
     each_epoch: bool = False

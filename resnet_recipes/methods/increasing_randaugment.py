@@ -34,15 +34,15 @@ class IncreasingRandAugment(Method):
     name: ClassVar[str] = "increasing_randaugment"
     cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
     gain: ClassVar[str] = (
-        "part of timm's A1 to A3, not measured separately (Wightman et al., 2021, "
+        "part of A1 to A3 of timm, not measured separately (Wightman et al., 2021, "
         "arXiv:2110.00476)."
     )
     avoid_when: ClassVar[str] = "The run is short, or the loader is short of CPU."
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("randaugment", "trivial_augment"), "either draws the operations"
     )
-    depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations drawn for each image
-    p: ZeroToOne = 0.5  # probability that a drawn operation is applied
+    depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations sampled for each image
+    p: ZeroToOne = 0.5  # probability that a sampled operation is applied
     magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10
     # standard deviation of the strength
     deviation: Annotated[float, Bounds(least=0, most=10)] = 0.5

@@ -15,11 +15,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
 class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
-    `x <- (1 - share) * x + share * x[order]`, with one share and one permutation per step and rank.
-    The share is drawn from Beta(alpha, alpha) and folded into [0, 0.5], so an image's own label
-    dominates (the mean share is 0.10 at alpha 0.2). The partner's label is not smoothed, as in the
-    runs for which the recipes were tuned; this is why label_smoothing runs before mixup. Both
-    gradients of a SAM step see the same mix; Composer draws again for the second.
+    `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per step and rank.
+    The fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the label of the
+    image itself dominates (the mean fraction is 0.10 at alpha 0.2). The label of the partner is not
+    smoothed, as in the runs that tuned the recipes. Therefore label_smoothing runs before mixup.
+    Both gradients of a SAM step use the same mix; Composer samples again for the second.
     """
 
     name: ClassVar[str] = "mixup"
@@ -27,11 +27,11 @@ class MixUp(Method):
         "one gather and one interpolation of the batch, 3% of throughput (Table 5)."
     )
     gain: ClassVar[str] = (
-        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, Mosaic "
-        "ResNet deep dive, Table 4)."
+        "+0.5 to 0.7 points over CutMix in the prototype of Hot at 180 and 540 epochs (MosaicML, "
+        "Mosaic ResNet deep dive, Table 4)."
     )
     avoid_when: ClassVar[str] = (
-        "The run has fewer than about 60 epochs and uses label_smoothing, too (Table 5). An alpha "
+        "The run has fewer than about 60 epochs and also uses label_smoothing (Table 5). An alpha "
         "of 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is measured against the "
         "dominant label."
     )

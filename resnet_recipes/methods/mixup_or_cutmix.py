@@ -24,10 +24,10 @@ class MixUpOrCutMix(Method):
     name: ClassVar[str] = "mixup_or_cutmix"
     cost: ClassVar[str] = "the same as mixup or cutmix."
     gain: ClassVar[str] = (
-        "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of timm's A1 to A3."
+        "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of A1 to A3 of timm."
     )
     avoid_when: ClassVar[str] = (
-        "You train one of MosaicML's recipes: its effect there is unknown, and cutmix alone lost "
+        "You train a MosaicML recipe: its effect there is unknown, and cutmix alone lost "
         "0.5 to 0.7 points against mixup."
     )
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(("mixup", "cutmix"), "both mix images")

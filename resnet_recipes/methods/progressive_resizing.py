@@ -47,9 +47,9 @@ class ProgressiveResizing(Method):
         "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
     cheaper_steps: ClassVar[str] = "smaller images at first"
-    # resize: shrink the whole image | crop: cut a window out of it
+    # resize: shrink the image | crop: cut a window out of it
     mode: Annotated[str, OneOf("resize", "crop")] = "resize"
-    # side at the start, relative to the full side
+    # size at the start, as a fraction of the full size
     initial_scale: Annotated[float, _SCALE] = 0.5
     delay: str = "0.5dur"  # time at initial_scale
     finetune: str = "0.2dur"  # time at full size, at the end

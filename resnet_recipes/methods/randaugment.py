@@ -20,7 +20,7 @@ SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
 class RandAugment(Method):
     """Apply random operations to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each
+    Composer's variant: 13 operations, without an identity, sampled uniformly with replacement, each
     with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear
     by 0.3, translate by a third of the side, posterize to 4 to 1 bits, solarize at any threshold,
     and change color, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1

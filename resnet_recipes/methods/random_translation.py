@@ -13,11 +13,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 
 @dataclass
 class RandomTranslation(Method):
-    """Move each image by a few pixels (Krizhevsky et al., 2012, doi:10.1145/3065386).
+    """Translate each image by a few pixels (Krizhevsky et al., 2012, doi:10.1145/3065386).
 
-    Every image has its own move along both axes, drawn uniformly. What the move uncovers is filled
-    with the image's reflection, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs on the
-    device, for all images at once. It can replace crops: `data.crop_scale=[1,1]
+    Every image has its own translation along both axes, sampled uniformly. The uncovered area is
+    filled with the reflection of the image, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs
+    on the device, for all images at once. It can replace crops: `data.crop_scale=[1,1]
     data.crop_ratio=[1,1]`.
     """
 
@@ -27,8 +27,8 @@ class RandomTranslation(Method):
         "not measured on ImageNet. Measured here, instead of resized crops: +0.7 (0.4 to 1.0) and "
         f"+0.4 (-0.6 to 1.3), in 9 and 33 epochs of `small` on CIFAR-10 ({DOCS}/lab/airbench.html)."
     )
-    avoid_when: ClassVar[str] = "Images are large: crops also vary the size of what they show."
-    pixels: Annotated[int, Bounds(least=1)] = 2  # the longest move along each axis
+    avoid_when: ClassVar[str] = "Images are large: crops also vary the size of objects."
+    pixels: Annotated[int, Bounds(least=1)] = 2  # the maximum translation along each axis
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         examples, _, *sides = batch.images.shape

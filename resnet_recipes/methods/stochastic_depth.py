@@ -37,7 +37,7 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 class StochasticDepth(Method):
     """Skip residual branches for random examples (Huang et al., 2016, arXiv:1603.09382).
 
-    Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
+    Sampled separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
     1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
     counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"): 0.00625 to
     0.1 over ResNet-50's 16 blocks, so that 41% of the examples pass through all of them. The
@@ -51,7 +51,7 @@ class StochasticDepth(Method):
         "one multiplication of each branch's output; skipped branches save no time."
     )
     gain: ClassVar[str] = (
-        "one of Hot's regularizers, not measured separately there; scaling by 1 - p in evaluation "
+        "a regularizer of Hot, not measured separately there; scaling by 1 - p in evaluation "
         "is worth 0.1 points (Composer, pull request 376)."
     )
     avoid_when: ClassVar[str] = (

@@ -71,21 +71,21 @@ class ScheduleConfig(Section):
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"
-    start: BelowOne = 0.0  # share of the peak rate at the start of the warm-up
+    start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
     # decay from the run's start, hidden by the warm-up at first
     from_start: bool = False
-    final: ZeroToOne = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
+    final: ZeroToOne = 0.0  # fraction of the peak lr at the end: cosine, linear, polynomial
     power: Positive = 2.0  # polynomial only
-    # wsd: the fall at the end; the rate is constant before it
+    # wsd: the decay at the end; lr is constant before it
     cooldown: Length = "0.2dur"
-    # wsd, of that fall: linear | sqrt (1 - sqrt of the share of it)
+    # wsd, of that decay: linear | sqrt (1 - sqrt of its fraction)
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
     # when gamma applies, or when a value is reached
     milestones: list[Length] = field(default_factory=list)
     gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1  # multistep only
-    # piecewise: shares of the peak, at start and milestones
+    # piecewise: fractions of the peak, at start and milestones
     values: list[float] = field(default_factory=list)
-    # step: a new rate every step | epoch: constant within an epoch
+    # step: update lr every step | epoch: constant within an epoch
     interval: Annotated[str, OneOf("step", "epoch")] = "step"
 
     def problems(self) -> Iterator[Problem]:
@@ -108,7 +108,7 @@ class PrecisionConfig(Section):
     # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
     channels_last: bool = True  # NHWC memory: 1.2 to 1.5 times faster with tensor cores
-    # auto: fused operations and CUDA graphs on a GPU | off: torch's own
+    # auto: fused operations and CUDA graphs on a GPU | off: plain torch
     kernels: Annotated[str, OneOf("auto", "off")] = "auto"
     compile: bool = False  # torch.compile the model
     # send gradients as bf16: half the traffic, slightly different results

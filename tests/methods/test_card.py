@@ -38,6 +38,6 @@ def test_card_of_a_class():
 
 def test_inherited_settings_keep_their_meaning():
     meanings = {setting.name: setting.meaning for setting in make_card(DecoupledSGDW).settings}
-    assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak rate"
+    assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak lr"
     assert meanings["momentum"] == "fraction of the momentum kept from step to step"
-    assert meanings["clip_norm"].startswith("largest L2 norm")
+    assert meanings["clip_norm"].startswith("maximum L2 norm")

@@ -22,7 +22,7 @@ class AdamW(OptimizerSettings):
         "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
     )
     avoid_when: ClassVar[str] = (
-        "The final accuracy matters most: ResNets reach a higher one with SGD."
+        "The final accuracy matters most: ResNets reach a higher accuracy with SGD."
     )
 
     state_copies: ClassVar[int] = 2
@@ -30,7 +30,7 @@ class AdamW(OptimizerSettings):
     rate_power: ClassVar[float] = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
-    weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step
+    weight_decay: float = 0.01  # times lr, the fraction of a weight lost in one step
     # decay rates of the averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-8  # added to the square root in the denominator

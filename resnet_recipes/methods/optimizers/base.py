@@ -56,7 +56,7 @@ class OptimizerSettings(Section):
     weight_decay: BelowOne = 0.0  # strength of the decay
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
-    clip_norm: Positive | None = None  # largest L2 norm of the whole gradient; null: no clipping
+    clip_norm: Positive | None = None  # maximum L2 norm of the full gradient; null: no clipping
     # factor on the rate of all but the classifier, above 0 and at most 1
     backbone_rate: Annotated[float, Bounds(above=0, most=1, fix=_HEAD_ALONE)] = 1.0
 

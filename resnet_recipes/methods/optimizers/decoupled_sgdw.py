@@ -15,20 +15,20 @@ from resnet_recipes.methods.optimizers.sgd import SGD, TorchSGD
 class DecoupledSGDW(SGD):
     """SGD with decoupled weight decay (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
-    In each step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with
-    momentum on the gradient without decay. So `weight_decay` is the fraction of a weight lost in
-    one step at the peak rate.
+    In each step, with the peak learning rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then
+    SGD with momentum on the gradient without decay. So `weight_decay` is the fraction of a weight
+    lost in one step at the peak learning rate.
     """
 
     cost: ClassVar[str] = "two passes over the weights, and one tensor a parameter in memory."
     gain: ClassVar[str] = (
-        "rate and decay can be tuned separately; part of MosaicML's recipes, not "
+        "lr and decay can be tuned separately; part of the MosaicML recipes, not "
         "measured separately."
     )
     avoid_when: ClassVar[str] = "Your weight decay was tuned for SGD: its value cannot be reused."
 
     name: str = "decoupled_sgdw"
-    weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak rate
+    weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak lr
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchDecoupledSGDW(self.groups(model), self)

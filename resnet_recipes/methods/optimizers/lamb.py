@@ -22,7 +22,7 @@ class LAMB(OptimizerSettings):
     """Adam with steps scaled to the norms of weights (You et al., 2020, arXiv:1904.00962).
 
     `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a
-    norm is 0 and for parameters without decay, and the whole gradient is clipped to the norm
+    norm is 0 and for parameters without decay, and the full gradient is clipped to the norm
     `clip_norm`.
     """
 
@@ -47,7 +47,7 @@ class LAMB(OptimizerSettings):
     weight_decay: float = 0.02  # this fraction of each weight is added to its update
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
-    clip_norm: float | None = 1.0  # largest L2 norm of the whole gradient; null: no clipping
+    clip_norm: float | None = 1.0  # maximum L2 norm of the full gradient; null: no clipping
     # decay rates of the averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-6  # added to the square root in the denominator

@@ -18,19 +18,19 @@ from resnet_recipes.methods.optimizers.base import (
 
 @dataclass
 class LARS(OptimizerSettings):
-    """SGD with rates scaled to the norms of weights (You et al., 2017, arXiv:1708.03888).
+    """SGD with learning rates scaled to the norms of weights (You et al., 2017, arXiv:1708.03888).
 
     `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where `trust =
     trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0 and for
-    parameters without decay. The rate is inside the momentum, as in MLPerf's reference; in torch's
-    SGD it is outside.
+    parameters without decay. The learning rate is inside the momentum, as in the MLPerf reference;
+    in torch.optim.SGD it is outside.
     """
 
     cost: ClassVar[str] = "four passes over the weights, and one tensor a parameter in memory."
     gain: ClassVar[str] = (
         "75.9% in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
-    avoid_when: ClassVar[str] = "The batch is smaller than about 2048, at which SGD needs no help."
+    avoid_when: ClassVar[str] = "The batch is smaller than about 2048, where SGD works well."
     usual_rate: ClassVar[float] = 8.3  # 10.5 for 3264
     rate_power: ClassVar[float] = 0.5
 
