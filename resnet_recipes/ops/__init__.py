@@ -18,7 +18,7 @@ class Operations(NamedTuple):
 
     blur: Callable[..., Tensor] = blur.unfused
     max_pool: Callable[..., Tensor] = max_pool.unfused
-    batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.unfused
+    batch_norm: Callable[..., Tensor | tuple[Tensor, ...]] = batch_norm.unfused
     notes: tuple[str, ...] = ()
 
     def list_fused(self) -> list[str]:

@@ -8,12 +8,15 @@ from typing import Any
 
 import triton
 
+#: How many programs run along each axis of a launch.
+Grid = tuple[int, int, int]
+
 _compiled: dict[tuple, Any] = {}
 
 
 def launch(
     kernel: triton.JITFunction,
-    grid: tuple[int, int, int],
+    grid: Grid,
     key: tuple,
     *args: object,
     **options: object,

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from resnet_recipes.ops.kernels import launch
+from resnet_recipes.ops.kernels import Grid, launch
 from resnet_recipes.ops.kernels.statistics import statistics
 from resnet_recipes.ops.kernels.sums import add_up, counters, divide_rows, fitting, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
@@ -65,7 +65,7 @@ def backward(
     return dx, gated, sums
 
 
-def _tiles(x: Tensor) -> tuple[int, int, int]:
+def _tiles(x: Tensor) -> Grid:
     """Return a grid with a program for each tile."""
     n, c, h, w = x.shape
     return -(-(n * h * w) // ROWS), -(-c // CHANNELS), 1

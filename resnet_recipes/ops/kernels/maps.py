@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from resnet_recipes.ops.kernels import Grid
+
 #: Rows, columns and channels of one program's tile, at which 64 threads move 16 bytes at a time.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
@@ -21,7 +23,7 @@ def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor
     )
 
 
-def grid(over: Tensor) -> tuple[int, ...]:
+def grid(over: Tensor) -> Grid:
     """Return a program for each tile of [N, C, H, W]."""
     n, c, h, w = over.shape
     return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)

@@ -51,15 +51,12 @@ struct Sums {
         even_fine = odd_fine = _mm256_set1_epi32(1 << (EXACT_BITS - 1));
     }
 
-    // Add the pair of taps whose weights are at `place`.
     template <int at>
-    AVX2 void add(__m256i even_pixels, __m256i odd_pixels, const Columns &columns, size_t place) {
+    AVX2 void add(__m256i even_pixels, __m256i odd_pixels, const int16_t *weights, const int16_t *fine) {
         __m256i even_pairs = pair_up<at>(even_pixels), odd_pairs = pair_up<at>(odd_pixels);
-        const int16_t *weights = columns.weights.data() + place;
         even = add_pairs(even, even_pairs, load(weights));
         odd = add_pairs(odd, odd_pairs, load(weights + 16));
         if constexpr (is_exact) {
-            const int16_t *fine = columns.fine.data() + place;
             even_fine = add_pairs(even_fine, even_pairs, load(fine));
             odd_fine = add_pairs(odd_fine, odd_pairs, load(fine + 16));
         }
@@ -69,18 +66,20 @@ struct Sums {
 template <bool is_exact>
 AVX2 void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
     const __m128i without_fourth = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    const int16_t *weights = columns.weights.data(), *fine = columns.fine.data();
     for (int x = 0; x < columns.outputs; x += Columns::TOGETHER, out += 3 * Columns::TOGETHER) {
         const int *first = &columns.first[x];
-        size_t place = columns.place(x, 0);
         Sums<is_exact> sums;
         sums.clear();
-        for (int pair = 0; pair < columns.pairs; pair += 2, place += 2 * Columns::NEXT_PAIR) {
+        for (int pair = 0; pair < columns.pairs; pair += 2) {
             const uint8_t *from = row + 6 * pair;
             __m256i even = load_both(from + first[0], from + first[1]);
             __m256i odd = load_both(from + first[2], from + first[3]);
-            sums.template add<0>(even, odd, columns, place);
+            sums.template add<0>(even, odd, weights, fine);
+            weights += Columns::NEXT_PAIR, fine += Columns::NEXT_PAIR;
             if (pair + 1 < columns.pairs) {
-                sums.template add<6>(even, odd, columns, place + Columns::NEXT_PAIR);
+                sums.template add<6>(even, odd, weights, fine);
+                weights += Columns::NEXT_PAIR, fine += Columns::NEXT_PAIR;
             }
         }
         __m256i even = is_exact ? join(sums.even, sums.even_fine) : _mm256_srai_epi32(sums.even, WEIGHT_BITS);
