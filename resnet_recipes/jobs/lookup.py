@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Kind, NotReadyError, Problem
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
@@ -33,6 +34,8 @@ def find_network(word: str, key: str) -> Path:
     """
     if word.startswith("hf:"):
         hub.parse_repository(key, word)
+    if word in NETWORKS and not find_place(key, word):
+        raise NotReadyError.of(key, word, "", Value(f"torchvision:{word}"), Kind.ABSENT)
     return Path(word) if names.WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
 
 

@@ -21,6 +21,7 @@ eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
+eval resnet18 | 3 | try:   torchvision:resnet18
 eval RUN data=/nowhere | 3 | data=/nowhere does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to is missing
