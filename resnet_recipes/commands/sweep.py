@@ -181,8 +181,10 @@ def _make_plan(
     facts[key] = facts.get(key) or data.measure(config)
     world_size = count_ranks(point.recipe)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin, networks=networks)
+    if not plan.recipe.launch.budget:
+        return plan
     forecast = predict_time(plan)
-    return fit_length(plan, forecast) if forecast and plan.recipe.launch.budget else plan
+    return fit_length(plan, forecast) if forecast else plan
 
 
 def _name_run(point: Composed, varying: list[str]) -> str:

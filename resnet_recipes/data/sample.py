@@ -50,6 +50,7 @@ class Sample(NamedTuple):
     images: int  # training and validation images of the run
     # seconds that the disk takes for an image if many are requested; 0.0: they are in memory
     disk: float
+    times: "dict[str, CropSeconds | None]"  # of crops that were timed, by their settings
 
     @classmethod
     @lru_cache(1)
@@ -78,7 +79,7 @@ class Sample(NamedTuple):
         if not shapes:
             return None
         indices, sizes = np.array([*shapes]), np.array([*shapes.values()])
-        return cls(source, indices, sizes, facts.train_examples + facts.eval_examples, disk)
+        return cls(source, indices, sizes, facts.train_examples + facts.eval_examples, disk, {})
 
     def bytes_at(self, longest: int) -> int:
         """Return about how many bytes all images take with a longer side of `longest`."""
@@ -90,8 +91,16 @@ class Sample(NamedTuple):
     def crop_seconds(
         self, config: DataConfig, augment: Augment | None, side: int
     ) -> "CropSeconds | None":
-        """Return the CPU time of a training crop; None if an image is damaged."""
+        """Return the CPU time of a training crop; None if an image is damaged.
+
+        Crops with equal settings, as of the runs of a sweep, are timed once.
+        """
         config = replace(config, workers=0, train_size=side, sampling="natural")
+        if (key := f"{config} {augment}") not in self.times:
+            self.times[key] = self._time_crops(config, augment)
+        return self.times[key]
+
+    def _time_crops(self, config: DataConfig, augment: Augment | None) -> "CropSeconds | None":
         name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _AT_ONCE, 1, seed=0)
         laps, read, end = np.zeros(3), 0, time.monotonic() + PATIENCE
         with closing(build_train_pipeline(self.source, config, share, augment, name)) as pipeline:
@@ -100,7 +109,7 @@ class Sample(NamedTuple):
                 for epoch in range(len(laps)):
                     began = time.process_time()
                     try:
-                        next(pipeline.run([BatchOrder(epoch, some, 0 * some, side)]))
+                        next(pipeline.run([BatchOrder(epoch, some, 0 * some, config.train_size)]))
                     except TrainingError:
                         return None
                     laps[epoch] += time.process_time() - began

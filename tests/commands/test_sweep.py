@@ -49,6 +49,13 @@ def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
     assert len(built) == 4
 
 
+def test_sweep_predicts_the_time_of_each_run_once(runs, enter, monkeypatch):
+    plans = []
+    monkeypatch.setattr("resnet_recipes.commands.sweep.predict_time", plans.append)
+    enter(f"resnet-train -m small {TINY} seed=1,2,3 --dry-run")
+    assert [plan.recipe.seed for plan in plans] == [1, 2, 3]
+
+
 def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"

@@ -12,6 +12,7 @@ from resnet_recipes.data import sample as module
 from resnet_recipes.data.base import SAMPLED
 from resnet_recipes.data.files.listing import Listing, choose_strata, pack_names
 from resnet_recipes.data.sample import Sample
+from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.conftest import RAW, small, small_betons
 
 
@@ -54,6 +55,20 @@ def test_sample_skips_damaged_and_special_files(copied, monkeypatch):
     looked_at = Sample.of(facts)
     assert len(looked_at.indices) == len(files) - 3
     assert looked_at.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
+
+
+def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
+    built, build = [], module.build_train_pipeline
+    monkeypatch.setattr(module, "build_train_pipeline", lambda *a: built.append(a) or build(*a))
+    found = Sample.of(data.measure(small(copied)))
+    times = []
+    for depth in (None, 1, 2):
+        for side in (16, 32):
+            for _ in range(2):  # each with its own objects, as the runs of a sweep
+                augment = RandAugment(depth=depth).augment_sample() if depth else None
+                times.append(found.crop_seconds(small(copied), augment, side))
+    assert times[::2] == times[1::2]
+    assert len(built) == 6
 
 
 def test_truncated_images_give_no_time(copied):
