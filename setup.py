@@ -104,10 +104,10 @@ def drawing() -> Iterator[dict]:
             yield part(f"pkg:npm/{name.lower()}@{version}", "BSD-3-Clause AND ISC")
 
 
-def part(purl: str, licence: str) -> dict:
+def part(purl: str, license: str) -> dict:
     """Return a component of a CycloneDX document."""
     name, version = purl.rpartition("/")[2].split("@")
-    licences = [{"expression": licence}]
+    licences = [{"expression": license}]
     return {"type": "library", "name": name, "version": version, "purl": purl, "licenses": licences}
 
 

@@ -1,4 +1,4 @@
-"""Train ResNet-50 and its family by recipes, in the least time for the accuracy you want.
+"""Train ResNets and other image classifiers with published recipes.
 
 `__all__` is the public API; only it follows semantic versioning. Importing the package loads
 nothing heavy.

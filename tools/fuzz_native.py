@@ -84,7 +84,7 @@ def picture(rng: np.random.Generator) -> Image.Image:
 
 
 def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
-    """Return JPEGs of every kind that the decoder knows, in colour and in grey."""
+    """Return JPEGs of every kind that the decoder knows, in color and in grey."""
     kinds = *JPEGS.values(), {"progressive": True, "subsampling": "4:4:4"}
     return [
         np.frombuffer(encoded(picture(rng).convert(mode), quality=quality, **options), np.uint8)

@@ -112,7 +112,7 @@ def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {tree['name']}\n"
     yield f"{_text(about)}\n"
     if results := tree.get("published"):
-        yield "| top-1 % | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
+        yield "| top-1 (%) | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
         yield from (_row(str(result.get(key, "")) for key in RESULT) for result in results)
         yield ""
     if names := tree.get("methods"):

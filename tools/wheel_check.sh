@@ -27,7 +27,7 @@ missing=$(comm -13 "$work/inside" "$work/wanted")
 other=$(grep -v '\.dist-info/' "$work/inside" |
     grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|json|jpg)|data/imagenet\.txt|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
 [ -z "$other" ] || fail "the wheel also has $other"
-grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the licence of libjpeg-turbo is missing"
+grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the license of libjpeg-turbo is missing"
 case $wheel in
 *-py3-none-any.whl) ! grep -q '\.so$' "$work/inside" || fail "a wheel with a library is not for any system" ;;
 *-py3-none-*) grep -q 'native/libengine\.so$' "$work/inside" || fail "a wheel for one system has no library" ;;

@@ -49,7 +49,7 @@ def loop(
 ) -> Steps:
     """Return a loop with channels_last, copies of the weights in `dtype` and fused SGD.
 
-    cuDNN searches for its fastest algorithms. `mode` compiles normalisation, network and loss as
+    cuDNN searches for its fastest algorithms. `mode` compiles normalization, network and loss as
     one function: a mode of torch.compile.
     """
     torch.backends.cudnn.benchmark = True

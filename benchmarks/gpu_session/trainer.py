@@ -4,7 +4,7 @@ Its steps per second against a bare PyTorch loop, with data in memory.
 
     python benchmarks/gpu_session/trainer.py [--quick] [--json FILE]
 
-Both train a ResNet-18 from the same weights with the same loss, optimizer and normalisation, in one
+Both train a ResNet-18 from the same weights with the same loss, optimizer and normalization, in one
 process and in turns, so that a noisy machine affects both alike. The ratio is ours over bare: above
 1, ours is faster. Both run on the GPU if there is one. `--quick` only tests the command.
 """

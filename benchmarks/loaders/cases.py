@@ -172,7 +172,7 @@ RANDAUGMENT = RandAugment().augment_sample()
 
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "files": lambda setting: ours(setting, "torchvision"),
-    "files, normalised on the CPU": ours_normalized,
+    "files, normalized on the CPU": ours_normalized,
     "files, stored outputs of a teacher": ours_taught,
     "torchvision + PIL": plain,
     "timm": timm,
@@ -193,7 +193,7 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
 #: Which of ours is compared with which peer.
 PAIRS = (
     ("files", "torchvision + PIL"),
-    ("files, normalised on the CPU", "torchvision + PIL"),
+    ("files, normalized on the CPU", "torchvision + PIL"),
     ("files, stored outputs of a teacher", "files"),
     ("files", "timm"),
     ("files", "torchcodec"),

@@ -160,7 +160,7 @@ def draw_random_crops(
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
     Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
-    and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centred crop within
+    and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centered crop within
     `ratio`. `draws` is [N, 4 * 10], from `draw_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)

@@ -82,9 +82,9 @@ def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
         far, ink = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
         near = 255 * np.array(colorsys.hsv_to_rgb(*shade))
-        colours = np.array([far, near, ink], dtype=np.float32)
-        if min(np.abs(colours[a] - colours[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
-            return colours
+        colors = np.array([far, near, ink], dtype=np.float32)
+        if min(np.abs(colors[a] - colors[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
+            return colors
 
 
 def _draw_pattern(
@@ -93,8 +93,8 @@ def _draw_pattern(
     """Return a pattern of random angle and period as opacity, float32 [height, width] in 0..1."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
     across, down = (
-        np.arange(side, dtype=np.float32) - np.float32(centre)
-        for side, centre in zip(size, middle, strict=True)
+        np.arange(side, dtype=np.float32) - np.float32(center)
+        for side, center in zip(size, middle, strict=True)
     )
     along = np.float32(np.cos(angle)) * across[None] + np.float32(np.sin(angle)) * down[:, None]
     if texture == "plain":
@@ -126,16 +126,16 @@ def _draw_clutter(
 ) -> None:
     """Draw a small object that belongs to no class: a line, a box or a blob."""
     x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
-    colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+    color = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)
     if kind == 0:
         draw.line(
-            (x, y, x + 3 * (w - 8), y + 3 * (h - 8)), fill=colour, width=int(rng.integers(1, 4))
+            (x, y, x + 3 * (w - 8), y + 3 * (h - 8)), fill=color, width=int(rng.integers(1, 4))
         )
     elif kind == 1:
-        draw.rectangle((x, y, x + w, y + h), fill=colour)
+        draw.rectangle((x, y, x + w, y + h), fill=color)
     else:
-        draw.ellipse((x, y, x + w, y + h), fill=colour)
+        draw.ellipse((x, y, x + w, y + h), fill=color)
 
 
 def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:

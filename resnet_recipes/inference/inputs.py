@@ -50,13 +50,13 @@ class PreprocessingNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the probabilities that `predict` gives."""
         shift, scale = self.levels.view(2, 1, 3, 1, 1)
-        pixels = torch.addcmul(shift, self.centred(images), scale)
+        pixels = torch.addcmul(shift, self.centered(images), scale)
         logits = self.model(pixels)
         if self.flip:
             logits = (logits + self.model(pixels.flip(3))) / 2
         return logits.softmax(1)
 
-    def centred(self, images: Tensor) -> Tensor:
+    def centered(self, images: Tensor) -> Tensor:
         """Return the center of resized images, whole numbers in float32 [N, 3, size, size]."""
         rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
         height, width = rows[-1] + 1, columns[-1] + 1

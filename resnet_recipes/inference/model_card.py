@@ -106,7 +106,7 @@ def _make_rows(about: About) -> list[tuple[str, str]]:
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),
         ("recipe", f"{about.recipe}, epochs: {about.epochs:g}" if about.recipe else ""),
-        ("licence", about.licence),
+        ("license", about.license),
         ("made with", f"resnet-recipes {__version__}"),
     ]
     return [row for row in rows if row[1]]

@@ -18,7 +18,7 @@ class CutMix(Method):
     """Paste boxes of other examples and mix targets by area (Yun et al., 2019, arXiv:1905.04899).
 
     Draws one box and one permutation per step and rank. The box has the image's aspect ratio,
-    covers a fraction of its area drawn from Beta(alpha, alpha), is centred anywhere and clipped at
+    covers a fraction of its area drawn from Beta(alpha, alpha), is centered anywhere and clipped at
     the border; the targets are mixed by the clipped area. The partner's label is not smoothed, as
     in mixup.
     """

@@ -63,7 +63,7 @@ class About:
     eval_examples: Annotated[int, Bounds(least=0)] = 0
     # evaluations of which these weights were the best, a biased choice; 0: not chosen
     best_of: Annotated[int, Bounds(least=0)] = 0
-    licence: str = LICENSE
+    license: str = LICENSE
     arguments: ModelArguments = field(default_factory=dict)  # see backbones.build
 
     @property

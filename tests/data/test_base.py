@@ -1,4 +1,4 @@
-"""The facts of a run's data in its folder: what was written, or a refusal; and normalisation."""
+"""The facts of a run's data in its folder: what was written, or a refusal; and normalization."""
 
 import json
 from pathlib import Path

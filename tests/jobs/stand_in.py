@@ -1,6 +1,6 @@
 """A rank that does as told, without torch: `python -m stand_in RUN`.
 
-RUN/behaviour has words like kill@1 (rank 1).
+RUN/behavior has words like kill@1 (rank 1).
 """
 
 import os
@@ -21,29 +21,29 @@ STEPS = 2000
 def work(process: RankProcess) -> int:
     """Make steps of 2 ms; at step 20 do something bad, if told so."""
     told = dict(
-        reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split()
+        reversed(word.split("@")) for word in (process.folder / "behavior").read_text().split()
     )
-    behaviour = told.get(str(process.rank), "")
+    behavior = told.get(str(process.rank), "")
     print("console of", process.rank, file=process.console)
     print("output of", process.rank)
     print("log of", process.rank, file=sys.stderr)
-    for step in range({"finish": 20, "fail-once": 21}.get(behaviour, STEPS)):
+    for step in range({"finish": 20, "fail-once": 21}.get(behavior, STEPS)):
         time.sleep(0.002)
         process.watchdog.beat(step + 1, "train")
         if step == 20:
-            misbehave(behaviour, process)
+            misbehave(behavior, process)
         if process.interruption.requested:
-            if behaviour in ("finish-at-signal", "preempted-at-signal"):
-                return 0 if behaviour == "finish-at-signal" else ExitCode.PREEMPTED
-            time.sleep(0.7 if behaviour == "slow-to-save" else 0)
+            if behavior in ("finish-at-signal", "preempted-at-signal"):
+                return 0 if behavior == "finish-at-signal" else ExitCode.PREEMPTED
+            time.sleep(0.7 if behavior == "slow-to-save" else 0)
             (process.folder / f"saved{process.rank}").touch()
             return process.interruption.exit_code
     return 0
 
 
-def misbehave(behaviour: str, process: RankProcess) -> None:
+def misbehave(behavior: str, process: RankProcess) -> None:
     """Fail in one of many ways."""
-    match behaviour:
+    match behavior:
         case "wrong":
             raise TrainingError("image file is truncated: /data/train/igloo/n03590841_7.JPEG")
         case "bug":
@@ -62,7 +62,7 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
         case "kill" | "segv" | "bus":
             os.kill(
                 os.getpid(),
-                {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour],
+                {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behavior],
             )
         case "exit":
             sys.exit(5)

@@ -144,13 +144,13 @@ def test_join_sets_allocator_as_our_launcher_does(told):
 
 
 def stand_in(nursery: Nursery, folder: Path, rank: int) -> Command:
-    """Start a rank of two that does as RUN/behaviour says."""
+    """Start a rank of two that does as RUN/behavior says."""
     own = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
     return nursery.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
 
 def test_failure_about_class_igloo_is_still_reported(tmp_path, nursery, told):
-    (tmp_path / "behaviour").write_text("wrong@0")
+    (tmp_path / "behavior").write_text("wrong@0")
     code, _, said = stand_in(nursery, tmp_path, 0).wait()
     assert code == 1
     assert "rank 0 failed (TrainingError)" in said
@@ -158,10 +158,10 @@ def test_failure_about_class_igloo_is_still_reported(tmp_path, nursery, told):
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
+    ("behavior", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_problem_of_all_ranks_is_printed_once(behaviour, speaks, tmp_path, nursery, told):
-    (tmp_path / "behaviour").write_text(behaviour)
+def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, nursery, told):
+    (tmp_path / "behavior").write_text(behavior)
     ranks = []
     for rank in (0, 1):
         ranks.append(stand_in(nursery, tmp_path, rank))

@@ -42,13 +42,13 @@ class Started:
     def __init__(
         self,
         folder: Path,
-        behaviour: str = "",
+        behavior: str = "",
         ranks: int = 1,
         restarts: int = 0,
         then: Callable[[], object] | None = None,
     ):
         self.folder, self.said = folder, []
-        (folder / "behaviour").write_text(behaviour)
+        (folder / "behavior").write_text(behavior)
         if then is not None:
             threading.Thread(target=self._when_training, args=(then, ranks), daemon=True).start()
         self.ending: Ending = start(
@@ -96,7 +96,7 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
-    (tmp_path / "behaviour").write_text("finish@0")
+    (tmp_path / "behavior").write_text("finish@0")
     assert start(LockedFolder(tmp_path), Group(), print, verbose).code == 0
     facts = LaunchFacts.read(tmp_path)
     assert (facts.is_ours, facts.shows_all_times) == (True, verbose)
@@ -144,7 +144,7 @@ def test_finished_run_has_exit_code_0(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "code", "parts"),
+    ("behavior", "code", "parts"),
     rows(
         """
 wrong@0 | 1 | rank 0 failed (TrainingError); after 21 steps; data.on_bad_image=skip; train --resume
@@ -157,8 +157,8 @@ exit@0 | 1 | SystemExit; 5
 """
     ),
 )
-def test_failure_is_one_message_with_its_cause(behaviour, code, parts, tmp_path):
-    run = Started(tmp_path, behaviour)
+def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
+    run = Started(tmp_path, behavior)
     assert run.ending.code == int(code)
     (said,) = run.said
     assert all(part in said for part in parts.split("; ")), said
@@ -271,7 +271,7 @@ def test_loader_workers_of_dead_rank_are_killed(tmp_path):
 
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher as a separate process, and return it when its ranks train."""
-    (folder / "behaviour").write_text("")
+    (folder / "behavior").write_text("")
     command = [sys.executable, "-m", "launcher", str(folder), str(ranks)]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while sum(beat.step > 5 for beat in watchdog.read_beats(folder)) < ranks:

@@ -54,7 +54,7 @@ def test_network_is_restored_with_surgery_and_classes(make_run, tmp_path, suffix
 
 def test_same_network_writes_the_same_file(make_run, tmp_path):
     run = make_run()
-    about = replace(described(run), licence="caf\u00e9 \ud800")
+    about = replace(described(run), license="caf\u00e9 \ud800")
     files = {
         write_weights(run.model, tmp_path / f"{copy}.safetensors", about).read_bytes()
         for copy in range(20)

@@ -87,7 +87,7 @@ def gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
 
 
 def batch_of(pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generator) -> list[Tensor]:
-    """Return normalised images and targets after ColOut, resizing, label smoothing and MixUp."""
+    """Return normalized images and targets after ColOut, resizing, label smoothing and MixUp."""
     mean, std = (
         torch.tensor(values).view(3, 1, 1)
         for values in ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))

@@ -20,7 +20,7 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """A colour terminal of 80 columns, whatever runs the tests."""
+    """A color terminal of 80 columns, whatever runs the tests."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -49,7 +49,7 @@ def opened(kind, **options):
 
 
 def plain(text):
-    """Return a text without what colours it and moves the cursor."""
+    """Return a text without what colors it and moves the cursor."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
 
 

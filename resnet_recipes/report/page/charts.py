@@ -62,15 +62,15 @@ def plot_accuracy(
     main = lines or fronts
     front = list(find_pareto((row for line in main for row in line), x))
     names = label_lines([*lines, *fronts], x)
-    coloured = _fill("coloured", series=[line[0]["series"] for line in main])
+    colored = _fill("colored", series=[line[0]["series"] for line in main])
     return _frame(
         "accuracy",
         description=f"Top-1 accuracy against {title}",
         x=x,
         title=title,
         front=front,
-        behind=_lines(fronts, names[len(lines) :], _PLOTS["grey"] if lines else coloured, False),
-        own=_lines(lines, names[: len(lines)], coloured, True),
+        behind=_lines(fronts, names[len(lines) :], _PLOTS["grey"] if lines else colored, False),
+        own=_lines(lines, names[: len(lines)], colored, True),
     )
 
 

@@ -1,4 +1,4 @@
-// Draw every plot from the specification next to it, in the colours of the page, which has the legends. SVG stays
+// Draw every plot from the specification next to it, in the colors of the page, which has the legends. SVG stays
 // sharp on paper. Only errors are logged.
 const views = [];
 for (const plot of document.querySelectorAll(".plot")) {

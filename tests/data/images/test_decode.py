@@ -128,7 +128,7 @@ def test_scan_count_ignores_thumbnails_and_orientation():
 def test_animation_is_read_as_its_first_frame(kind):
     black = Image.new(PHOTO.mode, PHOTO.size)
     data = encoded(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
-    # GIF has 256 colours; the others are black
+    # GIF has 256 colors; the others are black
     assert np.abs(whole(data).astype(int) - np.asarray(PHOTO)).mean() < 15
     assert np.array_equal(whole(data), by_pillow(data))
 
