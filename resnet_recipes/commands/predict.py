@@ -72,7 +72,7 @@ def run(arguments: Arguments) -> int:
     bad: list[Prediction] = []
     each: Iterable[Prediction] = _count(predict_images(network, paths, most), bad, len(paths))
     if gallery := arguments.flags.get("--gallery"):
-        each = list(each)
+        each = predictions = list(each)
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:
@@ -84,7 +84,7 @@ def run(arguments: Arguments) -> int:
             for name, share in one.classes:
                 print(f"  {100 * share:6.2f}%  {printable(name)}")
     if gallery:
-        _write_gallery(gallery, network, paths, each)
+        _write_gallery(gallery, network, paths, predictions)
     if bad:
         say("\n".join(_list_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)

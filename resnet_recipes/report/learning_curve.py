@@ -63,12 +63,16 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
                 series.setdefault(key, []).append((count, group, variance))
     for (_, *common), points in series.items():
         if len(points) >= _FEWEST:
-            images, ordered, variances = zip(*sorted(points, key=lambda at: at[0]), strict=True)
-            top1 = tuple(group.mean_top1 for group in ordered)
-            pflops = ordered[-1].mean("pflops")
+            points.sort(key=lambda point: point[0])
+            counts = tuple(images for images, _, _ in points)
+            accuracies = tuple(group.mean_top1 or 0.0 for _, group, _ in points)
+            variances = np.array([variance for _, _, variance in points])
+            pflops = points[-1][1].mean("pflops")
             is_longer = dict(common).get("max_duration", "").endswith("ep")
-            gain = fit_gain(np.array(images), np.array(top1), np.array(variances))
-            yield LearningCurve(images, top1, *gain, pflops, pflops and pflops * (1 + is_longer))
+            gain = fit_gain(np.array(counts), np.array(accuracies), variances)
+            yield LearningCurve(
+                counts, accuracies, *gain, pflops, pflops and pflops * (1 + is_longer)
+            )
 
 
 def fit_gain(
