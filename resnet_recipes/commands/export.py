@@ -22,7 +22,7 @@ USAGE = Usage(
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
         "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
         "--dtype TYPE": "float32 (default) or float16: half the size",
-        "--lose POINTS": "refuse a file that loses more top-1 on all validation images (default "
+        "--lose POINTS": "reject a file that loses more top-1 on all validation images (default "
         "0.5 with float16, else not measured)",
         "--with-preprocessing": "accept uint8 images of any size, return probabilities (onnx, "
         "exported_program)",
