@@ -40,6 +40,10 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
     name = name or _choose_for_budget(changes, arguments)
     result = adopt_network(compose(name, changes, arguments.recipes, needs_data))
+    if result.origin.entry.path.name == CONFIG:  # of a run folder
+        from resnet_recipes import data
+
+        data.refuse_unasked(result.recipe.data, changes)
     run = result.recipe.run
     folder = Path(run.root, run.extends)
     # what resumes by itself is repeated until the other run is there

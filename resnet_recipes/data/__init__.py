@@ -76,7 +76,7 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
     return replace(facts, notes=tuple(notes), details=tuple(details))
 
 
-def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> None:
+def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str = "") -> None:
     """Raise NotReadyError for remote images that only a run folder names.
 
     The folder may come from anyone. Its address is requested and its cache is written only if the
@@ -92,7 +92,7 @@ def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> 
         return
     rule = "comes from the run folder alone, and none of its images are on this machine"
     settings = [shlex.quote(f"{short}={value}") for short, (_, value) in named.items()]
-    fix = (" ".join([command, *settings]), Hint("if you trust it"))
+    fix = (" ".join([command, *settings]).lstrip(), Hint("if you trust it"))
     raise NotReadyError.of("data.root", config.root, rule, fix)
 
 

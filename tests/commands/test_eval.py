@@ -72,6 +72,17 @@ def test_remote_images_are_fetched_before_anything_else_and_it_shows(run, evalua
     assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 
 
+def test_eval_asks_no_address_that_a_folder_names(run, enter, monkeypatch):
+    recipe = read(run / "config.yaml")
+    recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
+    (run / "config.yaml").write_text(freeze(recipe))
+    monkeypatch.setattr(data, "fetch", None)
+    said = enter("resnet-recipes eval mine", 3).err
+    assert "comes from the run folder alone" in said
+    command = "resnet-recipes eval mine data=http://127.0.0.1:9/images data.cache=elsewhere"
+    assert f"try:   {command}\n" in said
+
+
 def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, enter, monkeypatch):
     for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))

@@ -70,6 +70,13 @@ def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
         config.data.root = site.address
         CONFIG.write_text(freeze_sealed(config))
         assert "comes from the run folder alone" in refused("", 3)
+        for command in (
+            "resnet-train --extend mine epochs=9 --dry-run",
+            "resnet-recipes plan recipe=runs/mine/config.yaml",
+        ):
+            said = enter(command, 3).err
+            assert "comes from the run folder alone" in said
+            assert f"try:   data={site.address}\n" in said
         assert not site.asked
         assert "comes from the run folder alone" not in refused(f"data={site.address}", 3)
         assert site.asked
