@@ -79,8 +79,8 @@ def test_imports_of_scripts_and_pages_exist():
         ("from resnet_recipes.data import (\n    demo,\n    demos,\n)", "demos"),
         ("from resnet_recipes.data import demo as d; d.wrote('a')", "d.wrote"),
         ("import resnet_recipes as rr\nrr.optims.LAMB()", "rr.optims"),
-        ("import resnet_recipes.estimating", "import resnet_recipes.estimating"),
-        ("from resnet_recipes.estimating.roofline import Gpu", "Gpu"),
+        ("import resnet_recipes.estimates", "import resnet_recipes.estimates"),
+        ("from resnet_recipes.estimates.roofline import Gpu", "Gpu"),
     ],
 )
 def test_search_finds_stale_imports(text, stale):

@@ -12,6 +12,7 @@ from resnet_recipes.commands.plan import USAGE
 from resnet_recipes.jobs import budget, launcher, measure
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.lock import LockedFolder
 
 WORDS = (
     "recipe=mild data.backend=synthetic model.name=resnet18 bs=16 max_duration=60ep ssr=1 "
@@ -35,7 +36,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """What the ranks were asked for. Each epoch takes ten seconds, the first thirty."""
     found: list[dict] = []
 
-    def train(folder: Path, *_: object) -> Ending:
+    def train(locked: LockedFolder, *_: object) -> Ending:
+        folder = locked.path
         sample = json.loads((folder / "job.json").read_text())
         found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
         seconds, records = 0.0, []

@@ -96,14 +96,14 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
         find(24, other)
     (short / "config.yaml").write_bytes(config)
     (short / "exit.json").write_text("{}")
-    with pytest.raises(NotReadyError, match=r"has no checkpoint of the first 6 steps(.|\n)*=4$"):
+    with pytest.raises(NotReadyError, match=r"has no checkpoint before step 6, (.|\n)*=4$"):
         find(8)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
     assert find(99).step == 8  # it was stopped there
     with (
         LockedFolder(short),
-        pytest.raises(NotYetError, match="has not saved its stable phase yet"),
+        pytest.raises(NotYetError, match="has not finished its stable phase"),
     ):
         find(99)
     shutil.rmtree(short)

@@ -92,6 +92,6 @@ def test_first_error_of_a_run_is_kept(lead):
 
 def test_weights_record_trained_not_planned_length(make_run, tmp_path):
     run = make_run("max_duration=8ba batch.global_size=32 batch.bn_size=32")
-    train.write_results(run, tmp_path, Mock(measured=(None, None)), 6)
+    train.write_results(run, tmp_path, Mock(last_evaluation=(None, None)), 6)
     assert run.plan.steps_per_epoch == 4
     assert load(tmp_path).about.epochs == 1.5
