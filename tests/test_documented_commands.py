@@ -46,7 +46,6 @@ FEWER = {
     "seed=1,2": "seed=1",
     "data.share=0.1,0.3,1": "data.share=0.3",
     "data.fold=1/5,2/5,3/5,4/5,5/5": "data.fold=1/5",
-    "model.freeze=none,backbone": "model.freeze=backbone",
     "budget=$20": "budget=9h",
     "budget=30m,1h,2h": "budget=9h",  # which is not too little on any CPU
     "CHOSEN": "tiny_mild",  # by the command before
