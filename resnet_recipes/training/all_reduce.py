@@ -12,17 +12,17 @@ from torch import Tensor, nn
 #: bandwidth.
 BUCKET_BYTES = 25 << 20
 
-#: Values, 16 bytes, of which each gradient's offset is a multiple: kernels move as many at a time.
+#: Alignment of each gradient, in values: 16 bytes, which kernels move at a time.
 ALIGNMENT = 4
 
 
 class AllReduce:
-    """Averages the gradients of a model over ranks, bucket by bucket, each as soon as it is full.
+    """Averages a model's gradients over ranks; sends each bucket as soon as it is full.
 
-    DDP copies and scales each gradient separately, and cannot average gradients that a CUDA graph
-    computed. Buckets and their order depend only on the model, so sums are always in the same
-    order, and a resumed run is bit-identical to an uninterrupted one. A single process sends
-    nothing.
+    DDP is not used: it copies and scales each gradient separately, and cannot average gradients
+    that a CUDA graph computed. Buckets and their order depend only on the model, so gradients are
+    always summed in the same order, and a resumed run is bit-identical to an uninterrupted one. A
+    single process sends nothing.
     """
 
     def __init__(self, model: nn.Module, compress: bool = False):
@@ -41,14 +41,14 @@ class AllReduce:
     def average(self, enabled: bool) -> Iterator[None]:
         """Average `.grad` over ranks by the end of the context, if enabled.
 
-        Send each bucket as soon as it is full.
+        Buckets are sent as soon as they are full.
         """
         self._sent, self._is_open = 0, enabled
         for bucket in self._buckets:
             bucket.missing = len(bucket.params)
         yield
         if enabled:
-            # buckets of gradients that no backward pass has announced
+            # buckets that the gradient hooks did not fill
             for bucket in self._buckets[self._sent :]:
                 bucket.send()
             for bucket in self._buckets:
@@ -56,7 +56,7 @@ class AllReduce:
         self._is_open = False
 
     def _on_gradient(self, bucket: "_Bucket", _: Tensor) -> None:
-        """Send the buckets that are full, in the same order on every rank."""
+        """Send full buckets, in the same order on every rank."""
         bucket.missing -= 1
         while (
             self._is_open
@@ -68,9 +68,9 @@ class AllReduce:
 
 
 class _Bucket:
-    """Gradients that are sent together: views of one tensor.
+    """Gradients that are sent together, as views of one flat tensor.
 
-    Each has the memory format of its parameter.
+    Each view has the memory format of its parameter.
     """
 
     def __init__(self, params: list[nn.Parameter], compress: bool):
@@ -88,7 +88,7 @@ class _Bucket:
     def share_weights(self) -> None:
         """Copy rank 0's weights to every rank.
 
-        Different kinds of processors may generate different weights from one seed.
+        The same seed may give different weights on different processors.
         """
         torch._foreach_copy_(self._views, self.params)
         dist.broadcast(self._flat, src=0)
@@ -96,7 +96,7 @@ class _Bucket:
 
     @torch.no_grad()
     def send(self) -> None:
-        """Start summing the gradients of all ranks, divided beforehand so that no sum overflows.
+        """Start the all-reduce; gradients are divided first so that the sum cannot overflow.
 
         A parameter that the loss does not depend on has a gradient of zero.
         """
@@ -108,7 +108,7 @@ class _Bucket:
         self._work = dist.all_reduce(self._wire, async_op=True)
 
     def receive(self) -> None:
-        """Leave the averages in `.grad`."""
+        """Wait for the all-reduce and store the averages in `.grad`."""
         self._work.wait()
         if self._wire is not self._flat:
             self._flat.copy_(self._wire)
@@ -117,7 +117,7 @@ class _Bucket:
 
 
 def _group_params(params: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Yield parameters in groups of at most BUCKET_BYTES; a larger one is a group by itself."""
+    """Yield groups of parameters of at most BUCKET_BYTES; a larger parameter is its own group."""
     group: list[nn.Parameter] = []
     for param in params:
         if group and sum(p.nbytes for p in group) + param.nbytes > BUCKET_BYTES:

@@ -1,4 +1,4 @@
-"""From a plan to a run: model, optimizer and data, built in the only correct order."""
+"""Build a run from a plan: model, data and optimizer, in the required order."""
 
 import gc
 from collections import Counter
@@ -27,17 +27,18 @@ from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Notes, Run
 
-#: Pixels that a rank must train on at an image size for a search to pay: 300,000 images of 224 px,
-#: which take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search; its
-#: gain, some percent, is assumed.
+#: Minimum training pixels per rank at an image size for a cuDNN search to pay off: 300,000 images
+#: of 224 px, which take 45 s for ResNet-50 on an H200. With a search, the first step takes 2 to 8 s
+#: there. A speedup of a few percent is assumed.
 MIN_SEARCHED_PIXELS = 300_000 * 224**2
 
 
 def choose_searched_sizes(plan: Plan) -> list[int]:
-    """Return the image sizes, in pixels, at which cuDNN searches for its fastest algorithms.
+    """Return the image sizes, in pixels, for which cuDNN searches for its fastest algorithms.
 
-    Torch keeps the algorithm of the first convolution of a shape, whether it was searched for or
-    not. So the plan alone decides, before the first step: every rank and a resumed run agree.
+    Torch keeps the algorithm of the first convolution of a shape, whether or not it was searched
+    for. The plan alone therefore decides before the first step, so that all ranks and resumed runs
+    agree.
     """
     pixels: Counter[int] = Counter()
     for epoch, side in enumerate(plan.sizes):
@@ -49,19 +50,19 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
 def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `searches` replaces the sizes that cuDNN searches at: a plan that only measures another one
-    passes the other's sizes.
+    `searches` overrides the image sizes for which cuDNN searches. A plan that only measures another
+    plan passes that plan's sizes.
     """
     recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)
     is_fused = recipe.precision.kernels == "auto" and recipe.precision.channels_last
-    # Before this process uses the GPU: another process tries the kernels, and some GPUs admit only
-    # one process at a time.
+    # This comes before this process uses the GPU: another process tests the kernels, and some GPUs
+    # accept only one process at a time.
     operations = ops.choose(rank.device, dtype) if is_fused else ops.Operations()
     join(rank)
     operations = agree_on_operations(operations, rank)
 
-    # 1. the network, 2. what its modules call on this device, 3. its compilation
+    # 1. the network, 2. its fused operations on this device, 3. compilation
     methods = plan.new_stack()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model)
@@ -72,14 +73,14 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         and rank.device.type == "cuda"
         and precision.dtype != torch.float32
         and not recipe.precision.compile
-        and is_resnet(model)  # other networks may compute with their weights before they are cast
+        and is_resnet(model)  # other networks may use their weights before the cast
     )
     if casts:
         cast_together(model, precision.dtype)
     if recipe.precision.compile:
         model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
-    # 4. the data, which pins its memory if a GPU is in use, 5. the all-reduce, 6. the optimizer
+    # 4. the data, with pinned memory if a GPU is in use, 5. the all-reduce, 6. the optimizer
     train_data = open_train(plan, rank, methods)
     all_reduce = AllReduce(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
@@ -109,7 +110,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
 
 
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
-    """Pass each method that needs a trained network its network."""
+    """Give each method that needs a trained network its network."""
     for method, network in open_teachers(plan, methods):
         logits = build_teacher(network, precision, plan.recipe.data)
         method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))
@@ -120,8 +121,8 @@ def build_teacher(
 ) -> Callable[[Tensor], Tensor]:
     """Return a network in evaluation mode as a function from images to float32 logits.
 
-    It computes in the run's precision, on images that are normalized as in the run. A ResNet's
-    BatchNorms are folded and its weights cast once, beforehand.
+    It computes in the run's precision and takes images normalized as in the run. A ResNet has its
+    BatchNorms folded and its weights cast once, in advance.
     """
     model, about = network.model, network.about
     target, current = Levels(about.mean, about.std), Levels(config.mean, config.std)
@@ -143,7 +144,7 @@ def build_teacher(
 
 
 def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operations:
-    """Return the operations that every rank can use, since a slower rank would slow down all."""
+    """Return the operations that all ranks support, since one slow rank slows down all ranks."""
     fused = operations.list_fused()
     flags = torch.tensor([name not in fused for name in ops.FUSED], device=rank.device)
     for name, lacking in zip(ops.FUSED, find_first_ranks(flags), strict=True):
@@ -162,15 +163,15 @@ def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     return data.open_train(plan.recipe.data, plan.facts, share, augment)
 
 
-#: Fraction of the GPU's memory that a trial may use. The rest is for the state of the optimizer,
-#: the all-reduce, evaluations and CUDA graphs, which the trial does not contain.
+#: Fraction of GPU memory that a trial may use. The rest is for the optimizer state, the all-reduce,
+#: evaluation and CUDA graphs, which a trial does not include.
 USABLE_MEMORY = 0.85
 
 
 def find_micro_batch(plan: Plan, rank: Rank) -> int:
-    """Return the largest divisor of a rank's examples that fits as one micro-batch.
+    """Return the largest divisor of a rank's batch size that fits in memory as one micro-batch.
 
-    Each divisor is tried with the gradient of a step at the largest image size, until one fits.
+    Tries each divisor with the gradient of one step at the largest image size, until one fits.
     Raises TrainingError if none does.
     """
     divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)

@@ -1,6 +1,6 @@
-"""Checkpoints of a run.
+"""Write, verify and read the checkpoints of a run.
 
-Written in the background, atomically, and verified before they are read.
+Writes are atomic and run in the background. A checkpoint is verified before it is read.
 """
 
 import errno
@@ -27,7 +27,7 @@ from resnet_recipes.network.archive import ArchiveError, State
 from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.run_folder import CHECKPOINT
 
-#: Version of a checkpoint's contents; a run refuses newer ones.
+#: Version of the checkpoint format; a run rejects newer versions.
 FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
@@ -46,21 +46,25 @@ class SavedState(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints in one folder. One process writes (rank 0); any may read.
+    """The checkpoints in one folder. Rank 0 writes them; any process may read them.
 
     A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step,
-    format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
+    format). The manifest is written last. A checkpoint without a manifest is incomplete and is
+    ignored.
     """
 
     def __init__(self, folder: Path, keep: int = 1, stable_step: int = 0, note: Say = print):
-        """Keep the newest `keep` checkpoints and that of `stable_step`; pass warnings to `note`."""
+        """Open the checkpoints in `folder`; pass warnings to `note`.
+
+        Keeps the newest `keep` checkpoints and the checkpoint of step `stable_step`.
+        """
         self.folder = folder
         self.keep = keep
         self.stable_step = stable_step
         self._note = note
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
-        self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
+        self._staging: dict[str, Tensor] = {}  # host buffers, reused by every save
         self._bytes = 0  # size of the newest checkpoint
         self._failures = 0  # failed saves in a row
         self._reason = ""  # reason of the last failure
@@ -68,10 +72,10 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def open_for_writing(self, needed: int = 0) -> None:
-        """Create the folder, and delete half-written files of killed processes.
+        """Create the folder, and delete partial files left by killed processes.
 
-        `needed` bytes must fit on the disk, those of older checkpoints included. Raises
-        NotReadyError.
+        `needed` is the disk space in bytes that the run needs, including existing checkpoints.
+        Raises NotReadyError if the folder is not writable or the disk space is not available.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -86,12 +90,13 @@ class Checkpoints:
         NotReadyError.refuse([find_lack_of_space(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
-        """Save `state`.
+        """Save `state` as the checkpoint of `step`.
 
-        Return as soon as its tensors are copied to the host or, with `wait`, when it is on disk.
+        Returns when the tensors are copied to the host or, with `wait`, when the file is on disk.
 
-        A failed write is only a warning, since the run is worth more than one checkpoint. Three
-        failures in a row raise TrainingError, unless this save `is_last`; so does one with `wait`.
+        A failed write is only a warning, since losing the run is worse than losing a checkpoint.
+        Raises TrainingError after three failures in a row, unless this save `is_last`. With `wait`,
+        one failure is enough.
         """
         self._finish(gives_up=not is_last)
         if step not in self._good:
@@ -104,9 +109,9 @@ class Checkpoints:
             self.wait()
 
     def wait(self, is_last: bool = False) -> None:
-        """Wait until nothing is being written. Raises TrainingError if the last save failed.
+        """Wait until no write is in progress. Raises TrainingError if the last save failed.
 
-        With `is_last` it does not: then the run's weights are all that is needed.
+        With `is_last` it does not raise, because only the run's weights are needed then.
         """
         self._finish(gives_up=not is_last)
         if self._failures and not is_last:
@@ -118,8 +123,8 @@ class Checkpoints:
     def newest(self, most: float = inf) -> SavedState | None:
         """Return the newest intact checkpoint of at most `most` steps, or None.
 
-        Its state is memory-mapped: copy what you keep. Each damaged checkpoint is a note; raises
-        TrainingError if all are damaged.
+        The state is memory-mapped: copy the tensors that you keep. Each damaged checkpoint is
+        noted. Raises TrainingError if all are damaged.
         """
         self._finish()
         skipped = []
@@ -130,7 +135,7 @@ class Checkpoints:
             except ArchiveError as error:
                 self._bad.add(step)
                 reason = str(error)
-            except OSError as error:  # it may be temporary, so the file is kept
+            except OSError as error:  # the error may be temporary, so the file is kept
                 reason = f"it cannot be read ({error.strerror})"
             else:
                 self._good.add(step)
@@ -213,13 +218,13 @@ class Checkpoints:
         return value
 
     def _write(self, step: int, state: State) -> None:
-        """Write one checkpoint, then delete those that are too old. Runs in the writer thread.
+        """Write one checkpoint, then delete outdated checkpoints. Runs in the writer thread.
 
         Raises OSError.
         """
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
-        memory = BytesIO()  # torch.save to a file hides why the file could not be written
+        memory = BytesIO()  # torch.save to a file hides the cause of a failed write
         torch.save(state, memory)
         content = memory.getbuffer()
         with atomic.replace_file(path) as file:
@@ -242,12 +247,12 @@ class Checkpoints:
     def _warn_if_disk_is_full(self) -> None:
         """Warn if the next checkpoint may not fit.
 
-        Old checkpoints are deleted only once the next one is safe on disk.
+        Old checkpoints are deleted only after the next one is on disk.
         """
         try:
             disk = os.statvfs(self.folder)
         except OSError:
-            return  # writing will fail, and say why
+            return  # the write will fail with the reason
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
             self._note(
@@ -256,9 +261,9 @@ class Checkpoints:
             )
 
     def _delete_old(self, newest: int) -> None:
-        """Delete damaged checkpoints, and all but the newest `keep` and that of step `stable_step`.
+        """Delete damaged checkpoints and old ones, except the newest `keep` and `stable_step`.
 
-        A good one is safe on disk by now.
+        A good checkpoint is on disk at this point.
         """
         older = sorted(
             (step for step in self._steps() if step <= newest and step not in self._bad),
@@ -296,7 +301,7 @@ class Checkpoints:
 def _open_file(path: Path, most: int) -> FileIO:
     """Open a regular file of at most `most` bytes.
 
-    Raises ArchiveError for errors that are permanent, OSError for others.
+    Raises ArchiveError for permanent errors and OSError for others.
     """
     try:
         return open_regular(path, most)

@@ -1,4 +1,4 @@
-"""Training seconds: the time that a run spends on training alone."""
+"""Measure the time that a run spends on training, in seconds."""
 
 import time
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ import torch
 class Clock:
     """A stopwatch that pauses during evaluation and checkpoints, and continues after a resume.
 
-    It waits for the device only when it starts and stops, so that queued work counts as training or
-    not by when it was issued.
+    It waits for the device only when it starts and stops. Queued work counts as training if it was
+    issued during training.
     """
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._before = 0.0  # seconds before the last start, those of earlier sessions included
+        self._before = 0.0  # seconds before the last start, including earlier sessions
         self._since = time.perf_counter()
         self._is_running = True
 
     def seconds(self) -> float:
-        """Return training seconds so far.
+        """Return the training seconds so far.
 
-        Does not wait for the device: call it right after reading a value from it.
+        Does not wait for the device: call it right after reading a value from the device.
         """
         return self._before + (time.perf_counter() - self._since if self._is_running else 0.0)
 
@@ -49,10 +49,11 @@ class Clock:
 
 
 class Compiling:
-    """Training seconds that went into compiling, searching for algorithms and capturing graphs.
+    """Training seconds spent on compiling, searching for algorithms and capturing graphs.
 
-    All of that happens on the host, in the first two gradients of an image size: the host time that
-    they take beyond that of the fastest gradient. Does not wait for the device.
+    All of this runs on the host, during the first two gradients at an image size. The result is the
+    host time of these gradients minus the host time of the fastest gradient. Does not wait for the
+    device.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Everything that ranks do together, except averaging gradients."""
+"""Communication between ranks, except the all-reduce of gradients."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from resnet_recipes.base.cores import cores
 from resnet_recipes.doctor.cuda import is_usable
 
-#: How long a rank waits for the others: long enough to compile, read folders and evaluate.
+#: Maximum time that a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
 
 LOOPBACK = "127.0.0.1"
@@ -26,7 +26,7 @@ class Rank:
     rank: int
     world_size: int
     device: torch.device
-    store_path: str = ""  # file through which the launcher's ranks find each other
+    store_path: str = ""  # rendezvous file of the launcher's ranks
 
     @property
     def is_main(self) -> bool:
@@ -50,7 +50,7 @@ def read_rank(device: str, store_path: str = "") -> Rank:
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not is_usable()):
         return Rank(rank, world_size, torch.device("cpu"), store_path)
-    # srun --gpus-per-task=1 shows each rank one GPU
+    # with srun --gpus-per-task=1, each rank sees one GPU
     index = 0 if torch.cuda.device_count() == 1 else int(os.environ.get("LOCAL_RANK", 0))
     return Rank(rank, world_size, torch.device("cuda", index), store_path)
 
@@ -80,12 +80,12 @@ def form_group(rank: Rank) -> None:
     )
 
 
-@cache  # rank 0 may serve it, and a process can serve only one
+@cache  # rank 0 may be the server, and a process can run only one
 def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
-    """Return the store through which ranks find each other; wait only for its server.
+    """Return the rendezvous store of all ranks; wait only for its server.
 
-    On one machine nothing listens on the network: the launcher's ranks use the file `path`, others
-    a loopback port. A single rank needs neither.
+    On one machine nothing listens on the network: the launcher's ranks use the file `path`, and
+    other ranks use a loopback port. A single rank needs neither.
     """
     if world_size == 1:
         return dist.HashStore()
@@ -99,17 +99,17 @@ def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
     else:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
-        # The store is new in each attempt, and a node that joined late has counted fewer restarts.
+        # Each attempt has a new store, and a node that joined late has counted fewer restarts.
         return store
-    # torchrun's own store outlives a restart in place, with the dead group's addresses
-    # (pytorch/pytorch#135712).
+    # The store of torchrun survives an in-place restart and still has the addresses of the dead
+    # group (pytorch/pytorch#135712).
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _open_loopback_store(port: int, is_server: bool) -> dist.TCPStore:
     """Return a store that only this machine can reach.
 
-    Torch's own server would listen on every interface.
+    The server that torch starts by default would listen on every interface.
     """
     listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
     return dist.TCPStore(
@@ -123,7 +123,7 @@ def _open_loopback_store(port: int, is_server: bool) -> dist.TCPStore:
 
 
 def leave() -> None:
-    """Leave the process group, without which gloo processes sometimes abort at exit."""
+    """Leave the process group; otherwise gloo processes sometimes abort at exit."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -132,7 +132,7 @@ def leave() -> None:
 def broadcast_statistics(model: nn.Module) -> None:
     """Copy rank 0's buffers to every rank.
 
-    Each rank has BatchNorm statistics of its own until an evaluation reads them.
+    Each rank keeps its own BatchNorm statistics until an evaluation reads them.
     """
     if dist.is_initialized():
         for buffer in model.buffers():
@@ -141,7 +141,7 @@ def broadcast_statistics(model: nn.Module) -> None:
 
 @torch.no_grad()
 def average_statistics(model: nn.Module) -> None:
-    """Average the floating-point buffers, BatchNorm's running statistics, over all ranks."""
+    """Average the floating-point buffers (BatchNorm running statistics) over all ranks."""
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     if buffers and dist.is_initialized():
         means = average_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
@@ -173,7 +173,7 @@ def is_same_on_all_ranks(tensor: Tensor) -> bool:
 
 
 def find_first_ranks(flags: Tensor) -> list[int]:
-    """Return the first rank that has set each flag, or -1 if none has."""
+    """Return the first rank that set each flag, or -1 if no rank did."""
     if not dist.is_initialized():
         return [0 if flag else -1 for flag in flags.tolist()]
     ranks = torch.where(flags, dist.get_rank(), dist.get_world_size())
@@ -190,8 +190,8 @@ def wait_for_ranks() -> None:
 class Vote:
     """Lets ranks agree to stop without waiting for each other or the device.
 
-    Votes of one step are counted in the next. Signals reach ranks at different moments, and a rank
-    that stopped alone would leave the others hanging in a collective.
+    The votes of a step are counted in the next step. Signals reach ranks at different times, and a
+    rank that stopped alone would leave the others blocked in a collective.
     """
 
     def __init__(self) -> None:
@@ -204,7 +204,8 @@ class Vote:
     def cast(self, stop: bool) -> bool:
         """Cast this rank's vote.
 
-        Return whether any rank voted to stop in the last step; a single process, in this one.
+        Return whether any rank voted to stop in the previous step; with a single process, in this
+        step.
         """
         if self._group is None:
             return stop

@@ -1,4 +1,4 @@
-"""Evaluation, which counts every example once on any number of ranks, and the best weights."""
+"""Evaluate on any number of ranks, counting every example once, and keep the best weights."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from resnet_recipes.training.precision import NOT_FINITE_CAUSES, Precision
 
 
 class CutShortError(Exception):
-    """A rank was asked to stop during an evaluation, which has no result."""
+    """A stop was requested during an evaluation, so the evaluation has no result."""
 
 
 @torch.no_grad()
@@ -34,17 +34,17 @@ def evaluate(
 ) -> Metrics:
     """Return accuracies and mean softmax cross-entropy of `model`, the same on every rank.
 
-    With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` is called
-    with each batch's outcomes, on the device; if it returns True on a rank, that rank stops, and
-    all ranks raise CutShortError in the end. Counts are summed over ranks as integers and losses in
+    With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` receives
+    the outcomes of each batch, on the device. If it returns True on a rank, that rank stops, and
+    all ranks raise CutShortError at the end. Counts are summed over ranks as integers and losses in
     float64, so the result does not depend on the number of ranks. The model is left in training
-    mode. Raises TrainingError if an example is missing or counted twice, a logit or the loss is not
-    finite, or a batch does not fit in memory.
+    mode. Raises TrainingError if an example is missing or counted twice, if a logit or the loss is
+    not finite, or if a batch does not fit in memory.
     """
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    # for each class: top-1 hits, top-5 hits, examples, examples with a logit that is not finite
+    # per class: top-1 hits, top-5 hits, examples, examples with a non-finite logit
     counts = torch.zeros(num_classes, 4, dtype=torch.int64, device=device)
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
@@ -80,13 +80,13 @@ def evaluate(
 
 
 def _judge(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
-    """Return the four counts of each image [N, 4], and its outcome.
+    """Return the four counts of each image [N, 4] and the outcomes.
 
-    It reads [N, K] three times: for 100,000 classes that can take longer than the network.
+    Reads the logits [N, K] three times, which can take longer than the network for 100,000 classes.
     """
     highest, top5 = logits.topk(min(5, logits.shape[1]))
     hits = top5 == labels.unsqueeze(1)
-    # both are NaN if a logit is
+    # both are NaN if any logit is NaN
     is_broken = ~(highest[:, 0].isfinite() & logits.amin(1).isfinite())
     kinds = [hits[:, 0], hits.any(1), torch.ones_like(is_broken), is_broken]
     pairs = torch.stack([labels, top5[:, 0]], 1)
@@ -123,10 +123,10 @@ def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
 
 
 class BestWeights:
-    """Keeps a copy, on the host, of the weights that were best in an evaluation.
+    """Keeps a copy, on the host, of the weights with the best evaluation.
 
     Checkpoints contain it, so that a resumed run keeps the same weights. The best of many
-    evaluations is biased: on other images its accuracy is lower.
+    evaluations is biased: accuracy on other images is lower.
     """
 
     def __init__(self, by: str):
@@ -155,7 +155,7 @@ class BestWeights:
         return {**vars(self)} if self.metrics else {}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned, unless it was the best by another metric."""
+        """Restore the result of `state_dict`, unless it was the best by another metric."""
         if state.get("by") == self.by:
             self.step, self.evaluations = state["step"], state["evaluations"]
             self.metrics = Metrics(*state["metrics"])

@@ -1,4 +1,4 @@
-"""The gradient of one step's batch: the only module that knows how it is computed."""
+"""Compute the gradient of one step's batch; no other module depends on how."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from resnet_recipes.training.run import Run
 
 
 class Gradient:
-    """Computes the gradient of a run's batches: kernel by kernel, compiled, or as a CUDA graph."""
+    """Computes the gradients of a run's batches: eagerly, compiled, or as a CUDA graph."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -23,7 +23,7 @@ class Gradient:
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Return the examples' losses, float32 [N]. Raises TrainingError if memory runs out.
+        Return the losses of the examples, float32 [N]. Raises TrainingError if memory runs out.
         """
         if not self._compiles:
             return self._compute(batch, sync)
@@ -34,14 +34,14 @@ class Gradient:
     def compute_eagerly(
         self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = silent
     ) -> Tensor:
-        """Compute the same kernel by kernel.
+        """Compute the same gradient eagerly.
 
         Call `halfway` between the forward and the backward pass of the last micro-batch.
         """
         run, losses_of_parts = self._run, []
         parts = run.plan.microbatches
         for i, part in enumerate(batch.split(parts)):
-            # detached: torch.compile makes a graph for each kind of view
+            # detached, since torch.compile compiles a graph for each kind of view
             images = part.images.detach()
             with run.precision.autocast():
                 losses = run.methods.losses(run.model(images), part)
@@ -64,7 +64,7 @@ class Gradient:
     def rehearse(self) -> None:
         """Compute and discard a step at the largest image size, to detect a lack of memory early.
 
-        Methods that change the batch take part, since a teacher needs memory too.
+        Methods that change the batch are included, since a teacher needs memory.
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
         side = max(plan.sizes)

@@ -1,4 +1,4 @@
-"""CUDA graphs of teachers, and of gradients whose launches keep the GPU waiting."""
+"""CUDA graphs for teachers and for gradients whose kernel launches are the bottleneck."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Batch
 from resnet_recipes.ops.capture import capture
 from resnet_recipes.training.all_reduce import AllReduce
 
-#: Gradients in a row that must keep the GPU waiting before they are replayed.
+#: Number of consecutive gradients that must keep the GPU waiting before gradients are replayed.
 WAITS_BEFORE_REPLAY = 5
 
 #: A function that adds a batch's gradient to `.grad`, averaged over ranks if the second argument is
@@ -24,10 +24,10 @@ class Graphs:
     A replay takes one launch, and its results are bit-identical.
 
     Only the graph of the current image size is kept, with its own memory. At a new size the first
-    gradient is computed kernel by kernel, which compiles kernels and finds convolution algorithms;
-    the second is captured. If capturing fails, gradients are computed kernel by kernel, and a note
-    says so. Optimizer and input stay outside the graph: they need few launches, and depend on
-    numbers that change with every step.
+    gradient is computed eagerly, which compiles kernels and selects convolution algorithms. The
+    second gradient is captured. If the capture fails, gradients are computed eagerly, with a note.
+    The optimizer and the input stay outside the graph: they need few launches, and depend on
+    numbers that change every step.
     """
 
     def __init__(self, model: nn.Module, all_reduce: AllReduce, note: Say):
@@ -35,23 +35,23 @@ class Graphs:
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._all_reduce = all_reduce
         self._halfway = torch.cuda.Event()
-        self._waits = 0  # gradients in a row for which the GPU waited
+        self._waits = 0  # consecutive gradients that kept the GPU waiting
         self._form: Batch | None = None  # the shapes of the last gradient's batch
         self._graph: _Graph | None = None
-        self._gradients: list[Tensor | None] = []  # outputs of the graph, one for each parameter
+        self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True
 
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
-        """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if `sync`.
+        """Compute a batch's gradient into `.grad` as `eager` does, averaged over ranks if `sync`.
 
-        Return its losses.
+        Return the losses.
         """
         if is_new := (form := batch.map(lambda tensor: tensor.shape)) != self._form:
             # torch may free the graph's memory without waiting for the last replay
             if self._graph is not None:
                 torch.cuda.synchronize()
             self._form, self._graph, self._gradients = form, None, []
-        if self._params[0].grad is not None:  # a sum of several batches
+        if self._params[0].grad is not None:  # the gradient accumulates over several batches
             return eager(batch, sync, lambda: None)
         if (
             self._graph is None
@@ -71,7 +71,7 @@ class Graphs:
             return losses
 
     def _watch(self) -> None:
-        """Count gradients whose first half was finished before the host had issued the second."""
+        """Count gradients whose first half finished before the host had issued the second half."""
         if self._waits < WAITS_BEFORE_REPLAY:
             self._waits = self._waits + 1 if self._halfway.query() else 0
             if self._waits == WAITS_BEFORE_REPLAY and self._can_capture:
@@ -81,7 +81,7 @@ class Graphs:
                 )
 
     def _capture(self, eager: Eager, batch: Batch) -> None:
-        """Capture the gradient of batches of this one's shapes, if that is possible."""
+        """Capture the gradient for batches of these shapes, if possible."""
 
         def gradient(*fields: Tensor) -> Tensor:
             return eager(Batch(*fields), False, lambda: None)
@@ -103,11 +103,11 @@ class Graphs:
     ) -> "_Graph | None":
         """Return a graph that replays `compute` for inputs of these shapes.
 
-        None, with a note that names `what`, if a graph cannot contain it.
+        None if the capture fails, with a note that names `what`.
         """
         try:
             return _Graph(compute, inputs, pool)
-        except Exception as error:  # of any kind: the result can be computed without a graph
+        except Exception as error:  # any error: the result can be computed without a graph
             why = str(error).strip().partition("\n")[0]
             self._note(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
@@ -117,10 +117,10 @@ class Graphs:
 
 
 class ReplayedNetwork:
-    """A frozen network that is replayed from its second call with images of a shape.
+    """A frozen network that is replayed from the second call with the same image shape.
 
-    It does not wait for a bottleneck, because a call takes as many launches as half a gradient.
-    Only graphs of the current image size are kept, and share their memory.
+    It does not wait for a bottleneck, because a call takes half as many launches as a gradient.
+    Only graphs of the current image size are kept; they share memory.
     """
 
     def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
@@ -146,7 +146,7 @@ class ReplayedNetwork:
 
 
 class _Graph:
-    """A computation as a CUDA graph: its inputs and its result keep their addresses."""
+    """A computation as a CUDA graph. Its inputs and its result have fixed addresses."""
 
     def __init__(
         self,

@@ -15,17 +15,17 @@ from resnet_recipes.training.run import Run, Verdict
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
-    """Train from step `first` to `end` or the plan's, its target, or a request to stop.
+    """Train from step `first` until `end` or the plan's end, the target, or a stop request.
 
-    Return the completed steps.
+    Return the number of completed steps.
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
     params = [p for p in model.parameters() if p.requires_grad]
     gradient, vote, done = Gradient(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
-    # torch.manual_seed would record the call stack at every step, for kinds of devices that are not
-    # in use
+    # torch.manual_seed would record the call stack at every step, for device types that are not in
+    # use
     generators = [torch.default_generator]
     if run.rank.device.type == "cuda":
         generators.append(torch.cuda.default_generators[run.rank.device.index])
@@ -40,7 +40,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         )
         seed = int(
             now.rng.integers(2**63)
-        )  # always drawn, so that later draws do not depend on methods
+        )  # always sampled, so that later samples do not depend on methods
         if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
@@ -48,7 +48,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["rate"]
 
-        # Every method sees the complete batch once, however many gradients are taken on it.
+        # Every method gets the complete batch once, even if several gradients are computed on it.
         with torch.no_grad():
             images = normalize(raw.pixels, data.mean, data.std)
             batch = Batch.of(images, raw.labels, plan.num_classes, raw.taught)

@@ -1,4 +1,4 @@
-"""The results of an evaluation for each image and each class."""
+"""Results of an evaluation by image and by class."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
@@ -12,7 +12,7 @@ _BINS = 15
 
 
 class Outcomes(NamedTuple):
-    """Predictions for some images, in the order of the images; 24 bytes for each."""
+    """Predictions for some images, in image order; 24 bytes per image."""
 
     labels: Tensor  # int64 [N]
     best: Tensor  # int64 [N], the most probable class
@@ -38,10 +38,10 @@ class Outcomes(NamedTuple):
 
     @property
     def calibration_error_percent(self) -> float:
-        """The expected calibration error: how far probabilities are from accuracy.
+        """The expected calibration error (ECE), in percent.
 
-        The mean over 15 equal bins of probability, weighted by their images, of the difference
-        between mean probability and accuracy. Guo et al., 2017, arXiv:1706.04599.
+        The mean absolute difference between mean probability and accuracy over 15 bins of equal
+        width, weighted by the number of images. Guo et al., 2017, arXiv:1706.04599.
         """
         probabilities = self.probabilities.double()
         bins = (probabilities * _BINS).ceil().long().clamp(1, _BINS) - 1
@@ -49,7 +49,7 @@ class Outcomes(NamedTuple):
         return 100 * float(gaps.new_zeros(_BINS).index_add(0, bins, gaps).abs().sum()) / len(gaps)
 
     def most_wrong(self, most: int) -> list[int]:
-        """Return at most `most` images that were classified wrongly, the most confident first."""
+        """Return at most `most` misclassified images, the most confident first."""
         wrong = (self.best != self.labels).nonzero().flatten()
         order = self.probabilities[wrong].argsort(descending=True, stable=True)
         return wrong[order][:most].tolist()
@@ -61,16 +61,16 @@ class ClassResult(NamedTuple):
     label: int
     images: int
     correct: int
-    taken: int  # images of any class that were predicted as this one
+    taken: int  # images of any class that were predicted as this class
 
     @property
     def top1_percent(self) -> float:
-        """Fraction of the class's images that were classified correctly: its recall."""
+        """Recall: the fraction of the class's images that were classified correctly."""
         return 100 * self.correct / self.images if self.images else 0.0
 
     @property
     def precision_percent(self) -> float:
-        """Fraction of the images predicted as this class that belong to it; 0 if there are none."""
+        """Precision: the fraction of predictions of this class that are correct; 0 without any."""
         return 100 * self.correct / self.taken if self.taken else 0.0
 
     @property
@@ -80,7 +80,7 @@ class ClassResult(NamedTuple):
 
 
 class Means(NamedTuple):
-    """A mean over classes of each figure, in percent."""
+    """Means over classes, in percent."""
 
     precision: float
     recall: float
@@ -88,7 +88,7 @@ class Means(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Number of images of one class that were predicted as one class."""
+    """The number of images with one true class and one predicted class."""
 
     label: int
     taken_for: int
@@ -96,7 +96,7 @@ class Cell(NamedTuple):
 
 
 class Confusion:
-    """Counts (true class, best class) of the images of an evaluation."""
+    """Counts of (true class, predicted class) over the images of an evaluation."""
 
     def __init__(self, outcomes: Outcomes):
         self._labels, self._best = outcomes.labels, outcomes.best
@@ -107,7 +107,7 @@ class Confusion:
         return sorted(results, key=lambda result: (result.top1_percent, result.label))
 
     def means(self) -> dict[str, Means]:
-        """Return the means over classes: `macro` weights them equally, `weighted` by their images.
+        """Return the means over classes: unweighted (`macro`) or by number of images (`weighted`).
 
         As in scikit-learn, over all classes that have images or predictions.
         """
@@ -137,7 +137,7 @@ class Confusion:
         return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.taken_for))[:most]
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the cells of the confusion matrix that are not empty."""
+        """Yield the nonempty cells of the confusion matrix."""
         pairs, counts = torch.stack([self._labels, self._best]).unique(dim=1, return_counts=True)
         for (label, best), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
             yield Cell(label, best, count)

@@ -1,4 +1,4 @@
-"""Mixed precision: the dtype that the network computes in, and what float16 needs to be safe."""
+"""Mixed precision: the compute dtype, and the safeguards that float16 needs."""
 
 import math
 
@@ -10,14 +10,14 @@ from resnet_recipes.methods.optimizers.base import Scaling, read_scaling
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
-#: Below this loss scale float16 gradients vanish: the run is broken.
+#: Smallest usable loss scale: below it float16 gradients vanish, and the run has failed.
 MIN_SCALE = 2.0**-10
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype of `precision.dtype`.
 
-    auto is fp32 on a CPU, bf16 on a GPU that supports it, else fp16.
+    auto is fp32 on a CPU, bf16 on a GPU that supports it, and fp16 on other GPUs.
     """
     if name != "auto":
         return DTYPES[name]
@@ -38,9 +38,9 @@ NOT_FINITE_CAUSES = (
 class Precision:
     """Autocast for the forward pass and, for float16, loss scaling and safe BatchNorm statistics.
 
-    Float16 skips a step whose gradient overflows, but by then the overflow is in the running
-    statistics, and would stay there (pytorch/pytorch#88474). They are copied before the step and
-    restored, without waiting for the device, if it is skipped.
+    Float16 skips a step whose gradient overflows, but the overflow has already reached the running
+    statistics and would stay there (pytorch/pytorch#88474). The statistics are copied before the
+    step. If the step is skipped, they are restored, without waiting for the device.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype, model: nn.Module):
@@ -65,7 +65,7 @@ class Precision:
             torch.cat([b.flatten() for b in self._statistics], out=self._copy)
 
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
-        """Take an optimizer step, clipping the whole gradient's L2 norm to `clip_norm`.
+        """Clip the global L2 norm of the gradient to `clip_norm` and take an optimizer step.
 
         Skip the step after an overflow.
         """
@@ -82,7 +82,7 @@ class Precision:
         )
         self.scaler.step(optimizer)
         hook.remove()
-        overflow = scalings[0].overflow  # a step that calls a parent's step has two
+        overflow = scalings[0].overflow  # if a step calls its parent class's step, there are two
         self.scaler.update()
         if self._statistics:
             statistics = torch.where(overflow == 0, self._flatten_statistics(), self._copy)
@@ -101,7 +101,7 @@ class Precision:
                     f"{NOT_FINITE_CAUSES}; bf16 and fp32 have the range that float16 lacks "
                     "(precision.dtype=...)"
                 )
-            return  # float16 overflows now and then by design; those steps were skipped
+            return  # occasional float16 overflows are expected; those steps were skipped
         for number, loss in enumerate(losses, step - len(losses)):
             if not math.isfinite(loss):
                 reason = f"the loss has not been a finite number since step {number}"
@@ -112,7 +112,7 @@ class Precision:
         return self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Restore what `state_dict` returned; ignored by a run without loss scaling."""
+        """Restore the result of `state_dict`; has no effect without loss scaling."""
         if state and self.scaler.is_enabled():
             self.scaler.load_state_dict(state)
 

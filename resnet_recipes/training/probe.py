@@ -33,14 +33,14 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
 
-#: Steps before those that are timed: they choose algorithms, compile and fill caches.
+#: Untimed steps before the timed ones: they select algorithms, compile and fill caches.
 WARM_UP = 2
 
-#: Steps that are timed at each image size, if time permits.
+#: Timed steps at each image size, if there is enough time.
 STEPS = 12
 
-#: Seconds that one step of the probe may take. Its batch is the largest power of two that does, or
-#: 8 images.
+#: Maximum seconds of one step of the probe. The batch size is the largest power of two that meets
+#: it, or 8.
 MAX_STEP_SECONDS = 2.0
 
 
@@ -54,12 +54,12 @@ class Stopwatch:
         self._end = self._last + seconds
 
     def is_asked_to_stop(self) -> bool:
-        """Return whether enough steps are timed, or at least one and the time is over."""
+        """Return whether enough steps are timed, or time is up and at least one step is timed."""
         timed = len(self.laps) - self._warm_up
         return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
 
     def step(self, done: int, losses: Tensor) -> None:
-        """Record the seconds of a step, until the device has finished it."""
+        """Record the seconds of a step, after waiting for the device to finish it."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
@@ -67,7 +67,7 @@ class Stopwatch:
         self._last = now
 
     def ignore(self, *_: object) -> None:
-        """Do nothing where other reporters log, evaluate or save."""
+        """Do nothing; other reporters log, evaluate or save here."""
 
     log = evaluate = save = ignore
 
@@ -75,7 +75,7 @@ class Stopwatch:
 def count_warm_up_steps(device: torch.device) -> int:
     """Return the number of steps that are not timed.
 
-    On a GPU they include those before gradients are replayed, if the host is the bottleneck.
+    On a GPU this includes the steps before gradients are replayed if the host is the bottleneck.
     """
     return WARM_UP + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP
 
@@ -87,12 +87,12 @@ def measure_speeds(
     started: float = 0.0,
     progress: Progress = silent,
 ) -> Speeds:
-    """Measure for about `seconds` and return the speeds of all ranks together.
+    """Measure for about `seconds` and return the combined speeds of all ranks.
 
-    Every rank calls this, and rank 0's result counts; the machine should be otherwise idle. The
-    training loop takes real steps, all-reduce included, on a micro-batch of synthetic images.
-    `started` is the seconds from the start of the command until now. `progress` is called with the
-    number of parts that are done, and of all parts.
+    Every rank calls this, and the result of rank 0 is used. The machine should be otherwise idle.
+    The training loop runs real steps, including the all-reduce, on a micro-batch of synthetic
+    images. `started` is the number of seconds since the command started. `progress` is called with
+    the number of finished parts and the number of all parts.
     """
     join(rank)
     sides, share = _choose_sizes(plan), seconds / 6
@@ -132,9 +132,9 @@ def measure_speeds(
 
 
 def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
-    """Return images per second of training on real images, at the first image size of the run.
+    """Return training images per second on real images, at the first image size of the run.
 
-    `size` is the batch of each device.
+    `size` is the batch size per device.
     """
     images = size * rank.world_size
     recipe = replace(
@@ -149,7 +149,7 @@ def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -
 def _time_run(
     plan: Plan, rank: Rank, seconds: float, searches: Collection[int], first: int = 0
 ) -> list[float]:
-    """Return the seconds of a run's steps from step `first` on, warm-up included."""
+    """Return the seconds of each step of a run from step `first`, including warm-up."""
     with closing(build(plan, rank, searches)) as run:
         stopwatch = Stopwatch(rank.device, seconds)
         train(run, stopwatch, first)
@@ -167,18 +167,18 @@ def _choose_sizes(plan: Plan) -> Sequence[int]:
 def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
     """Return a batch size whose step takes at most MAX_STEP_SECONDS at image size `side`.
 
-    It is at most a micro-batch, and 8 if all others take longer.
+    At most the micro-batch size, and 8 if all larger sizes take longer.
     """
     size = plan.bn_size
     if size <= 8:
         return size
-    # the last step: building the network and the warm-up take many times as long
+    # only the last step: building the network and the warm-up take many times as long
     last = time_steps(plan, rank, side, 8, 0.0, ())[-1]
     mean = average_over_ranks(
         torch.tensor(last, device=rank.device)
     )  # so that all ranks choose the same size
     images_per_second = 8 / mean.item()
-    # the largest power of two that is not larger; 0 for 0
+    # the largest power of two up to this number; 0 for 0
     fitting = (1 << int(MAX_STEP_SECONDS * images_per_second).bit_length()) >> 1
     return max(8, min(size, fitting))
 
@@ -186,29 +186,29 @@ def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
 def time_steps(
     plan: Plan, rank: Rank, side: int, size: int, seconds: float, searches: Collection[int]
 ) -> list[float]:
-    """Return the seconds of steps at an image size, warm-up included.
+    """Return the seconds of each step at an image size, including warm-up.
 
-    The first step after the warm-up takes two gradients, if any step does.
+    The first step after the warm-up computes two gradients, if any step does.
     """
     probe = make_synthetic_plan(plan, rank, size)
     first = plan.sizes.index(side) * probe.steps_per_epoch
-    done = first + count_warm_up_steps(rank.device) + 1  # steps, after the first that is timed
+    done = first + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
     return _time_run(probe, rank, seconds, searches, first + -done % _interval(plan))
 
 
 def _interval(plan: Plan) -> int:
-    """Return the steps from one with two gradients to the next; 1 if no step takes two."""
+    """Return how often a step takes two gradients, in steps; 1 if no step does."""
     return plan.extra_gradient_every or 1
 
 
 def spread_extra_gradients(laps: Sequence[float], interval: int) -> list[float]:
-    """Return the seconds of steps, each with its part of the first step of every `interval`."""
+    """Return the seconds of steps, with the first step of every `interval` spread over all."""
     first, others = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
     return [(median(first) + (interval - 1) * lap) / interval for lap in others] or list(first)
 
 
 def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
-    """Return the plan of the same run on synthetic images, `size` of them per device and step.
+    """Return the plan with synthetic images, `size` per device and step.
 
     All epochs are longer by the same factor, so that each has enough steps to time.
     """
@@ -233,7 +233,7 @@ def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
 
 
 def _measure_evaluation_rate(run: Run) -> float:
-    """Return images per second of evaluation, on synthetic images."""
+    """Return evaluation images per second on synthetic images."""
     inputs = run.model, run.eval_data, run.precision, run.plan.num_classes
     evaluate(*inputs)
     start = time.perf_counter()
@@ -242,7 +242,7 @@ def _measure_evaluation_rate(run: Run) -> float:
 
 
 def _measure_all_reduce_seconds(run: Run) -> float:
-    """Return the seconds of the all-reduce of one step's gradients with nothing else running."""
+    """Return the seconds of the all-reduce of one step's gradients, without overlap."""
     laps, device = [], run.rank.device
     for param in run.model.parameters():
         param.grad = torch.zeros_like(param)
@@ -258,7 +258,7 @@ def _measure_all_reduce_seconds(run: Run) -> float:
 
 
 def _measure_save_seconds(run: Run) -> float:
-    """Return the seconds until a checkpoint is on disk."""
+    """Return the seconds to save a checkpoint to disk."""
     # the optimizer has no state before the first step
     train(run, Stopwatch(run.rank.device, 0.0), 0, 1)
     with atomic.make_temporary_folder() as folder:
@@ -270,9 +270,9 @@ def _measure_save_seconds(run: Run) -> float:
 def measure_loader_rates(
     loader: TrainLoader, images: int, rank: Rank, seconds: float
 ) -> tuple[float, float]:
-    """Return images per second of all ranks' loaders alone: of new images, then of the same ones.
+    """Return images per second of all ranks' loaders alone: new images, then repeated images.
 
-    `images` is the size of a rank's batch.
+    `images` is the batch size per rank.
     """
     first = _time_batches(loader, seconds / 2)
     again = _time_batches(loader, seconds / 2, len(first))

@@ -1,4 +1,4 @@
-"""The reporter of a run: logs, evaluates and saves."""
+"""Log, evaluate and save a run."""
 
 import time
 from contextlib import suppress
@@ -25,25 +25,25 @@ from resnet_recipes.training.precision import NOT_FINITE_CAUSES
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, is_finite
 
-#: Seconds of compilation from which they are recorded.
+#: Minimum compilation time that is recorded, in seconds.
 MIN_COMPILATION = 0.1
 
 
 class StopRequest(Protocol):
-    """A possible request to stop this process; see jobs.signals."""
+    """Whether this process was asked to stop; see jobs.signals."""
 
     requested: bool
 
 
 class Heartbeat(Protocol):
-    """Where this process reports that it is alive; see jobs.watchdog."""
+    """Signs of life of this process; see jobs.watchdog."""
 
     def beat(self, step: int, phase: str) -> None:
-        """Report that `step` steps are done, and what comes next."""
+        """Report that `step` steps are done, and the phase that starts now."""
 
 
 class RunReporter:
-    """Logs, evaluates and saves one run. Every rank has a reporter; only rank 0's writes."""
+    """Logs, evaluates and saves one run. Every rank has a reporter; only rank 0 writes."""
 
     def __init__(
         self,
@@ -104,12 +104,13 @@ class RunReporter:
         self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited
 
     def evaluate(self, done: int) -> None:
-        """Evaluate EMA's weights if the recipe has EMA, else the raw ones; at the end both.
+        """Evaluate the EMA weights if the recipe uses EMA, else the raw weights; both at the end.
 
-        If a rank is asked to stop meanwhile, nothing is recorded, and the resumed run evaluates.
+        If a stop is requested during an evaluation, nothing is recorded, and the resumed run
+        evaluates.
         """
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
-        correct: list[Tensor] = []  # of each batch, a flag for each image, on the device
+        correct: list[Tensor] = []  # per batch: a flag for each image, on the device
 
         def on_batch(outcomes: Outcomes) -> bool:
             correct.append(outcomes.best == outcomes.labels)
@@ -120,7 +121,7 @@ class RunReporter:
             classes = run.plan.num_classes
             return evaluate(run.model, run.eval_data, run.precision, classes, flip, on_batch)
 
-        # a search would take longer than it saves on an evaluation's two shapes
+        # evaluation has two shapes, so a search would take longer than it saves
         torch.backends.cudnn.benchmark = False
         run.owes_evaluation = True
         with run.clock.pause(), suppress(CutShortError):
@@ -137,7 +138,7 @@ class RunReporter:
                 self._write_hits(correct)
                 raw = raw or measure()
             end = time.perf_counter()
-            run.best, run.owes_evaluation = best, False  # nothing was cut short
+            run.best, run.owes_evaluation = best, False  # the evaluation is complete
             if self.recorder is not None:
                 self.recorder.evaluation(
                     done,
@@ -149,7 +150,7 @@ class RunReporter:
                 )
 
     def _write_hits(self, correct: list[Tensor]) -> None:
-        """Write down which images this rank and all others classified correctly."""
+        """Write which images all ranks together classified correctly."""
         rank, images = self.run.rank, self.run.eval_data.examples
         flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
         if correct:  # there may be fewer images than ranks
@@ -160,11 +161,11 @@ class RunReporter:
             self.recorder.hits(Hits(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
-        """Save a checkpoint, after checking that all ranks hold the same, finite weights."""
+        """Save a checkpoint, after checking that all ranks have the same, finite weights."""
         self.watchdog.beat(done, "save")
         with self.run.clock.pause():
             start = time.perf_counter()
-            # so that every rank checks what rank 0 will save
+            # every rank then checks the weights that rank 0 saves
             broadcast_statistics(self.run.model)
             if not is_same_on_all_ranks(compute_digest(self.run.model)):
                 raise TrainingError(

@@ -24,12 +24,12 @@ class Verdict(Enum):
     """Whether training continues after a step."""
 
     CONTINUE = "continue"
-    FINISHED = "finished"  # it was the last step, or the target is reached
-    INTERRUPTED = "interrupted"  # somebody asked to stop; the run can be resumed
+    FINISHED = "finished"  # all steps are done, or the target is reached
+    INTERRUPTED = "interrupted"  # a stop was requested; the run can be resumed
 
 
 class Notes:
-    """Sentences for the user: queued until there is a listener, then passed on at once."""
+    """Messages for the user: queued until there is a listener, then passed on immediately."""
 
     def __init__(self, queue: Iterable[str] = ()):
         self._queue = [*queue]
@@ -39,11 +39,11 @@ class Notes:
         self._show(text)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the sentences in the queue."""
+        """Yield the queued messages."""
         return iter(self._queue)
 
     def listen(self, show: Say) -> None:
-        """Pass every sentence to `show`, those in the queue first."""
+        """Pass every message to `show`, queued messages first."""
         for text in self._queue:
             show(text)
         self._queue.clear()
@@ -52,7 +52,7 @@ class Notes:
 
 @dataclass
 class Run:
-    """The parts of a run, created by `build` in the only correct order."""
+    """The parts of a run; `build` creates them in the required order."""
 
     plan: Plan
     rank: Rank
@@ -60,10 +60,10 @@ class Run:
     all_reduce: AllReduce  # averages gradients over ranks
     optimizer: torch.optim.Optimizer
     methods: Stack
-    operations: Operations  # fused ones that the network calls
+    operations: Operations  # fused operations that the network calls
     precision: Precision
     clock: Clock
-    searches: Collection[int]  # image sizes, in pixels, at which cuDNN searches for algorithms
+    searches: Collection[int]  # image sizes, in pixels, for which cuDNN searches
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replay gradients on a GPU
@@ -73,7 +73,7 @@ class Run:
     owes_evaluation: bool = (
         False  # the evaluation after these steps was cut short by a stop request
     )
-    top1: float = 0.0  # percent, at the last evaluation: EMA's weights if the recipe has EMA
+    top1: float = 0.0  # percent, at the last evaluation; EMA weights if the recipe uses EMA
 
     def __post_init__(self) -> None:
         self.best = BestWeights(self.plan.recipe.checkpoint.best)
@@ -92,8 +92,8 @@ class Run:
     def verdict(self, done: int, end: int, is_asked: bool = False) -> Verdict:
         """Return whether training continues after `done` of `end` steps.
 
-        `is_asked` is whether a rank was asked to stop. A run whose evaluation was cut short is not
-        finished, even after its last step.
+        `is_asked` is whether any rank was asked to stop. A run whose evaluation was interrupted is
+        not finished, even after its last step.
         """
         if self.owes_evaluation:
             return Verdict.INTERRUPTED

@@ -1,4 +1,4 @@
-"""The state of a run between two steps, which checkpoints contain and runs resume from."""
+"""Capture the state of a run between two steps for checkpoints, and restore it."""
 
 import copy
 import math
@@ -34,11 +34,11 @@ SAFE = (
     "batch.eval_size",
 )
 
-#: Settings that may also differ, with a warning: they fix what stopped a run, a damaged image or a
-#: lack of memory.
+#: Settings that may also differ, with a warning: they fix the cause of a failure, such as a damaged
+#: image or a lack of memory.
 REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
-#: Facts of a checkpoint that affect rounding, besides torch's version and the hardware.
+#: Facts in a checkpoint that affect rounding, in addition to the torch version and the hardware.
 ROUNDING_FACTS = {
     "world_size": "number of devices",
     "device": "device",
@@ -51,10 +51,10 @@ DEPTH = 5
 
 
 def capture(run: Run, done: int) -> State:
-    """Return everything that defines the run after `done` steps.
+    """Return the complete state of the run after `done` steps.
 
-    Its tensors are the run's own, not copies. It has no random state, no schedule and no position
-    in the data: all are functions of the seed and the step.
+    The tensors are not copied. The random state, the schedule and the position in the data are not
+    stored: all are functions of the seed and the step.
     """
     is_cuda = run.rank.device.type == "cuda"
     return {
@@ -91,15 +91,15 @@ def restore(run: Run, state: State) -> int:
     Raises RecipeError if the run's settings or data differ, TrainingError if the state does not fit
     the run.
     """
-    # defaults of keys that older checkpoints do not have
+    # defaults for keys that older checkpoints lack
     state = State(best={}, owes_evaluation=False) | state
     try:
         _refuse(find_malformed_fields(run, state))
         RecipeError.refuse(find_conflicts(run, state))
         _refuse(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
-        # A copy, since the optimizer keeps the tensors, and these are mapped from a file. Its
-        # settings come from the recipe.
+        # A copy, since the optimizer keeps the tensors, and these are memory-mapped. The
+        # optimizer's settings come from the recipe.
         groups = run.optimizer.state_dict()["param_groups"]
         run.optimizer.load_state_dict(
             {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
@@ -121,9 +121,9 @@ def _refuse(reasons: Iterator[str]) -> None:
 
 
 def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
-    """Yield why `state`, which anyone may have written, does not have the form of `run`'s.
+    """Yield the reasons why `state`, which is untrusted, does not have the structure of `run`.
 
-    If nothing is yielded, its fields can be compared.
+    If there are none, its fields can be compared.
     """
     fields = capture(run, 0).items()
     if wrong := [name for name, value in fields if _describe(value) != _describe(state.get(name))]:
@@ -137,14 +137,14 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 
 
 def find_misfits(run: Run, state: State) -> Iterator[str]:
-    """Yield each tensor in `state` whose shape or dtype is not that of `run`."""
+    """Yield each tensor in `state` whose shape or dtype differs from the tensor in `run`."""
     for place, expected, actual in _pair_tensors(run, state):
         if _describe(expected) != _describe(actual):
             yield f"{place}: is {_describe(actual)}, but this run needs {_describe(expected)}"
 
 
 def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
-    """Yield the place of each tensor in a state, `run`'s value, and the state's value."""
+    """Yield the name of each tensor in a state, its value in `run`, and its value in the state."""
     model = run.model.state_dict()
     best = state["best"].get("weights", model)
     for place, tensors in ("model", state["model"]), ("best", best):
@@ -160,7 +160,7 @@ def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]
 
 
 def _describe(value: object) -> str:
-    """Return dtype and shape of a tensor, else the type."""
+    """Return the dtype and shape of a tensor, or the type of any other value."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     kind = dict if isinstance(value, dict) else type(value)
@@ -168,7 +168,7 @@ def _describe(value: object) -> str:
 
 
 def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
-    """Yield why the run cannot resume from `state`: changed settings, data or teachers."""
+    """Yield reasons why the run cannot resume from `state`: changed settings, data or teachers."""
     yield from find_changed_settings(state["recipe"], run.plan.recipe)
     facts, classes = run.plan.facts, tuple(state["classes"])
     old = {"backend": state["backend"], "train_digest": state["train_digest"]}
@@ -193,15 +193,15 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
 def flatten_recipe(recipe: State) -> State:
     """Return the settings of a checkpoint's recipe, with dotted keys.
 
-    Settings that are newer than the checkpoint have their defaults.
+    Settings that are newer than the checkpoint have their default values.
     """
     return flatten(asdict(build(Recipe, recipe, "", []))) | flatten(recipe)
 
 
 def list_resume_warnings(run: Run, state: State) -> list[str]:
-    """Return why resuming from `state` may not be bit-identical to an uninterrupted run.
+    """Return reasons why resuming from `state` may not be bit-identical to an uninterrupted run.
 
-    Also return which settings did not exist when the run began.
+    Also lists the settings that did not exist when the run started.
     """
     before, after = flatten_recipe(state["recipe"]), flatten(asdict(run.plan.recipe))
     then, now = (
@@ -237,15 +237,15 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
 
 
 def _is_in(key: str, places: Sequence[str]) -> bool:
-    """Return whether a setting is one of `places`, or in one of them."""
+    """Return whether a setting equals an entry of `places`, or is below an entry."""
     return any(key == place or key.startswith(place + ".") for place in places)
 
 
 def flatten(tree: State, prefix: str = "") -> State:
-    """Return a nested dictionary as a flat one with dotted keys.
+    """Return a nested dictionary as a flat dictionary with dotted keys.
 
     Tuples become lists, as in YAML and checkpoints. A method without settings stays an empty
-    dictionary, so that it differs from a method that is off.
+    dictionary, which distinguishes it from a method that is off.
     """
     leaves: State = {}
     for key, value in tree.items():
@@ -258,7 +258,7 @@ def flatten(tree: State, prefix: str = "") -> State:
 
 @torch.no_grad()
 def is_finite(model: nn.Module) -> bool:
-    """Return whether every weight and running statistic is a finite number.
+    """Return whether all weights and running statistics are finite.
 
     Waits for the device.
     """
@@ -270,9 +270,9 @@ def is_finite(model: nn.Module) -> bool:
 def compute_digest(model: nn.Module) -> Tensor:
     """Return an int64 scalar that changes with any bit of a parameter.
 
-    No host sync, one small kernel per parameter.
+    Takes one small kernel per parameter and no host sync.
     """
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
-    # factors, so that swapped parameters change the sum
+    # factors, so that swapping parameters changes the sum
     weights = torch.arange(1, len(sums) + 1, device=sums[0].device)
     return (torch.stack(sums) * weights).sum()

@@ -1,4 +1,4 @@
-"""Computes a teacher's outputs for every image of a run."""
+"""Compute a teacher's outputs for every image of a run."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def write_outputs(
 ) -> bool:
     """Write a teacher's outputs for a rank's images in all incomplete epochs.
 
-    Return whether all epochs are complete now; they are not if any rank `is_stopped`.
+    Return whether all epochs are now complete; False if `is_stopped` on any rank.
     """
     missing, shape = outputs.missing(), outputs.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
