@@ -1,4 +1,4 @@
-"""What every part rests on: errors, durations, schedules, names, paths, files.
+"""Shared foundations: errors, durations, schedules, names, paths and files.
 
 Standard library only.
 """

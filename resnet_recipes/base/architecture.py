@@ -10,8 +10,7 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
-#: torchvision's ResNets, "v1.5": whether they have bottlenecks, and the number of blocks in each of
-#: their four stages.
+#: torchvision ResNets, "v1.5": whether they use bottlenecks, and the number of blocks per stage.
 NETWORKS = {
     "resnet18": (False, (2, 2, 2, 2)),
     "resnet34": (False, (3, 4, 6, 3)),
@@ -20,33 +19,33 @@ NETWORKS = {
     "resnet152": (True, (3, 8, 36, 3)),
 }
 
-#: A network of another library, as `library:name`; `backbones` lists each library's networks.
+#: A network from another library, as `library:name`; `backbones` lists each library's networks.
 LIBRARY = re.compile(r"(timm|torchvision):([a-z][a-z0-9_]{0,95})")
 
-#: Arguments of a library's network: numbers and switches, so that an untrusted file cannot name
+#: Arguments of a library network: numbers and booleans only, so that an untrusted file cannot name
 #: anything to load.
 ModelArguments = dict[str, int | float | bool]
 
-#: The last part, from the input, that is frozen; backbone: all but the classifier.
+#: Where freezing ends, counted from the input; backbone: everything except the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
-#: Settings of the recipes' ResNets, with torchvision's values.
+#: Settings of the ResNets in recipes, with torchvision values.
 _OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
 
-#: Initialization of networks other than ResNets: by their library.
+#: Initialization of other networks: the library initializes them.
 _LIBRARY_INIT = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
 
-#: Networks with several outputs in training, and arguments for a single one. torchvision warns if
-#: `init_weights` is not set.
+#: Networks that return several outputs in training, with the arguments that leave a single output.
+#: torchvision warns if `init_weights` is not set.
 _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
 _SINGLE_OUTPUT: ModelArguments = {"aux_logits": False, "init_weights": True}
 
-#: The libraries' networks that are ResNets.
+#: Library networks that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
 
 def find_implied_settings(name: str) -> dict[str, Any]:
-    """Return the settings that a library's network implies, so that recipes can omit them."""
+    """Return the settings that a library network implies, so that recipes can omit them."""
     if not LIBRARY.fullmatch(name) or _RESNETS.fullmatch(name):
         return {}
     return _LIBRARY_INIT | {"args": _SINGLE_OUTPUT if name in _AUXILIARY else {}}
@@ -58,41 +57,41 @@ class ModelConfig(Section):
 
     _place: ClassVar[str] = "model."
 
-    # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5") |
+    # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision, "v1.5") |
     # torchvision:NAME | timm:NAME
     name: str = "resnet50"
-    # numbers and switches for a network of a library, as in model.args.drop_path_rate=0.1
+    # numbers and booleans for a library network, as in model.args.drop_path_rate=0.1
     args: ModelArguments = field(default_factory=dict)
-    # standard: 7 x 7 of stride 2, then a max pool | small: 3 x 3 of stride 1, for 28 to 96 px
+    # standard: 7x7 conv, stride 2, then max pool | small: 3x3 conv, stride 1, for 28 to 96 px
     stem: Annotated[str, OneOf("standard", "small")] = "standard"
-    width: float = 1.0  # factor on the channels of every layer, in eighths
+    width: float = 1.0  # multiplier for the channels of every layer, a multiple of 1/8
     # 3 | 1, for grayscale images: the mean of red, green and blue
     in_channels: Annotated[int, OneOf(3, 1)] = 3
     # auto: the number of class folders in the data
     num_classes: Annotated[int | str, Bounds(least=2, most=2**20, word="auto")] = "auto"
-    # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision's ResNets: fan_out)
+    # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision ResNets: fan_out)
     init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
     # BatchNorm weights: uniform, U[0, 1) | ones
     bn_init: Annotated[str, OneOf("uniform", "ones")] = "uniform"
-    # the last BatchNorm of each residual branch starts at 0, and so does the branch
+    # start the last BatchNorm of each residual branch at 0, and so the branch
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
-    # not trained, from the input up to: stem | layer1 to layer3 | backbone
+    # freeze all layers from the input up to: stem | layer1 to layer3 | backbone
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
-    # BatchNorm keeps the mean and variance of the initial weights; its own weights are trained
+    # BatchNorm keeps the initial mean and variance; its weight and bias are still trained
     freeze_bn: bool = False
 
     @property
     def arguments(self) -> ModelArguments:
-        """The arguments of the network, besides its name and its number of classes."""
+        """Network arguments other than its name and number of classes."""
         arguments = self._list_changes()
         stem: ModelArguments = {"small_stem": True} if arguments.pop("stem", "") else {}
         return self.args | stem | arguments
 
     @property
     def title(self) -> str:
-        """The name, with the settings that differ from torchvision's network."""
+        """The name, with the settings that differ from the torchvision network."""
         return " ".join(
             [self.name, *(f"{key}={value}" for key, value in self._list_changes().items())]
         )
@@ -101,7 +100,7 @@ class ModelConfig(Section):
         return {key: getattr(self, key) for key in _OWN if getattr(self, key) != _OWN[key]}
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `model`."""
+        """Yield the problems; keys are relative to `model`."""
         yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             valid = (*NETWORKS, "torchvision:NAME", "timm:NAME")
@@ -123,7 +122,7 @@ class ModelConfig(Section):
             yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")
 
     def _misfits(self) -> Iterator[Problem]:
-        """Yield the settings that do not apply to a library's networks, or only to its ResNets."""
+        """Yield the settings that do not apply to library networks, or only to library ResNets."""
         for key, value in self._list_changes().items():
             rule = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
@@ -138,7 +137,7 @@ class ModelConfig(Section):
             yield Problem("freeze", self.freeze, rule, "model.freeze=backbone")
 
     def _suggest_name(self) -> str:
-        """Return the name that was most likely meant with what it needs, or ""."""
+        """Return the most likely intended name with the settings it needs, or ""."""
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
@@ -146,7 +145,7 @@ class ModelConfig(Section):
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
         cleaned = re.sub("[^a-z0-9_]", "", self.name.lower())
-        # resnet50d and resnext50 are timm's
+        # resnet50d and resnext50 are timm networks
         ours = [name for name in NETWORKS if cleaned.endswith(name[6:]) and "next" not in cleaned]
         matches = get_close_matches(cleaned, ours, n=1, cutoff=0.8)
         if re.fullmatch("resnet[0-9]+", cleaned):
@@ -154,7 +153,7 @@ class ModelConfig(Section):
         return self.named(matches[0] if matches else f"timm:{cleaned}") if cleaned else ""
 
     def named(self, name: str) -> str:
-        """Return the arguments that choose another network, with the settings it needs."""
+        """Return the arguments that select another network, with the settings it needs."""
         if name in NETWORKS:
             return f"model.name={name}"
         misfits = replace(self, name=name)._misfits()

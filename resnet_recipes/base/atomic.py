@@ -17,12 +17,12 @@ _PART = re.compile(r"(.+)\.[0-9a-f]{16}\.part")
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that gets its name `path` only when its bytes are on disk.
+    """Open a file for writing that appears as `path` only once its bytes are on disk.
 
-    Readers see either the old file or the new one. An exception in the block, or a full disk,
-    leaves the old one. A killed process also leaves a part file; its name is random, so that
-    several processes can write at once and nobody can plant a link in its place. A device, which
-    root could replace, is rejected.
+    Readers see either the old file or the new one. If the block raises or the disk is full, the old
+    file remains. A killed process also leaves a partial file; its name is random, so that several
+    processes can write at once and nobody can plant a link in its place. Device files are rejected,
+    because root could replace them.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -48,10 +48,10 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def create_folder(path: Path) -> Iterator[Path]:
-    """Create a folder that gets its name `path` only at the end of the block.
+    """Create a folder that appears as `path` only at the end of the block.
 
-    An exception in the block leaves nothing. A killed process leaves a part, which the next process
-    deletes, so two processes must not create the same folder at once. Raises OSError.
+    If the block raises, nothing is left. A killed process leaves a partial folder, which the next
+    process deletes, so two processes must not create the same folder at once. Raises OSError.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         delete_folder(left)
@@ -75,13 +75,13 @@ def make_temporary_folder() -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder as far as that is possible; its contents are of no use to anybody."""
-    with suppress(OSError):  # `ignore_errors` raises what fstat does
+    """Delete a folder that is no longer needed; ignore errors."""
+    with suppress(OSError):  # `ignore_errors` does not cover errors of fstat
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def delete_parts(folder: Path, of: str = "") -> None:
-    """Delete the half-written files of killed processes in a folder, or only those of one name.
+    """Delete partial files that killed processes left in a folder, optionally of one name only.
 
     Raises OSError.
     """
@@ -94,7 +94,7 @@ def delete_parts(folder: Path, of: str = "") -> None:
 def sync_folder(folder: Path) -> None:
     """Flush renames in a folder to disk.
 
-    Network file systems that cannot do this keep their files anyway.
+    Has no effect on network file systems that do not support it.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:

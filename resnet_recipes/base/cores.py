@@ -1,13 +1,13 @@
-"""The cores and the memory of this machine."""
+"""CPU cores and memory of this machine."""
 
 import os
 from pathlib import Path
 
-#: Linux's file with the features of the cores.
+#: Linux file that lists CPU features.
 CPUINFO = Path("/proc/cpuinfo")
 
 
-#: Linux's file that says whether cores run two threads each.
+#: Linux file that shows whether each core runs two threads.
 SMT = Path("/sys/devices/system/cpu/smt/active")
 
 
@@ -19,7 +19,7 @@ def cores() -> int:
 def estimate_speedup(threads: int) -> float:
     """Return the speedup of `threads` over one core on this machine.
 
-    The second thread of a core is assumed to add a fifth.
+    Assumes that the second thread of a core adds 20%.
     """
     threads = min(threads, cores())
     physical = cores() / 2 if SMT.exists() and SMT.read_text().strip() == "1" else cores()
@@ -40,8 +40,8 @@ def is_emulated(dtype: str) -> bool:
 NO_LIMIT = 1 << 62
 
 
-#: Files by version of control groups: limit and use; and entries of memory.stat: the file cache,
-#: and the shared memory that is counted in it.
+#: Per cgroup version: the files with the limit and the usage, and the memory.stat entries for the
+#: file cache and for the shared memory that is counted in it.
 _MEMORY = {
     "": ("memory.max", "memory.current", "file", "shmem"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"),
@@ -62,9 +62,9 @@ def available_memory() -> int:
 
 
 def get_group_memory(root: Path, groups: str) -> int:
-    """Return the bytes that a process's control groups and their parents leave it.
+    """Return the memory in bytes that is left to a process by its cgroups and their parents.
 
-    `groups` has lines of number, controllers and path, as /proc/self/cgroup.
+    `groups` has the format of /proc/self/cgroup: lines of number, controllers and path.
     """
     limits = [NO_LIMIT]
     for line in groups.splitlines():
@@ -80,7 +80,7 @@ def get_group_memory(root: Path, groups: str) -> int:
 
 
 def _get_available(group: Path, limit: str, used: str, cached: str, shared: str) -> int:
-    """Return the limit of a control group minus the used memory that cannot be reclaimed."""
+    """Return the limit of a cgroup minus its memory that cannot be reclaimed."""
     if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
         return NO_LIMIT
     rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Exact training lengths, in the units that recipes use."""
+"""Exact training durations, in the units that recipes use."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _CLOCK, _MONEY = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
 
-#: Seconds of each unit of a time on the clock.
+#: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 #: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
@@ -22,14 +22,15 @@ _LONGEST_TIME = 10 * 365 * 24 * 3600.0
 
 
 class NoPriceError(ValueError):
-    """A budget in money needs the price of an hour."""
+    """A budget in money requires an hourly price."""
 
 
 @dataclass(frozen=True)
 class Duration:
-    """A length of training.
+    """A training duration.
 
-    In epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a fraction of it ("0.5dur").
+    The unit is epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a fraction of the run
+    ("0.5dur").
     """
 
     value: Fraction
@@ -38,7 +39,7 @@ class Duration:
     @staticmethod
     @cache
     def parse(text: str) -> "Duration":
-        """Parse a duration. Raises ValueError with the rule."""
+        """Parse a duration. Raises ValueError with the expected format."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
             raise ValueError("must be a number and a unit: 8ep, 100ba or 0.5dur")
@@ -52,7 +53,7 @@ class Duration:
     def scaled(self, ratio: Fraction) -> "Duration":
         """Return this duration times `ratio`, rounded down to whole units; unchanged for 1.
 
-        28.8ep becomes 28ep. Composer multiplies floats: there, at 90 epochs, 12 of the ratios from
+        28.8ep becomes 28ep. Composer multiplies floats: at 90 epochs, 12 of the ratios from
         0.01 to 10.00 give one epoch less, for example 0.7 (62 instead of 63).
         """
         if self.unit == "dur" or ratio == 1:
@@ -65,7 +66,7 @@ class Duration:
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
+    """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the format."""
     if not (match := _CLOCK.fullmatch(text)):
         raise ValueError("must be a number and a unit: 3.5h, 90m or 45s")
     return _check_bound(float(match[1]) * _UNITS[match[2]])
@@ -80,9 +81,9 @@ def _check_bound(seconds: float) -> float:
 
 
 def parse_budget(text: str, price: float | None) -> float:
-    """Return the seconds of a budget: a time, or a sum such as $20 at a price per hour.
+    """Return the seconds of a budget: a time, or an amount such as $20 at an hourly price.
 
-    Raises ValueError with the rule.
+    Raises ValueError with the expected format.
     """
     if match := _MONEY.fullmatch(text):
         if not price:
@@ -102,7 +103,7 @@ def is_duration(text: str) -> bool:
 
 
 def to_fraction(value: float | str) -> Fraction:
-    """Return a typed number exactly: 0.7 is 7/10, not the nearest binary float."""
+    """Return a number exactly as written: 0.7 is 7/10, not the nearest binary float."""
     return Fraction(str(value))
 
 
@@ -113,18 +114,18 @@ def steps_per_epoch(examples: int, global_size: int) -> int:
 
 @dataclass(frozen=True)
 class Horizon:
-    """The length of a run; the only place where durations are converted to steps."""
+    """The duration of a run; the only place where durations are converted to steps."""
 
     total_steps: int
     steps_per_epoch: int
 
     @cache  # noqa: B019  a run has one horizon and a handful of durations
     def steps(self, duration: Duration) -> int:
-        """Convert to steps, rounding down; at least 1, unless the duration itself is 0."""
+        """Convert to steps, rounded down; at least 1 unless the duration is 0."""
         scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]
         return max(1, int(duration.value * scale)) if duration.value else 0
 
     @property
     def epochs(self) -> Fraction:
-        """Length of the run in epochs; a fraction if it was given in batches."""
+        """Duration of the run in epochs; a fraction if it was given in batches."""
         return Fraction(self.total_steps, self.steps_per_epoch)

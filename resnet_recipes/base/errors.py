@@ -1,10 +1,10 @@
-"""Errors that a user can act on: `Problem` is data, and its `lines` are the only sentences.
+"""Errors that a user can act on: `Problem` holds data, and only its `lines` form sentences.
 
-`Problem(key, value, clause, fix, valid, kind)`: `fix` is a command, a setting or a value that works
-if it is pasted, several as a tuple, and prose there is a `Hint`. Allowed values go to `valid`, not
-into the clause: Problem("data.fit", "x", "", valid=("crop", "pad")). Where a word has
-no place, `kind=Kind.UNUSED` advises to remove it. Code decides by `key`, `kind`, `valid` and
-`fixes`; none reads a clause or a message.
+`Problem(key, value, clause, fix, valid, kind)`: `fix` is a command, setting or value that works if
+it is pasted, or a tuple of them; use `Hint` for prose. Allowed values go to `valid`, not into the
+clause: Problem("data.fit", "x", "", valid=("crop", "pad")). If a setting does not apply,
+`kind=Kind.UNUSED` advises the user to remove it. Code decides by `key`, `kind`, `valid` and
+`fixes`, and never parses a clause or a message.
 """
 
 import re
@@ -18,7 +18,7 @@ from resnet_recipes.base import names
 SHOWN = 500  # longest value that a message shows, in characters
 
 
-#: In an address: name and password, of which the password may have slashes; query or fragment.
+#: In a URL: user name and password, which may contain slashes; query or fragment.
 _SECRETS = (
     (re.compile(r"://(?:[^/?#'\"\n]+|[^/:\s]+:(?!\d+/)[^?#'\"\n]+)@"), "://***@"),
     (re.compile(r"(://[^?#'\"\s]*[?#])[^'\"\s]+"), r"\1***"),
@@ -26,7 +26,7 @@ _SECRETS = (
 
 
 def masked(text: str) -> str:
-    """Return a text without the passwords and tokens of the addresses in it."""
+    """Return a text without the passwords and tokens of the URLs in it."""
     for secret, replacement in _SECRETS:
         text = secret.sub(replacement, text)
     return text
@@ -36,65 +36,65 @@ class ExitCode(IntEnum):
     """How a command ended, for the shell and for Slurm."""
 
     DONE = 0
-    FAILED = 1  # training failed, or was stopped by a second signal
+    FAILED = 1  # training failed, or a second signal stopped it
     RECIPE = 2  # wrong command or recipe
     NOT_READY = 3  # the data or the machine must be fixed first
-    PREEMPTED = 75  # stopped from outside, and saved; or not ready yet: type it again
+    PREEMPTED = 75  # stopped from outside after saving, or not ready yet: run the command again
     CANCELLED = 130  # Ctrl-C; a checkpoint was saved
 
 
-#: After these a run can be resumed: it was asked to stop.
+#: Exit codes of runs that were asked to stop and can be resumed.
 STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
-#: After these the message says all, and every rank has the same.
+#: Exit codes whose message is complete and identical on every rank.
 REFUSED = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
 class Kind(StrEnum):
-    """What sort of mistake a problem is."""
+    """The kind of mistake."""
 
     WRONG = "wrong"  # the value breaks a rule
-    UNKNOWN = "unknown"  # nothing has this name: no setting, command, option, flag, method, recipe
-    MISSING = "missing"  # it has to be given
+    UNKNOWN = "unknown"  # no setting, command, option, flag, method or recipe has this name
+    MISSING = "missing"  # it is required
     ABSENT = "absent"  # the file, folder or run does not exist
-    UNUSED = "unused"  # it has no place or no effect here: remove it
+    UNUSED = "unused"  # it is not allowed or has no effect here: remove it
 
 
 class Hint(str):
-    """A fact that helps, which cannot be pasted: "mild uses lr=2.048"."""
+    """A helpful fact that cannot be pasted: "mild uses lr=2.048"."""
 
 
 class Value(str):
-    """Another value of the same setting: "crop" for data.fit."""
+    """Another value for the same setting: "crop" for data.fit."""
 
 
-#: Environment variables of one word, which are printed with their names.
+#: Environment variables without an underscore; messages print their names.
 _VARIABLES = ("RANK", "TMPDIR")
 
-#: What helps: commands, settings, values that work if they are pasted, and hints.
+#: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with what the user wrote: data, of which `lines` makes the text."""
+    """One problem with the user's input, as data; `lines` turns it into text."""
 
     key: str  # "methods.mixup.alpha", "--out", a path, or an argument of a usage line: "RUN"
-    value: object  # what was written there; None if nothing was
-    clause: str  # what is wrong: "must be positive"; of an unknown name its noun: "setting"
-    fix: Fix = ()  # what to type instead
+    value: object  # the value given; None if there was none
+    clause: str  # the problem: "must be positive"; for an unknown name, its noun: "setting"
+    fix: Fix = ()  # commands or values to use instead
     valid: tuple[str, ...] = ()  # the allowed values, or known names
     kind: Kind = Kind.WRONG
-    typed: str = ""  # the word of the command line: "lr=-1"
+    typed: str = ""  # the command-line argument: "lr=-1"
     where: str = ""  # file and line: "recipes/mine.yaml:7"
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What to type instead, without hints."""
+        """Commands and values to use instead, without hints."""
         return tuple(each for each in self.advice if not isinstance(each, Hint))
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What helps: what to type instead, and hints."""
+        """Commands and values to use instead, and hints."""
         every = (self.fix,) if isinstance(self.fix, str) else tuple(self.fix)
         return tuple(each for each in every if each)
 
@@ -103,11 +103,11 @@ class Problem(NamedTuple):
         return self._replace(key=f"{section}.{self.key}")
 
     def about(self, name: str) -> str:
-        """Return what is wrong as a clause about something else that has the problem."""
+        """Return the problem as a clause about `name`."""
         return masked(f"{name} {self.clause}".strip())
 
     def lines(self) -> list[str]:
-        """Return the text for people: what is wrong, then lines that begin with a label."""
+        """Return the text to show: the problem, then lines that start with a label."""
         below = [self._labelled(each) for each in self.advice if each not in self._meant()]
         if self.kind is Kind.UNUSED and not below:
             below = ["hint:  remove it"]
@@ -117,7 +117,7 @@ class Problem(NamedTuple):
         return [masked(line) for line in [first, *below]]
 
     def _first(self) -> str:
-        """Return what is wrong, with secrets."""
+        """Return the first line, with secrets not yet masked."""
         said = self.key if self.value is None else f"{self.key}={_text(self.value)}"
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
             said = f"`{_text(self.value)}`"
@@ -133,7 +133,7 @@ class Problem(NamedTuple):
         return f"{said}: {self.clause or 'not a valid value'}"
 
     def _meant(self) -> tuple[str, ...]:
-        """Return the name that was most likely meant instead of an unknown one, if there is one."""
+        """Return the name that an unknown name most likely stands for, if any."""
         is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
         return self.fixes if is_name else ()
 
@@ -144,11 +144,11 @@ class Problem(NamedTuple):
 
     @property
     def _is_argument(self) -> bool:
-        """Whether the key is an argument of a usage line, such as RUN|FILE, not a variable."""
+        """Whether the key is an argument in a usage line, such as RUN|FILE, not a variable."""
         return bool(re.fullmatch("[A-Z|]+", self.key)) and self.key not in _VARIABLES
 
     def command(self, fix: str) -> str:
-        """Return what to type instead: of another value, the setting with it."""
+        """Return the fix to run; a value is prefixed with its setting."""
         is_setting = self.value is not None and not self.where and not self._is_argument
         if self.where and isinstance(fix, Value):
             return f"{self.key.rpartition('.')[2]}: {fix}"
@@ -164,7 +164,7 @@ class Problem(NamedTuple):
 
 
 def _text(value: object) -> str:
-    """Return a value as it is typed; a long one is cut."""
+    """Return a value as written on the command line; long values are cut."""
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text
     text = masked(text.lower() if isinstance(value, bool) else text)
@@ -189,17 +189,17 @@ class RecipeError(Exception):
         fix: Fix = (),
         kind: Kind = Kind.WRONG,
     ) -> Self:
-        """Return the error of a single problem."""
+        """Return an error with a single problem."""
         return cls([Problem(key, value, clause, fix, kind=kind)])
 
     @classmethod
     def refuse(cls, problems: Iterable[Problem | None]) -> None:
-        """Raise this error of all problems, if there are any."""
+        """Raise this error with all problems, if there are any."""
         if collected := [problem for problem in problems if problem]:
             raise cls(collected)
 
     def elsewhere(self, here: object, there: str) -> Self:
-        """Return this error of a copy, `here`, as one of its original."""
+        """Return this error about a copy, `here`, as an error about its original, `there`."""
 
         def moved(part: Any) -> Any:
             if isinstance(part, tuple):
@@ -216,7 +216,7 @@ class NotReadyError(RecipeError):
     exit_code = ExitCode.NOT_READY
 
     def of_place(self, key: str, value: object = None) -> Self:
-        """Return this error of a file under the name that was typed: a key, and a value."""
+        """Return this error with the key and value that the user gave for the file."""
         return type(self)(
             problem._replace(
                 key=key,
@@ -234,17 +234,17 @@ class NotReadyError(RecipeError):
         fix: Fix = (),
         kind: Kind = Kind.WRONG,
     ) -> Self:
-        """Return the error of a file or folder."""
+        """Return an error about a file or folder."""
         return cls.of(str(place), None, clause, fix, kind)
 
 
 class NotYetError(NotReadyError):
-    """What a run waits for is not there yet: the same command, typed later, may work."""
+    """A prerequisite of the run is not there yet: the same command may work later."""
 
     exit_code = ExitCode.PREEMPTED
 
 
 class TrainingError(Exception):
-    """Training had to stop, for a reason that the message explains in one or two sentences."""
+    """Training had to stop; the message explains why in one or two sentences."""
 
     exit_code = ExitCode.FAILED

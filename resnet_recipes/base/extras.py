@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Problem
 
 _NAME = "resnet-recipes"
 
-#: Each tracker with the package that it needs and the extra that installs it.
+#: Each tracker, with the required package and the extra that installs it.
 TRACKERS = {
     "tensorboard": ("tensorboardX", "tensorboard"),
     "wandb": ("wandb", "wandb"),
@@ -33,7 +33,7 @@ _OF_BUCKETS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
 def find_needed_extras(
     data: str, settings: Iterable[str], log_to: Iterable[str]
 ) -> dict[str, Sequence[str]]:
-    """Return the extras that a run needs, by the values of its settings, each with its secrets."""
+    """Return the extras that a run needs, and the names of the secrets of each."""
     scheme, is_address, _ = data.partition("://")
     extras: dict[str, Sequence[str]] = {
         extra: SECRETS.get(extra, ()) for name in log_to if (extra := TRACKERS[name][1])
@@ -57,8 +57,8 @@ def find_lacking_packages(key: str, value: object, extra: str, *packages: str) -
 def suggest_install(extra: str) -> str:
     """Return the command that installs an extra.
 
-    It names the checkout that this package was installed from, since the package is on no index, or
-    else the packages of the extra.
+    It names the checkout that this package was installed from, because the package is not on any
+    index; without a checkout it names the packages of the extra.
     """
     tool = "pip install" if find_spec("pip") else "uv pip install"
     if checkout := _find_checkout():
@@ -78,5 +78,5 @@ def _find_checkout() -> Path | None:
         installed = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
         place = Path(unquote(urlsplit(installed["url"]).path))
     except (PackageNotFoundError, KeyError):
-        pass  # it runs from its source
+        pass  # the package runs from its source tree
     return place if (place / "pyproject.toml").is_file() else None

@@ -1,4 +1,4 @@
-"""The types of settings: which values fit, and what to tell a person when one does not."""
+"""Types of settings: conversion of values, and descriptions for error messages."""
 
 import math
 import types
@@ -51,7 +51,7 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
-    """Return a dataclass from the texts of its fields; a number that may be None is so for ""."""
+    """Return a dataclass parsed from texts; "" becomes None for an optional number."""
 
     def value(text: str, kind: Any) -> Any:
         number = (get_args(kind) or (kind,))[0]
@@ -61,7 +61,7 @@ def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
 
 
 def words(kind: Any) -> str:
-    """Describe a type to a person."""
+    """Describe a type for a message."""
     if kind in _WORDS:
         return _WORDS[kind]
     if is_union(kind):
@@ -76,7 +76,7 @@ def words(kind: Any) -> str:
 
 
 def _check_type(value: Any, expected: Any, kind: Any) -> Any:
-    """Return a value of a type that can become `kind`; true and false are no numbers."""
+    """Return a value of a type that can become `kind`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, expected):
         raise WrongTypeError(words(kind))
     return value
@@ -108,7 +108,7 @@ def _mapping(value: Any, kind: Any) -> dict[str, Any]:
 
 
 def _record(value: Any, cls: type) -> Any:
-    """Build a dataclass from a mapping, which needs every field that has no default."""
+    """Build a dataclass from a mapping with every field that has no default."""
     if isinstance(value, cls):
         return value
     kinds, mapping = kinds_of(cls), _check_type(value, dict, cls)

@@ -1,4 +1,4 @@
-"""Limits of settings besides their types, in the annotations of a dataclass's fields."""
+"""Limits of settings beyond their types, as annotations of dataclass fields."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Fix, Problem
 
 
 class Limit(Protocol):
-    """A rule for values; None is always valid, and every item of a list is checked by itself."""
+    """A rule for values; None is always valid, and each item of a list is checked separately."""
 
     fix: Fix  # a valid value or command
     valid: ClassVar[tuple[str, ...]] = ()  # or the allowed values
@@ -23,7 +23,7 @@ class Limit(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """A number between limits, or one word."""
+    """A number between limits, or a keyword."""
 
     least: float = -inf
     most: float = inf
@@ -53,7 +53,7 @@ class Bounds:
 
 
 class OneOf:
-    """One of some values."""
+    """One of a set of values."""
 
     fix = ()
 
@@ -100,7 +100,7 @@ class Span:
         return f"must be [low, high] with 0 < low <= high{end}"
 
 
-#: The limits of most numbers: a probability, a fraction below 1, a strength.
+#: Common limits: a probability, a fraction below 1, a strength.
 ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
 BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
@@ -112,7 +112,7 @@ LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 
 @cache
 def get_limits(cls: type) -> dict[str, tuple[Limit, ...]]:
-    """Return the limits of each field with limits; a subclass inherits those of its bases."""
+    """Return the limits of each field that has any, including inherited fields."""
     fields = {}
     for owner in reversed(cls.__mro__):
         for name, kind in get_annotations(owner).items():

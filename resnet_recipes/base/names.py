@@ -1,26 +1,26 @@
-"""Valid names, short words for settings, and the documentation's address."""
+"""Valid names, short names of settings, and the documentation URL."""
 
 import re
 
-#: The site whose pages are docs/*.md.
+#: The site built from docs/*.md.
 DOCS = "https://resnet-recipes.github.io/resnet-recipes"
 
-#: A recipe: the stem of its file, and its `name`.
+#: Name of a recipe: the stem of its file, and its `name`.
 RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
-#: A run: the folder of its results.
+#: Name of a run: the folder of its results.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
-#: A part of a repository's name on the Hugging Face Hub.
+#: Part of a repository name on the Hugging Face Hub.
 _PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
 
-#: A repository there, as in a recipe: hf:USER/NAME.
+#: A Hugging Face repository, as in a recipe: hf:USER/NAME.
 REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
 
 #: Published weights, in `model.weights`; anything else is a path.
 WEIGHTS = re.compile(rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}")
 
-#: Short words and their meanings; the value replaces {}.
+#: Short names and their meanings; the value replaces {}.
 SHORT = {
     "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
     "ssr": ("scale_schedule_ratio={}",),
@@ -36,26 +36,26 @@ SHORT = {
     "stop_at_top1": ("evaluation.stop_at_top1={}",),
 }
 
-#: The short word of each setting that has one.
+#: The short name of each setting that has one.
 _SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() if len(form) == 1}
 
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def targets(word: str, value: str) -> tuple[str, ...]:
-    """Return the meaning of a short word, or the word itself; {} is its value."""
+    """Return the meaning of a short name, or the name itself; {} marks its value."""
     if word == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
     if (word, value) == ("cache", "ram"):
-        return ("data.memory_pixels=auto",)  # as Ultralytics' users type it
+        return ("data.memory_pixels=auto",)  # as in Ultralytics
     return SHORT.get(word, (f"{_escaped(word)}={{}}",))
 
 
 def _escaped(word: str) -> str:
-    """Return text that `str.format` leaves as it is."""
+    """Escape text for `str.format`."""
     return word.replace("{", "{{").replace("}", "}}")
 
 
 def short(key: str) -> str:
-    """Return a setting's name as it is usually typed: "lr" for "optimizer.lr"."""
+    """Return the usual short name of a setting: "lr" for "optimizer.lr"."""
     return _SHORT_OF.get(key, key)

@@ -11,18 +11,18 @@ from resnet_recipes.base.text import byte_size
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
-#: Schemes of addresses from which images are fetched.
+#: URL schemes that images can be fetched from.
 FETCHED = ("s3", "gs", "https", "http")
 
-#: The rule that an empty path breaks.
+#: Clause for an empty path.
 EMPTY = "is empty (is a shell variable unset?)"
 
-#: Endings of files, which are rejected for folders.
+#: File extensions, which are rejected for folders.
 _FILES = frozenset(
     (".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors", ".zip")
 )
 
-#: Commands that copy the files at an address, by its scheme.
+#: Commands that copy remote files, by URL scheme.
 _COPIES = {
     "s3": "aws s3 sync {} local",
     "gs": "gcloud storage rsync -r {} local",
@@ -33,20 +33,20 @@ _COPIES = {
 
 
 def make_missing_data() -> Problem:
-    """Return the problem of a recipe that does not say where its images are."""
+    """Return the problem of a recipe that does not set data.root."""
     rule = "the folder that contains train/CLASS and val/CLASS"
     return Problem("data.root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
 
 
 def typed_path(key: str, text: str) -> Path:
-    """Return the path that was typed for `key`, with ~ expanded.
+    """Return the path that the user gave for `key`, with ~ expanded.
 
-    Raises RecipeError if it is empty, if there is no such user, or if it is a remote address.
+    Raises RecipeError if the path is empty, names an unknown user or is a remote URL.
     """
     if not text.strip():
         raise RecipeError.of(key, text, EMPTY)
     if key == "data.root":
-        text = re.sub("^hf:(?!//)", "hf://", text)  # as networks are named
+        text = re.sub("^hf:(?!//)", "hf://", text)  # the form used for networks
     if address := _ADDRESS.match(text):
         rule = "is an address, but only local files and folders can be read here"
         if key == "data.root":
@@ -60,7 +60,7 @@ def typed_path(key: str, text: str) -> Path:
             named = rest.removeprefix("datasets/") if scheme == "hf" else text
             fix = (copy.format(shlex.quote(named)), Hint("then use local instead of the address"))
         raise RecipeError.of(key, text, rule, fix)
-    path = os.path.expanduser(text)  # pathlib's raises RuntimeError
+    path = os.path.expanduser(text)  # Path.expanduser raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
         rule = f"{user} is not a user of this machine"
@@ -69,9 +69,9 @@ def typed_path(key: str, text: str) -> Path:
 
 
 def new_path(key: str, text: str, is_folder: bool = False) -> Path:
-    """Return the path that was typed for a new file or folder.
+    """Return the path that the user gave for a new file or folder.
 
-    Raises RecipeError if it exists, or if a folder has the ending of a file.
+    Raises RecipeError if it exists, or if a folder has a file extension.
     """
     path = free = typed_path(key, text)
     rule = "already exists, and nothing is overwritten"
@@ -86,17 +86,17 @@ def new_path(key: str, text: str, is_folder: bool = False) -> Path:
 
 
 def is_fetched(text: str) -> bool:
-    """Return whether `text` is an address in a bucket or the web, from which images are fetched."""
+    """Return whether `text` is a bucket or web URL that images are fetched from."""
     address = _ADDRESS.match(text)
     return address is not None and address[1] in FETCHED
 
 
 def find_existing_parent(path: Path) -> Path:
-    """Return a path, or the nearest folder above that exists; OSError for impossible paths."""
+    """Return a path or its nearest existing parent; raise OSError for impossible paths."""
     path = path.absolute()
     while True:
         with suppress(FileNotFoundError, NotADirectoryError):
-            path.stat()  # Path.exists of Python 3.14 hides that a path is impossible
+            path.stat()  # in Python 3.14 Path.exists hides that a path is impossible
             return path
         path = path.parent
 

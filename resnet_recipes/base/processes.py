@@ -1,4 +1,4 @@
-"""Worker processes, which end with the process that they work for."""
+"""Worker processes that exit when their parent exits."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 
 T = TypeVar("T")
 
-_context: object  # of this process, if it is one of a pool
+_context: object  # context of this process, if it belongs to a pool
 
-#: Held while the main program is hidden: several threads start processes.
+#: Held while the main program is hidden, because several threads start processes.
 _hiding = threading.Lock()
 
 
@@ -31,23 +31,24 @@ class _Process(ForkServerProcess):
 
 
 class _Launcher(ForkServerContext):
-    """Makes the processes of one pool, and remembers them."""
+    """Creates the processes of one pool and keeps a list of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: list[_Process] = []
 
     def Process(self, **settings: Any) -> _Process:  # type: ignore[override] # noqa: N802
-        """Return a new process; multiprocessing's own name for it."""
+        """Return a new process; multiprocessing requires this name."""
         self.made.append(_Process(**settings))
         return self.made[-1]
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """A pool of processes, each with a context: what all of their work needs, sent to them once.
+    """A pool of processes with a shared context: data that every task needs, sent to each once.
 
-    They call `start` first. They are forked from a small server that has imported the modules of
-    `preload`, never from this process, whose threads make forking unsafe. Raises NotReadyError.
+    Each process first calls `start`. A small server that has imported the modules of `preload`
+    forks them; this process never does, because its threads make forking unsafe. Raises
+    NotReadyError.
     """
 
     def __init__(
@@ -61,28 +62,28 @@ class ProcessPool(ProcessPoolExecutor):
         self._launcher.set_forkserver_preload(list(preload))
         try:
             super().__init__(count, self._launcher, partial(_start, context, start))
-        except OSError as error:  # semaphores are files there
+        except OSError as error:  # semaphores are files in /dev/shm
             rule = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
             fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
             raise NotReadyError.of("/dev/shm", None, rule, fix) from None
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:  # type: ignore[override]
-        """Call a function with the context and these arguments, in one of the processes."""
+        """Call a function in one of the processes, with the context and these arguments."""
         return super().submit(_with_context, function, *arguments)
 
     @property
     def processes(self) -> list[ForkServerProcess]:
-        """All that were started."""
+        """All processes started so far."""
         return [process for process in self._launcher.made if process.pid]
 
 
 @contextmanager
 def hide_main_program() -> Iterator[None]:
-    """Keep processes that start meanwhile from importing it, which costs each of them seconds.
+    """Keep processes started in this block from importing the main program, which takes seconds.
 
-    It also lets a script train without `if __name__ == "__main__"`. No public setting does that:
-    multiprocessing looks at `sys.modules["__main__"]`.
+    Scripts can then also train without `if __name__ == "__main__"`. There is no public setting for
+    this: multiprocessing looks at `sys.modules["__main__"]`.
     """
     with _hiding:
         program = sys.modules["__main__"]
@@ -108,7 +109,7 @@ def _with_context(function: Callable[..., T], *arguments: object) -> T:
 def _leave_with_parent() -> None:
     """Exit as soon as the parent of this worker has ended for any reason.
 
-    Workers of a fork server wait for work without end, and the server for its workers.
+    Otherwise workers of a fork server would wait for work forever, and the server for its workers.
     """
     if (parent := parent_process()) is not None:
         connection.wait([parent.sentinel])

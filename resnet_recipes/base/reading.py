@@ -1,7 +1,4 @@
-"""Read files that may come from anyone.
-
-Regular ones only, within limits of size, depth and numbers.
-"""
+"""Read untrusted files: regular files only, with limits on size, depth and numbers."""
 
 import errno
 import json
@@ -14,14 +11,14 @@ from typing import Any, NoReturn
 
 from resnet_recipes.base.errors import NotReadyError
 
-MAX_BYTES = 64 << 20  # limit of files that are read at once; a million class names take 30 MB
+MAX_BYTES = 64 << 20  # size limit of files read into memory; a million class names take 30 MB
 MAX_DEPTH = 32  # levels of lists and objects in JSON
 
 
 def open_regular(path: str | os.PathLike[str], most: float = math.inf) -> FileIO:
-    """Open a regular file of at most `most` bytes for reading, unbuffered.
+    """Open a regular file of at most `most` bytes for unbuffered reading.
 
-    Raises OSError for anything else; a FIFO does not block.
+    Raises OSError for anything else. A FIFO does not block.
     """
     file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     facts = os.fstat(file.fileno())
@@ -79,7 +76,7 @@ def parse_json(text: str) -> Any:
 
 
 def make_read_error(path: Path, error: OSError | ValueError) -> NotReadyError:
-    """Return a NotReadyError that a file cannot be read, with the reason of `error`."""
+    """Return a NotReadyError that explains why a file cannot be read."""
     reason = getattr(error, "strerror", None) or error
     return NotReadyError.at(path, f"cannot be read: {reason}")
 

@@ -1,10 +1,10 @@
-"""Learning-rate curves: the fraction of the peak rate, as a pure function of the step.
+"""Learning-rate curves: the fraction of the peak learning rate, as a pure function of the step.
 
-Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in
-Composer up to 0.9, which the published results come from; from 0.10 on Composer's step k uses the
-value at k - 1, so that its first two steps have rate 0. A rate is `rise`, up to the end of the
-warm-up, times one of the curves, which then falls until step `total`; all lengths are steps from
-the start of the run.
+Step k uses the value at k completed steps, so the first step of a warm-up has learning rate 0.
+Composer up to 0.9 does the same, and the published results come from it. From 0.10, Composer uses
+the value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`,
+up to the end of the warm-up, times a curve that then falls until step `total`. All durations are
+steps from the start of the run.
 """
 
 from bisect import bisect_right
@@ -63,27 +63,27 @@ def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float
     """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
 
     The fall is linear or, with `sqrt`, 1 - sqrt(progress) (Haegele et al., 2024, arXiv:2405.18392).
-    Rates before the fall do not depend on `total`.
+    Learning rates before the fall do not depend on `total`.
     """
     progress = _compute_progress(step, total - cooldown, total)
     return 1 - (sqrt(progress) if shape == "sqrt" else progress)
 
 
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
-    """Return the step whose rate the whole epoch of `step` uses: its first one.
+    """Return the step whose learning rate is used for the complete epoch of `step`: its first.
 
-    An epoch of a warm-up from 0 uses its end instead, as NVIDIA's examples do (epoch e of 8 has (e
-    + 1) / 8 of the peak): an epoch at rate 0 would train nothing.
+    An epoch in a warm-up from 0 uses its last step instead, as in the NVIDIA examples (epoch e of 8
+    uses (e + 1) / 8 of the peak), because an epoch at learning rate 0 would train nothing.
     """
     first = step - step % steps_per_epoch
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first
 
 
 def get_epoch_value(epoch: int, values: Sequence[ScheduleValue]) -> ScheduleValue:
-    """Return the value of an epoch, counted from 0; the last value holds from then on."""
+    """Return the value for an epoch, counted from 0; the last value applies to all later epochs."""
     return values[min(epoch, len(values) - 1)]
 
 
 def _compute_progress(step: int, first: int, last: int) -> float:
-    """Return the fraction of the way from one step to another, 0 before and 1 after."""
+    """Return the progress from step `first` to `last`, clipped to 0..1."""
     return min(1.0, max(0, step - first) / (last - first)) if last > first else 1.0

@@ -1,4 +1,4 @@
-"""The base class of all sections of a recipe, whose settings keep their types."""
+"""The base class of recipe sections, which enforces the types of settings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,12 +11,12 @@ from resnet_recipes.base.values import add_likely_value
 
 
 class Section:
-    """Settings of a recipe: a dataclass that refuses unknown names and values of other types.
+    """Recipe settings: a dataclass that rejects unknown names and values of other types.
 
-    Names that begin with an underscore are an object's own state, and may hold anything.
+    Attributes that start with an underscore are internal state and may hold anything.
     """
 
-    _place: ClassVar[str] = ""  # of its settings in a recipe: "data."
+    _place: ClassVar[str] = ""  # prefix of its settings in a recipe: "data."
 
     if not TYPE_CHECKING:  # a type checker that saw this would accept every name
 
@@ -27,14 +27,14 @@ class Section:
             super().__setattr__(name, value)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
+        """Yield the problems with the values; keys are relative to the section ("alpha")."""
         for problem in find_broken_limits(self):
             value = getattr(self, problem.key)
             yield add_likely_value(problem, type(self), problem.key, value)
 
 
 def fit_value(cls: type, name: str, value: object, place: str) -> Any:
-    """Return a value for a field of a dataclass, converted to its type. Raises RecipeError."""
+    """Return a value converted to the type of a dataclass field. Raises RecipeError."""
     kinds, key = kinds_of(cls), f"{place}{name}"
     if name not in kinds:
         inside = [

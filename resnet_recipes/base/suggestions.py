@@ -1,7 +1,7 @@
-"""What a person most likely meant: a name like one of ours, or a word of another program.
+"""Suggest what the user most likely meant: a similar name, or the meaning of a foreign name.
 
-The table answers.csv has the words of timm, torchvision's references, Lightning, Ultralytics,
-Composer, Hydra, Hugging Face, Keras and fastai, of habit, and the units that values are typed with.
+The table answers.csv maps names from timm, torchvision references, Lightning, Ultralytics,
+Composer, Hydra, Hugging Face, Keras and fastai, common habits, and units that users add to values.
 """
 
 import csv
@@ -15,23 +15,23 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, Value
 from resnet_recipes.base.names import targets
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
-SHORT = 3  # letters of a word; in a shorter one only an extra letter is a slip
+SHORT = 3  # letters; in a shorter word only an extra letter counts as a typo
 
 
 class Meaning(NamedTuple):
-    """What to type, and what a reader from elsewhere should know."""
+    """The arguments to use, and a note for users of other programs."""
 
     words: str  # with {} for the value
     rule: str = ""
 
     @property
     def is_form(self) -> bool:
-        """Whether a word in capital letters has to be replaced before it can be typed."""
+        """Whether the arguments contain a placeholder in capitals that the user has to replace."""
         return bool(_FORM.search(self.words))
 
 
 def _read_rows(kind: str) -> dict[str, Meaning]:
-    """Return what words of a kind mean, by word."""
+    """Return the meanings of all names of a kind, by name."""
     return {
         word: Meaning(row["here"], row["rule"])
         for row in _ROWS
@@ -43,32 +43,32 @@ def _read_rows(kind: str) -> dict[str, Meaning]:
 with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = list(csv.DictReader(_file))
 
-#: Flags and keys for a setting or for a word of our commands, and those that are switched off.
+#: Flags and keys for a setting or a command argument, and flags that turn a feature off.
 MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
-#: Those whose meaning is another for a trained network: sizes are those of its evaluation.
+#: Keys with another meaning for a trained network: sizes are its evaluation sizes.
 OF_TRAINED = MEANINGS | _read_rows("trained")
 
-#: Values with other names elsewhere, by our setting; and units, with the values that they make.
+#: Foreign names of values, by setting; and units, with the resulting values.
 VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
 
-#: Commands, and formats of `export`: those of others, or those that their converters read.
+#: Foreign commands, and `export` formats: foreign, or readable by foreign converters.
 VERBS, FORMATS = _read_rows("verb"), _read_rows("format")
 
-#: Flags of ours, of which a command has at most one.
+#: Our own flags; a command has at most one of them.
 FLAGS = _read_rows("flag")
 
-#: Flags for what are words of their own in eval, predict and export: RUN, and its images.
+#: Foreign flags for positional arguments of eval, predict and export: RUN and its images.
 RUNS, IMAGES = _read_rows("run"), _read_rows("images")
 
 _OFF = ("false", "no", "off", "none", "null", "0")
 
-#: In what can only be typed with something else in place of a word in capital letters.
+#: Placeholder in capitals that the user has to replace.
 _FORM = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
 
 
 def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
-    """Return a problem with what was meant."""
+    """Return a problem with the intended setting or value added."""
     words, rule = meaning
     if not words:
         return problem._replace(fix=Hint(rule))
@@ -82,7 +82,7 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
 
 
 def explain_key(problem: Problem) -> Problem:
-    """Return the problem of an unknown setting of a recipe file with what its name means."""
+    """Return the problem of an unknown recipe setting, with the meaning of its name."""
     meaning = find_meaning(problem.key, "")
     if meaning is None:
         return problem._replace(fix=Hint(EVERY_SETTING))
@@ -92,7 +92,7 @@ def explain_key(problem: Problem) -> Problem:
 
 
 def make_unknown(noun: str, name: str, names: Collection[str]) -> Problem:
-    """Return the problem of a name that is none of those that are known."""
+    """Return the problem of a name that is not in `names`."""
     return Problem(name, None, noun, find_closest(name, names), tuple(names), Kind.UNKNOWN)
 
 
@@ -112,15 +112,15 @@ def find_closest(name: str, names: Iterable[str]) -> str:
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:
-    """Return the one known dotted name that `name` misspells; "" if none or several are alike."""
+    """Return the known dotted name that `name` misspells; "" unless exactly one is close."""
     best = _rank_names(name, names)
     return best[0] if len(best) == 1 else ""
 
 
 def _rank_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return the known names whose last part differs from that of `name` by at most two letters.
+    """Return the known names whose last part is at most two letters from that of `name`.
 
-    Those with the fewest different letters and the most similar section.
+    Returns only the names with the fewest different letters and the most similar section.
     """
     name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
     section, leaf = name.rpartition(".")[0], _get_leaf(name)
@@ -131,7 +131,7 @@ def _rank_names(name: str, names: Iterable[str]) -> list[str]:
         place = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
         is_inside = section in places and place != section and place.startswith("methods.")
-        if slips is None or is_inside or name.startswith(f"{key}."):  # in its own section
+        if slips is None or is_inside or name.startswith(f"{key}."):  # name is in the same section
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(place), 6)
         ranked.setdefault(slips + (3 if far is None else far), []).append(key)
@@ -139,17 +139,17 @@ def _rank_names(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _count_slips(typed: str, name: str, long: int) -> int | None:
-    """Return how many letters of a name are wrong; None if it is another word.
+    """Return the number of wrong letters in a name; None if it is a different word.
 
-    Names from `long` letters may have two wrong ones. Words joined by "_" are compared one by one,
-    so that layer_decay is not weight_decay.
+    Names of at least `long` letters may have two wrong letters. Words joined by "_" are compared
+    one by one, so that layer_decay does not match weight_decay.
     """
     name = name.replace("-", "_")
     pairs, most = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
     if typed.count("_") != name.count("_"):
         pairs, most = [(typed.replace("_", ""), name.replace("_", ""))], 1
     if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
-        return None  # the opposite
+        return None  # the opposite setting
     count = 0
     for one, other in pairs:
         edits, size = _count_edits(one, other), min(len(one), len(other))
@@ -180,14 +180,14 @@ def _count_edits(typed: str, name: str) -> int:
 def find_meaning(
     name: str, value: str, exactly: bool = True, table: Mapping[str, Meaning] = MEANINGS
 ) -> Meaning | None:
-    """Return what a foreign flag or key means, with its value in place; None if it is unknown.
+    """Return the meaning of a foreign flag or key, with its value filled in; None if unknown.
 
-    If not `exactly`, the name may be misspelled.
+    Unless `exactly` is set, the name may be misspelled.
     """
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = _get_leaf(whole)
     candidates = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
-    if len(leaf) == 1 and "." in whole:  # -a and -b are flags alone
+    if len(leaf) == 1 and "." in whole:  # -a and -b are flags only without a dot
         candidates = []
     candidates = candidates or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
     if not candidates or len({table[word] for word in candidates}) > 1:
@@ -203,7 +203,7 @@ def find_meaning(
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
-        words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
+        words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # the value already has a unit
     setting = targets(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
     ours = VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
     value = re.sub("^timm/", "timm:", value)

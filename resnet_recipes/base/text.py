@@ -1,4 +1,4 @@
-"""Format values for people; text from anyone is escaped here, for each medium that it goes to."""
+"""Format values for people, and escape untrusted text for each medium."""
 
 import csv
 import html
@@ -7,10 +7,10 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable
 
-#: Shows a line to the user.
+#: Function that shows a line to the user.
 Say = Callable[[str], None]
 
-#: Shows the number of finished parts, and of all parts.
+#: Function that shows progress: the number of finished parts, and of all parts.
 Progress = Callable[[int, int], None]
 
 
@@ -20,7 +20,7 @@ def silent(*_: object) -> None:
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
-#: Starts of a cell, or of text after a semicolon in one, that a spreadsheet reads as a formula.
+#: Characters that start a formula in a spreadsheet cell, also after a semicolon.
 _FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
@@ -42,9 +42,9 @@ TRY = "try"
 
 
 def wrapped(text: object, width: int, first: str = "", rest: str = "", glue: str = "") -> list[str]:
-    """Return text for a terminal, in lines of at most `width` columns that begin as given.
+    """Return text for a terminal, in lines of at most `width` columns, prefixed `first` and `rest`.
 
-    `glue` matches spaces at which no line ends. Long words, which may be paths, are not cut.
+    `glue` matches spaces where lines must not break. Long words, which may be paths, are not cut.
     """
     lines = textwrap.wrap(
         re.sub(glue, "\0", printable(text)) if glue else printable(text),
@@ -62,7 +62,7 @@ def labelled(
 ) -> list[str]:
     """Return a list of facts for a terminal: each label, and its text wrapped at a column.
 
-    What is labelled TRY is not wrapped, so that it can be copied.
+    Text with the label TRY is not wrapped, so that it can be copied.
     """
     lines = []
     for label, text in rows:
@@ -73,23 +73,20 @@ def labelled(
 
 
 def in_html(text: object) -> str:
-    """Return text for HTML, in elements and quoted attributes: no tags, no invisible characters."""
+    """Escape text for HTML elements and quoted attributes; remove invisible characters."""
     return html.escape(printable(text))
 
 
 def in_markdown(text: object) -> str:
-    """Return text for one line of Markdown, or a cell of a table.
-
-    No links, images, HTML or other markup.
-    """
+    """Escape text for one line of Markdown or a table cell: no links, images, HTML or markup."""
     escaped = _MARKDOWN.sub(r"\\\g<0>", printable(" ".join(str(text).split())))
     return html.escape(escaped, quote=False)
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """Return one line of CSV in which no text is a formula to a spreadsheet.
+    """Return one line of CSV in which a spreadsheet sees no formulas.
 
-    Formulas get a ' in front.
+    Text that starts like a formula gets a leading '.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
@@ -99,30 +96,30 @@ def csv_line(values: Iterable[object]) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """Write a length of time as 0:41, 27:38 or 5:04:10."""
+    """Format a duration as 0:41, 27:38 or 5:04:10."""
     minutes, rest = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, as "1 epoch" or "1,024 batches"."""
+    """Format a number with its noun, as "1 epoch" or "1,024 batches"."""
     plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def percent(share: float) -> str:
-    """Format a fraction as whole percent; a small one as "<1%", not as 0."""
+    """Format a fraction as a percentage without decimals; small values as "<1%", not "0%"."""
     return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
 
 
 def digits(number: float) -> str:
-    """Write a number with at least three digits, as "0.0123", "12.3" or "12,345"."""
+    """Format a number with at least three digits, as "0.0123", "12.3" or "12,345"."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def byte_size(count: float) -> str:
-    """Write a number of bytes in the unit that fits, as "97 bytes", "2.04 kB" or "310 MB"."""
+    """Format a number of bytes with a suitable unit, as "97 bytes", "2.04 kB" or "310 MB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.5:
             return f"{digits(count)} {unit}"
@@ -131,7 +128,7 @@ def byte_size(count: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Write a length of time to one or two digits, as "11 weeks".
+    """Format a duration to one or two digits, as "11 weeks".
 
     The unit is the largest that fits at least twice.
     """

@@ -1,4 +1,4 @@
-"""What a value that does not fit its setting was most likely meant to be."""
+"""Suggest the intended value when a value does not fit its setting."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from resnet_recipes.base.suggestions import UNITS, VALUES, apply_meaning, find_c
 ON = ("true", "yes", "on", "1")
 OFF = ("false", "no", "off", "none", "null", "0", "disable", "disabled", "never")
 
-#: From so many on, a number without a unit counts steps rather than epochs.
+#: From this number on, a value without a unit counts steps, not epochs.
 MANY = 100
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
@@ -29,13 +29,13 @@ _HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?
 
 
 def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> Problem:
-    """Return a problem of a setting of a section with the value that was meant.
+    """Return a problem of a section's setting with the most likely intended value added.
 
-    Unchanged if it has something to type already, or if nothing is known to be meant.
+    The problem is unchanged if it already has a fix, or if no intended value is found.
     """
     key = f"{getattr(cls, '_place', '')}{name}"
     text = _make_text(value)
-    group = key.removesuffix(".name")  # of optimizer.name
+    group = key.removesuffix(".name")  # "optimizer", from optimizer.name
     if meaning := VALUES.get(key, {}).get(text) or VALUES.get(group, {}).get(text):
         return apply_meaning(problem, meaning)
     meant = _find_value(cls, name, text)
@@ -45,7 +45,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
 
 
 def read_time(text: str) -> str:
-    """Return a time as settings take it, "90m" for "1h30m" or "1:30:00"; "" if it is none."""
+    """Return a time in the format of settings: "90m" for "1h30m" or "1:30:00"; "" if invalid."""
     text = text.strip("'\" ").lower()
     if clock := _CLOCK.fullmatch(text) or _HOURS.fullmatch(text):
         hours, minutes, *seconds = (int(part or 0) for part in clock.groups())
@@ -55,18 +55,18 @@ def read_time(text: str) -> str:
 
 
 def read_budget(text: str) -> str:
-    """Return a budget as it is set: a time, or a sum such as $20; "" if it is none."""
+    """Return a budget in the format of the setting: a time or an amount like $20; "" if invalid."""
     money = _MONEY.fullmatch(text.strip("'\" ").lower())
     return f"${money[1] or money[2]}" if money else read_time(text)
 
 
 def read_length(text: str) -> str:
-    """Return the value of `epochs` that is meant by a text, or the budget; "" if none is known."""
+    """Return the intended value of `epochs`, or the budget; "" if unknown."""
     return _read_duration(_make_text(text), "max_duration", "", ("ep", "ba"))
 
 
 def _make_text(value: object, quotes: bool = False) -> str:
-    """Return a value as it is typed, in lower case; without `quotes`, and signs of a slip."""
+    """Return a value as written, in lower case; by default without quotes and stray characters."""
     items = [_make_text(item) for item in value] if isinstance(value, list | tuple) else []
     text = f"[{','.join(items)}]" if items else str(value)
     if quotes:
@@ -77,7 +77,7 @@ def _make_text(value: object, quotes: bool = False) -> str:
 def _split_unit(text: str) -> tuple[float, str]:
     """Return the number in a text, and its unit: "%", "k", "ep", "ba", "h", "m", "s" or "".
 
-    (0, "?") if it is no number.
+    Returns (0, "?") if the text is not a number.
     """
     measure = _MEASURE.fullmatch(text)
     if not measure or (measure[2] or "number") not in UNITS:
@@ -87,7 +87,7 @@ def _split_unit(text: str) -> tuple[float, str]:
 
 
 def _find_value(cls: type, name: str, text: str) -> str:
-    """Return the value that is meant by a text, or the setting; "" if that is not known."""
+    """Return the intended value, or a complete setting; "" if unknown."""
     kind, limits = kinds_of(cls)[name], get_limits(cls).get(name, ())
     options = get_args(kind) if is_union(kind) else (kind,)
     if get_origin(kind) in (list, tuple):
@@ -129,7 +129,7 @@ def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
 
 
 def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
-    """Return a duration in the unit that is meant, or the budget that a time is."""
+    """Return a duration in the intended unit; a time becomes a budget."""
     if time := read_time(text):
         return f"budget={time}" if name == "max_duration" else ""
     number, unit = _split_unit(text)
@@ -142,7 +142,7 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
 
 
 def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
-    """Return the number that is meant: of a power, a ratio, a square, or with a unit."""
+    """Return the intended number: a power, a ratio, a square, or a number with a unit."""
     if (square := _SQUARE.fullmatch(text)) and square[1] == square[2]:
         text = square[1]
     if power := _POWER.fullmatch(text):
@@ -158,7 +158,7 @@ def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> s
     most = min(bounds[0].most, bounds[0].below) if bounds else None
     if most == 100 and unit in ("", "%"):
         number *= 100 if unit == "" and number <= 1 else 1
-    elif unit == "%" or (unit == "" and most == 1 and 2 <= number <= 100):  # a part of 100
+    elif unit == "%" or (unit == "" and most == 1 and 2 <= number <= 100):  # a percentage
         number /= 100
     elif unit == "k":
         number *= 1000
