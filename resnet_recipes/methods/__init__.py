@@ -1,4 +1,4 @@
-"""Every speed-up method, in a tuple that is registry, schema and order of composition."""
+"""All speed-up methods; the tuple is the registry, the schema and the order of composition."""
 
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, Optional
@@ -31,28 +31,28 @@ from resnet_recipes.methods.sam import SAM as SAM
 from resnet_recipes.methods.stochastic_depth import StochasticDepth as StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment as TrivialAugment
 
-#: Our methods, in the order in which their hooks run.
+#: Built-in methods, in the order in which their hooks run.
 _OURS: tuple[type[Method], ...] = (
     BlurPool,
     StochasticDepth,
     BCELoss,
     Flips,
-    ColorJitter,  # before the methods that fill what they uncover: its mean is of the image alone
+    ColorJitter,  # before methods that fill uncovered areas, so that its mean covers only the image
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,
-    RandomTranslation,  # before methods that change the size: it moves the loader's pixels
+    RandomTranslation,  # before methods that change the size: it translates the loader's pixels
     ColOut,  # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
     ProgressiveResizing,
     # after everything that moves pixels, so that boxes keep their size in the final image
     RandomErasing,
-    # before mixing: the partner's label is not smoothed, as when the recipes were tuned
+    # before mixing: the recipes were tuned without smoothing the partner's label
     LabelSmoothing,
     MixUp,
     CutMix,
     MixUpOrCutMix,
-    ClassWeights,  # after mixing: a mixed target weighs the mean of its classes
-    Distill,  # after methods that change images: the teacher sees the same as the network
+    ClassWeights,  # after mixing: a mixed target uses the mean weight of its classes
+    Distill,  # after methods that change images: the teacher sees the same images as the network
     SAM,
     EMA,
 )
@@ -60,7 +60,7 @@ _OURS: tuple[type[Method], ...] = (
 #: Methods of other installed packages.
 INSTALLED = tuple(find_installed({method.name for method in _OURS}))
 
-#: Every method. Those of other packages run after ours, but before SAM and EMA.
+#: All methods. Methods of other packages run after the built-in ones, but before SAM and EMA.
 ORDER = (*_OURS[:-2], *INSTALLED, *_OURS[-2:])
 
 if TYPE_CHECKING:  # type checkers cannot know the methods of other packages

@@ -31,10 +31,10 @@ HOOKS = (
     "eval_weights",
 )
 
-#: Hooks that only one method of a recipe may provide.
+#: Hooks that at most one method of a recipe may provide.
 EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
-#: Images that a teacher computes at once, which bounds its memory.
+#: Images per forward pass of a teacher; limits its memory.
 TEACHER_BATCH_SIZE = 128
 
 #: A function from one decoded RGB image and its random generator to an image of the same size. It
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
         return cls(images, one_hot(labels, num_classes), labels, soft_labels=soft_labels)
 
     def mix_soft_labels(self, partner: Callable[[Tensor], Tensor], share: float) -> Tensor | None:
-        """Return the soft labels of mixed images, in which partners have the weight `share`."""
+        """Return the soft labels of mixed images; partners have the weight `share`."""
         return (
             None
             if self.soft_labels is None
@@ -77,16 +77,16 @@ class Batch(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The point in the run at which a hook is called, with this rank's generator for the step."""
+    """The point in the run when a hook is called, and this rank's random generator for the step."""
 
     step: int  # steps completed before this one
     horizon: Horizon
-    # depends only on (seed, rank, step): no state to save, and a resumed step repeats it
+    # depends only on (seed, rank, step), so there is no state to save and a resumed step repeats it
     rng: np.random.Generator
 
     @classmethod
     def at(cls, step: int, total_steps: int, steps_per_epoch: int, seed: int = 0) -> "Now":
-        """Return the `Now` of a step in a training loop of your own, counted from 0."""
+        """Return the `Now` of a step in your own training loop, counted from 0."""
         return cls(step, Horizon(total_steps, steps_per_epoch), np.random.default_rng((seed, step)))
 
     @property
@@ -117,24 +117,26 @@ class Method(Section):
     hook runs for all methods in the order of `methods.ORDER`. Methods never see the trainer.
     """
 
-    name: ClassVar[str]  # key in a recipe
-    cost: ClassVar[str]  # for the card: time and memory
-    gain: ClassVar[str]  # for the card: published gains, with sources
-    avoid_when: ClassVar[str]  # for the card: when to omit it
-    inference: ClassVar[str] = "costs nothing."  # for the card: added cost of the trained network
-    conflicts: ClassVar[Mapping[str, str]] = {}  # reasons by method that it cannot be combined with
-    # its modules use torch's generator, which is then seeded at every step
+    name: ClassVar[str]  # key in the recipe
+    cost: ClassVar[str]  # on the card: time and memory
+    gain: ClassVar[str]  # on the card: published gains, with sources
+    avoid_when: ClassVar[str]  # on the card: when to omit the method
+    inference: ClassVar[str] = "costs nothing."  # on the card: added inference cost
+    conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
+    # its modules use torch's global generator, which is then seeded at every step
     draws_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
-    blurs: ClassVar[bool] = False  # it blurs before the network downsamples
-    extra_weights: ClassVar[int] = 0  # copies of the weights on the device
+    blurs: ClassVar[bool] = False  # blurs before the network downsamples
+    extra_weights: ClassVar[int] = 0  # additional copies of the weights on the device
     # setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
     network_setting: ClassVar[str] = ""
     # setting that names a file of that network's outputs, instead of the network
     stored_setting: ClassVar[str] = ""
-    # changed by transform_batch: images (drawn for each batch) | sizes | labels | mixes
+    # what transform_batch changes: images (sampled for each batch) | sizes | labels | mixes
     changes: ClassVar[str] = "images"
-    cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
+    cheaper_steps: ClassVar[str] = (
+        ""  # how it makes steps cheaper, in a few words; "" if it does not
+    )
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -145,7 +147,7 @@ class Method(Section):
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place, once initialized; it is then placed, compiled and optimized.
+        """Change the initialized model in place, before it is moved to the device and compiled.
 
         Training may be replayed as a CUDA graph, so anything that changes between steps must be a
         buffer updated in place.
@@ -153,32 +155,32 @@ class Method(Section):
         raise NotImplementedError
 
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
-        """Yield why the method cannot change a library's network; keys are relative to `methods`.
+        """Yield the reasons why the method cannot change a library network.
 
-        The network may have no values.
+        Keys are relative to `methods`. The network may have no values.
         """
         return iter(())
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's transformed batch, with the same N, dtypes, device and memory format.
+        """Return the transformed batch, with the same N, dtypes, device and memory format.
 
-        It runs without gradients.
+        Runs without gradients.
         """
         raise NotImplementedError
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example, float32 [N], given logits and targets [N, K].
 
-        Default: softmax cross-entropy. Training follows their weighted mean.
+        Default: softmax cross-entropy. Training minimizes their weighted mean.
         """
         raise NotImplementedError
 
     def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the changed losses, float32 [N], of a micro-batch with these logits [N, K]."""
+        """Return the changed losses, float32 [N], for a micro-batch with these logits [N, K]."""
         raise NotImplementedError
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
-        """Leave in `.grad` the gradient for the optimizer, and return the losses [N].
+        """Write the gradient for the optimizer to `.grad`, and return the losses [N].
 
         Default: `compute()`.
         """
@@ -196,7 +198,7 @@ class Method(Section):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the method's own tensors for the checkpoint; called on every rank.
+        """Return the method's tensors for the checkpoint; called on every rank.
 
         Only methods with state override this.
         """
@@ -210,12 +212,12 @@ class Method(Section):
     def provides(self, hook: str) -> bool:
         """Return whether this method acts at `hook` with its current settings.
 
-        Default: whether it overrides it.
+        Default: whether the method overrides the hook.
         """
         return getattr(type(self), hook) is not getattr(Method, hook)
 
     def counted(self, class_images: Sequence[int]) -> "Method":
-        """Return this method for the numbers of training images of each class; empty if unknown."""
+        """Return this method, given the number of training images per class; empty if unknown."""
         return self
 
     def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
@@ -231,29 +233,29 @@ class Method(Section):
 
     @property
     def extra_gradient_every(self) -> int:
-        """Steps from one with a second gradient to the next; 0: no step has one."""
+        """Interval in steps between second gradients; 0 if there are none."""
         return 0
 
     def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the side, in pixels, of an epoch's crops from the loader, instead of `side`."""
+        """Return the size, in pixels, of the loader's crops in an epoch; the default is `side`."""
         return side
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the width of an epoch's images after `transform_batch`, from `side` before it."""
+        """Return the image width after `transform_batch` in an epoch, given `side` before it."""
         return side
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
-        """Return the stride at which a convolution of `inputs` channels is computed."""
+        """Return the stride at which a convolution with `inputs` input channels is computed."""
         return stride
 
     def late(self, share: Fraction) -> str:
-        """Return settings with which image sizes change only in the last `share` of a run."""
+        """Return settings that restrict image size changes to the last `share` of a run."""
         return f"'~methods.{self.name}'"
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         """Yield advice on the settings, one sentence each.
 
-        `full` is the image size before any method, `others` are the methods that are on.
+        `full` is the image size before any method, `others` are the enabled methods.
         """
         return iter(())
 
@@ -265,23 +267,23 @@ class Method(Section):
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """Return int64 [N] labels as float32 [N, K] targets.
 
-    Unlike torch's one_hot, it never waits for the device.
+    Unlike torch.nn.functional.one_hot, it never waits for the device.
     """
     targets = torch.zeros(len(labels), num_classes, device=labels.device)
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)
 
 
 def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
-    """Return [N, C, H, W] images reduced to these rows and columns, still channels_last."""
+    """Return only these rows and columns of [N, C, H, W] images, still channels_last."""
     indices = send(np.concatenate([rows, columns]), images.device)
     y, x = indices.split([len(rows), len(columns)])
-    # indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not
+    # indexing the NHWC view keeps channels_last memory; index_select on the NCHW view would not
     lines = images.permute(0, 2, 3, 1).index_select(1, y).index_select(2, x)
     return lines.permute(0, 3, 1, 2)
 
 
 def send(array: np.ndarray, device: torch.device) -> Tensor:
-    """Send a small array to `device` as a tensor, without waiting for the device."""
+    """Copy a small array to `device` as a tensor, without waiting for the device."""
     tensor = torch.from_numpy(array)
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor
     return tensor.to(device, non_blocking=True)

@@ -19,10 +19,10 @@ from resnet_recipes.methods.base import Method
 class BCELoss(Method):
     """Classify with a sigmoid per class, not a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
-    The loss is summed over classes and divided by N, not by N * K. The classifier's bias starts at
-    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm's
-    version, which needs LAMB, has neither: `reduction: mean`, `bias_init: false`, and a `threshold`
-    that turns mixed targets into 0 or 1.
+    The loss is summed over classes and divided by N, not by N * K. The classifier bias starts at
+    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm
+    uses LAMB and does neither: `reduction: mean`, `bias_init: false`, and a `threshold` that turns
+    mixed targets into 0 or 1.
 
     Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are
     not comparable.
@@ -57,7 +57,7 @@ class BCELoss(Method):
             yield Problem("bce_loss.bias_init", True, rule, "methods.bce_loss.bias_init=false")
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each example, computed in float32 whatever the dtype of the logits."""
+        """Return the loss of each example, computed in float32 for any dtype of the logits."""
         if self.threshold is not None:
             targets = (targets > self.threshold).float()
         losses = F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none")

@@ -16,7 +16,7 @@ from resnet_recipes.ops.blur import Blurring
 
 
 class BlurConv2d(nn.Conv2d, Blurring):
-    """A strided convolution of a blurred input."""
+    """A strided convolution whose input is blurred first."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernel_size == (1, 1) and self.padding == (0, 0):
@@ -49,11 +49,11 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
 class BlurPool(Method):
     """Blur before downsampling, to avoid aliasing (Zhang, 2019, arXiv:1904.11486).
 
-    Changes all max-pools and all strided convolutions with at least `min_channels` input channels:
+    Changes all max pools, and all strided convolutions with at least `min_channels` input channels:
     one pool and six convolutions of ResNet-50, but not its stem. Parameters and state-dict keys
-    stay torchvision's, but the blur is part of the network: the weights need it for evaluation too.
-    `blur_first` blurs the input of a strided convolution; without it the convolution runs at full
-    resolution, as in the paper, which is four times the work.
+    match torchvision, but the blur is part of the network, so evaluation also needs it.
+    `blur_first` blurs the input of a strided convolution. Without it, the convolution runs at full
+    resolution, as in the paper, which costs four times the compute.
     """
 
     name: ClassVar[str] = "blurpool"

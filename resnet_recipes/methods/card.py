@@ -17,7 +17,7 @@ class Setting(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The default as it is typed on a command line."""
+        """The default as written on a command line."""
         if isinstance(self.default, list | tuple):
             return f"[{','.join(map(str, self.default))}]"
         if isinstance(self.default, bool):
@@ -30,7 +30,7 @@ class Card(NamedTuple):
 
     name: str
     summary: str  # one sentence with its paper
-    details: str  # the definition, and the differences from its source
+    details: str  # the definition, and the differences from the source
     cost: str
     gain: str  # published gains, with the source
     avoid_when: str  # when to omit it
@@ -61,7 +61,7 @@ def _get_default(item: Field) -> object:
 
 
 def _find_comments(source: str) -> dict[str, str]:
-    """Return the comment of every field of a class: at the end of its lines, or just above them."""
+    """Return the comment of each field of a class: at the end of its lines, or just above."""
     lines = textwrap.dedent(source).splitlines()
     comments = {}
     for node in ast.parse("\n".join(lines)).body[0].body:

@@ -1,4 +1,4 @@
-"""Weigh examples by how rare their class is."""
+"""Weight examples by the rarity of their class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 class ClassWeights(Method):
     """Weight each example's loss by the rarity of its class (Cui et al., 2019, arXiv:1901.05555).
 
-    A class of n training images weighs `(1 - beta) / (1 - beta^n)`, the inverse of its effective
-    number, or 1 / n ("inverse"). Of a mixed or smoothed target, the weight is the mean over its
-    classes. Weights are scaled so that training images weigh 1 on average, each once, which leaves
-    the learning rate what it was; the paper scales them so that classes do. It is another average
-    where images come unequally often: with data.sampling or methods that choose among examples.
+    A class with n training images has the weight `(1 - beta) / (1 - beta^n)`, the inverse of its
+    effective number, or 1 / n ("inverse"). A mixed or smoothed target has the mean weight of its
+    classes. Weights are scaled to a mean of 1 over the training images, so the learning rate need
+    not change; the paper scales them to a mean of 1 over classes. If images are used unequally
+    often, with data.sampling or methods that select examples, the mean over an epoch is not 1.
     """
 
     name: ClassVar[str] = "class_weights"
@@ -36,7 +36,7 @@ class ClassWeights(Method):
     )
     # effective: by the effective number of images | inverse: 1 / n
     rule: Annotated[str, OneOf("effective", "inverse")] = "effective"
-    beta: BelowOne = 0.999  # of the effective number; 0: equal weights, towards 1: inverse
+    beta: BelowOne = 0.999  # beta of the effective number; 0: equal weights, close to 1: inverse
 
     def __post_init__(self) -> None:
         self._weights: np.ndarray | None = None
@@ -47,7 +47,7 @@ class ClassWeights(Method):
         return method
 
     def weights(self, class_images: Sequence[int]) -> np.ndarray:
-        """Return the weight of each class, float32 [K]; 0 for one without images."""
+        """Return the weight of each class, float32 [K]; 0 for classes without images."""
         counts = np.asarray(class_images, dtype=np.float64)
         effective = counts if self.rule == "inverse" else 1 - self.beta**counts
         weights = np.divide(1, effective, out=np.zeros_like(counts), where=counts > 0)

@@ -17,9 +17,9 @@ _Strength = Annotated[float, Bounds(least=0, most=1)]
 class ColorJitter(Method):
     """Change brightness, contrast, saturation and hue (Howard, 2013, arXiv:1312.5402).
 
-    The operations run in random order. The pixels equal those of torchvision's ColorJitter with
-    the same factors, which are uniform in [1 - strength, 1 + strength]; the hue turns by up to
-    `hue` of a turn. Runs on decoded images in the loader's workers.
+    The operations run in random order. Pixels match torchvision ColorJitter with the same factors.
+    The factors are uniform in [1 - strength, 1 + strength]; the hue shifts by up to `hue` of a full
+    turn. Runs on decoded images in the loader workers.
     """
 
     name: ClassVar[str] = "color_jitter"
@@ -32,13 +32,13 @@ class ColorJitter(Method):
     brightness: _Strength = 0.4  # 0 to 1
     contrast: _Strength = 0.4  # 0 to 1
     saturation: _Strength = 0.4  # 0 to 1
-    hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0  # of a turn, 0 to 0.5
+    hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0  # fraction of a full turn, 0 to 0.5
 
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)
 
     def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Draw the operations for an image, each with its factor, or the steps of its hue."""
+        """Sample the operations for an image, each with its factor or hue steps."""
         operations = (
             ("brightness", self.brightness),
             ("contrast", self.contrast),

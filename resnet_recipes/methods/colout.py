@@ -12,12 +12,12 @@ from resnet_recipes.methods.base import Batch, Method, Now, select
 
 @dataclass
 class ColOut(Method):
-    """Remove random rows and columns of a batch's images (MosaicML, Composer 0.7.1, ColOut).
+    """Remove random rows and columns from the images of a batch (MosaicML, Composer 0.7.1, ColOut).
 
-    Keeps floor((1 - p) * size) rows and columns, in order, drawn without replacement once per step
-    and rank and shared by all images and channels. The images get smaller (176 -> 167 at 0.05) and
-    are not scaled back. Runs before progressive_resizing, as in the published runs: Composer 0.7
-    applies the two in the recipe's order, 0.9 and later in reverse, and the recipes of both
+    Keeps floor((1 - p) * size) rows and columns, in order. They are sampled without replacement
+    once per step and rank, for all images and channels. The images get smaller (176 -> 167 at 0.05)
+    and are not scaled back. Runs before progressive_resizing, as in the published runs: Composer
+    0.7 applies the two in recipe order, 0.9 and later in reverse order, and the recipes of both
     versions are written so that ColOut comes first.
     """
 
@@ -45,7 +45,7 @@ class ColOut(Method):
 
 
 def _count_kept(size: int, fraction: float) -> int:
-    """Return the number of `size` lines that remain after removing a fraction; at least one."""
+    """Return how many of `size` rows or columns remain after removing a fraction; at least 1."""
     return max(1, int((1 - to_fraction(fraction)) * size))
 
 

@@ -17,10 +17,10 @@ from resnet_recipes.methods.mixup import blend_targets
 class CutMix(Method):
     """Paste boxes of other examples and mix targets by area (Yun et al., 2019, arXiv:1905.04899).
 
-    Draws one box and one permutation per step and rank. The box has the image's aspect ratio,
-    covers a fraction of its area drawn from Beta(alpha, alpha), is centered anywhere and clipped at
-    the border; the targets are mixed by the clipped area. The partner's label is not smoothed, as
-    in mixup.
+    Samples one box and one permutation per step and rank. The box has the aspect ratio of the
+    image, covers a fraction of its area sampled from Beta(alpha, alpha), is centered anywhere and
+    is clipped at the border. Targets are mixed by the clipped area. As in mixup, the partner's
+    label is not smoothed.
     """
 
     name: ClassVar[str] = "cutmix"
@@ -77,6 +77,6 @@ def paste(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
 
 
 def _draw_span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return `side * size` lines, an even number, around a random center, clipped at borders."""
+    """Return a slice of `side * size` pixels, rounded to even, around a random center, clipped."""
     center, half = int(rng.integers(size)), int(size * side) // 2
     return slice(max(0, center - half), min(size, center + half))

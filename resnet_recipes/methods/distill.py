@@ -20,11 +20,11 @@ class Distill(Method):
     """Learn from a teacher's outputs (Hinton et al., 2015, arXiv:1503.02531).
 
     `loss <- (1 - share) * loss + share * temperature^2 * KL(teacher || network)`, both softmaxes at
-    `temperature`. The teacher, in evaluation mode and never changed, sees the same images as the
-    network, after crops and mixing (Beyer et al., 2022, arXiv:2106.05237), once a step: both
-    gradients of a SAM step follow the same outputs. Beyer et al. use `share: 1`, and far longer
-    runs than without a teacher. `labels` are a teacher's outputs that `resnet-recipes teach` stored
-    (Shen and Xing, 2021, arXiv:2112.01528): they cost a step nothing, and are mixed as targets are.
+    `temperature`. The teacher is frozen in evaluation mode. It sees the same images as the network,
+    after crops and mixing (Beyer et al., 2022, arXiv:2106.05237), once per step: both gradients of
+    a SAM step use the same outputs. Beyer et al. use `share: 1`, and far longer runs than without a
+    teacher. `labels` are teacher outputs stored by `resnet-recipes teach` (Shen and Xing, 2021,
+    arXiv:2112.01528): they add no time per step, and are mixed like targets.
     """
 
     name: ClassVar[str] = "distill"
@@ -46,8 +46,8 @@ class Distill(Method):
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
     temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more
-    share: ZeroToOne = 0.5  # of the loss that follows the teacher, 0 to 1
-    labels: str = ""  # a file of resnet-recipes teach, instead of the teacher
+    share: ZeroToOne = 0.5  # fraction of the loss that comes from the teacher, 0 to 1
+    labels: str = ""  # a file from resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:
         self._logits: Callable[[Tensor], Tensor] | None = None
@@ -87,5 +87,5 @@ class Distill(Method):
         return losses.lerp(divergence, self.share)
 
     def _soften(self, logits: Tensor) -> Tensor:
-        """Return logits at the temperature."""
+        """Return the logits divided by the temperature."""
         return logits if self.temperature == 1 else logits.float() / self.temperature

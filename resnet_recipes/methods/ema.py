@@ -19,15 +19,15 @@ from resnet_recipes.methods.base import Method, Now
 class EMA(Method):
     """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
-    The average starts as a copy after the first step. Every `update_interval` it moves a fraction
-    of the way towards the weights, 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba.
-    All floating-point parameters and buffers are averaged, including BatchNorm's statistics;
-    integers are copied (Composer averages and truncates them). For evaluation and export the values
-    are swapped in place, and the training weights are restored bit-identically. When evaluated, the
-    average is up to one interval old. torchvision's average differs in three ways, each a setting:
-    until the first update after its warm-up it is a copy, renewed at each update (`delay`); it is
-    updated after the first step of every epoch and the interval restarts there (`each_epoch`); its
-    decay is divided by the number of epochs (a half_life in dur).
+    The average starts as a copy after the first step. Every `update_interval` it moves towards the
+    weights by the fraction 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All
+    floating-point parameters and buffers are averaged, including BatchNorm statistics; integers are
+    copied (Composer averages and truncates them). For evaluation and export the average is swapped
+    in, in place; the training weights are then restored bit-identically. At evaluation the average
+    is up to one interval old. The average of the torchvision references differs in three ways, each
+    available as a setting: until the first update after its warm-up it is a copy, renewed at each
+    update (`delay`); it is also updated after the first step of every epoch, where the interval
+    restarts (`each_epoch`); its decay is divided by the number of epochs (a half_life in dur).
     """
 
     name: ClassVar[str] = "ema"
@@ -46,7 +46,7 @@ class EMA(Method):
         "half_life was not adjusted: it is in steps."
     )
     extra_weights: ClassVar[int] = 1
-    half_life: Length = "100ba"  # time until the contribution of a weight has halved
+    half_life: Length = "100ba"  # time until the contribution of past weights has halved
     update_interval: Length = "20ba"  # time between updates
     # time before averaging starts; until then the average is a copy
     delay: LengthOrZero = "0ba"
@@ -90,9 +90,9 @@ class EMA(Method):
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
-        """Swap the average into `model`, in place, and restore the weights at the end.
+        """Swap the average into `model`, in place, and restore the weights on exit.
 
-        It does nothing before the first step.
+        Does nothing before the first step.
         """
         if not self._average:
             yield

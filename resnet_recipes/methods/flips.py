@@ -1,4 +1,4 @@
-"""Vertical flips and quarter turns, for images that have no top."""
+"""Vertical flips and 90-degree rotations, for images without a preferred orientation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from resnet_recipes.methods.image_ops import Operation, RandomOps
 class Flips(Method):
     """Use the eight symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
 
-    Half of the images are flipped vertically, and half are transposed. With the horizontal flips
-    of the loader (data.flip) all eight symmetries have the same probability. Pixels are moved,
-    never interpolated. Runs on decoded images in the loader's workers.
+    Half of the images are flipped vertically, and half are transposed. With the loader's horizontal
+    flips (data.flip), all eight symmetries have the same probability. Pixels are moved, never
+    interpolated. Runs on decoded images in the loader workers.
     """
 
     name: ClassVar[str] = "flips"
@@ -27,13 +27,13 @@ class Flips(Method):
         "through a microscope, such as satellite, tissue and circuit-board images."
     )
     vertical: bool = True  # flip half of the images vertically
-    turns: bool = True  # transpose half of the images, which gives quarter turns
+    turns: bool = True  # transpose half of the images, which gives 90-degree rotations
 
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)
 
     def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Draw the symmetry of an image."""
+        """Sample the symmetry of an image."""
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:
             yield Operation("flip_vertical", 0.0)

@@ -1,4 +1,4 @@
-"""Augmentations of one decoded image by Pillow: an operation and its strength."""
+"""Augment one decoded image with Pillow: an operation and its strength."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,20 +11,20 @@ from PIL import Image, ImageEnhance, ImageOps
 #: Operations whose value is a factor: 1 leaves the image unchanged.
 ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
-#: Each operation takes an RGB image and a value in its own unit, and returns a new image of the
-#: same size. Operations that move pixels also take a filter and the color outside the image.
+#: Each operation takes an RGB image and a value in its unit, and returns a new image of the same
+#: size. Operations that move pixels also take a filter and the color outside the image.
 ImageOp = Callable[..., Image.Image]
 
 
 def make_rotation(degrees: float, side: int) -> tuple[float, ...]:
-    """Return the affine map that turns a square counter-clockwise, rounded as in Pillow."""
+    """Return the affine map that rotates a square counterclockwise, rounded as in Pillow."""
     angle, half = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 
-#: Affine maps from output to input pixels in Pillow's format, given a value and a side. Shears fix
-#: the top left corner.
+#: Affine maps from output to input pixels in Pillow's format, given a value and an image size.
+#: Shears keep the top left corner fixed.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "rotate": make_rotation,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),
@@ -44,7 +44,7 @@ class NativeStep(NamedTuple):
 
 
 def make_native_step(name: str, value: float, side: int) -> NativeStep:
-    """Return the native decoder's equivalent of an operation, which gives the same pixels."""
+    """Return the native decoder's equivalent of an operation, with the same pixels."""
     if name in _MATRICES:
         return NativeStep("affine", _MATRICES[name](value, side))
     return NativeStep(name, (value,))
@@ -55,7 +55,7 @@ MOVING = frozenset(_MATRICES)
 
 
 def _affine(name: str) -> ImageOp:
-    """Return an operation that resamples an image, by default bilinear and black outside."""
+    """Return an operation that resamples an image, by default bilinear, with black outside."""
 
     def transform(
         image: Image.Image,
@@ -84,7 +84,7 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
 }
 
-#: The operations of RandAugment, in the order in which it numbers them.
+#: The operations of RandAugment, in the order of their numbers there.
 RANDAUGMENT_OPS = tuple(IMAGE_OPS)
 
 IMAGE_OPS |= {
@@ -94,7 +94,7 @@ IMAGE_OPS |= {
 
 
 def _turn_hue(image: Image.Image, steps: int) -> Image.Image:
-    """Turn the hue of an image by steps of 1/255 of a turn, 0 to 255."""
+    """Rotate the hue of an image by `steps` / 255 of a full turn, 0 to 255."""
     hue, saturation, value = image.convert("HSV").split()
     turned = hue.point([(level + steps) % 256 for level in range(256)])
     return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
@@ -104,12 +104,12 @@ class Operation(NamedTuple):
     """A random operation on an image."""
 
     name: str  # a key of `IMAGE_OPS`
-    value: float  # in the unit of the operation
+    value: float  # in the operation's unit
 
 
 @dataclass(frozen=True)
 class RandomOps:
-    """Random operations for an image of a width, each with a value; pickles if `draw` does."""
+    """Random operations with values, given the image width; picklable if `draw` is."""
 
     draw: Callable[[int, np.random.Generator], Iterator[Operation]]
 

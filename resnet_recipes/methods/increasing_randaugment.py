@@ -11,7 +11,7 @@ from resnet_recipes.base.limits import Bounds, OneOf, ZeroToOne
 from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import IMAGE_OPS, MOVING
 
-#: ImageNet's mean color, which fills areas from outside the image.
+#: ImageNet's mean color, which fills areas outside the image.
 _FILL = (124, 116, 104)
 
 _FILTERS = {
@@ -25,10 +25,10 @@ _FILTERS = {
 class IncreasingRandAugment(Method):
     """Apply random operations as timm does (Cubuk et al., 2020, arXiv:1909.13719).
 
-    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn
-    uniformly with replacement; each is applied with probability `p` and a magnitude from
-    N(magnitude, deviation), clipped to 0..10. Areas from outside the image have ImageNet's mean
-    color. Runs on decoded images in the loader's workers.
+    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude,
+    sampled uniformly with replacement. Each is applied with probability `p` and a magnitude from
+    N(magnitude, deviation), clipped to 0..10. Areas outside the image are filled with the ImageNet
+    mean color. Runs on decoded images in the loader workers.
     """
 
     name: ClassVar[str] = "increasing_randaugment"
@@ -55,7 +55,7 @@ class IncreasingRandAugment(Method):
 
 @dataclass(frozen=True)
 class _RandomOps:
-    """The operations applied to one image; pickles."""
+    """The operations applied to one image; picklable."""
 
     settings: IncreasingRandAugment
 
@@ -81,7 +81,7 @@ VALUES: dict[str, Callable[[float, int], float]] = {
     "equalize": lambda level, _: level,
     "invert": lambda level, _: level,
     "rotate": lambda level, _: 30 * level,
-    # Pillow rejects 0 bits, which would be black
+    # Pillow rejects 0 bits, which would give a black image
     "posterize": lambda level, _: max(1, 4 - int(4 * abs(level))),
     "solarize": lambda level, _: 256 - int(256 * abs(level)),
     "solarize_add": lambda level, _: min(128, int(110 * abs(level))),
@@ -102,7 +102,7 @@ _OPS = IMAGE_OPS | {
 def apply(
     name: str, image: Image.Image, level: float, sign: int, resample: Image.Resampling
 ) -> Image.Image:
-    """Return an image changed by an operation at a level from 0 to 1."""
+    """Return an image after an operation at a level from 0 to 1."""
     width = image.height if name == "translate_y" else image.width
     value = VALUES[name](sign * level, width)
     return _OPS[name](image, value, *([resample, _FILL] if name in MOVING else []))

@@ -48,7 +48,7 @@ def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
 
 
 def find_failure(error: BaseException) -> Problem | None:
-    """Return the problem of an installed method in whose code an error was raised."""
+    """Return the problem of the installed method whose code raised an error, if any."""
     from resnet_recipes.methods import INSTALLED
 
     frames = list(traceback.walk_tb(error.__traceback__))

@@ -1,4 +1,4 @@
-"""Targets with some probability for every class."""
+"""Smooth the targets."""
 
 from dataclasses import dataclass
 from typing import ClassVar

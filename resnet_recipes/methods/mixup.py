@@ -15,11 +15,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
 class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
-    `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per step and rank.
-    The fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the label of the
-    image itself dominates (the mean fraction is 0.10 at alpha 0.2). The label of the partner is not
-    smoothed, as in the runs that tuned the recipes. Therefore label_smoothing runs before mixup.
-    Both gradients of a SAM step use the same mix; Composer samples again for the second.
+    `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per step and rank. The
+    fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the image's own label
+    dominates (the mean fraction is 0.10 at alpha 0.2). The recipes were tuned without smoothing the
+    partner's label, so label_smoothing runs before mixup. Both gradients of a SAM step use the same
+    mix; Composer samples again for the second.
     """
 
     name: ClassVar[str] = "mixup"
@@ -63,5 +63,5 @@ class MixUp(Method):
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:
-    """Return targets mixed with hard labels of the partners at `order`, [N], of weight `share`."""
+    """Return targets mixed with the partners' hard labels at `order` [N], with weight `share`."""
     return batch.targets.lerp(one_hot(batch.labels[order], batch.targets.shape[1]), share)

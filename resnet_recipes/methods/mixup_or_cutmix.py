@@ -15,10 +15,10 @@ from resnet_recipes.methods.cutmix import draw_box, paste
 class MixUpOrCutMix(Method):
     """Apply mixup or cutmix, at random for each step (Wightman et al., 2021, arXiv:2110.00476).
 
-    Each rank chooses for itself. Unlike in mixup and cutmix alone, examples are paired as in timm
-    (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous
-    example), and label smoothing applies to the partner's label too. torchvision smooths after
-    mixing, with the same result. See the cards of mixup and cutmix for the rest.
+    Each rank chooses independently. Unlike in mixup and cutmix alone, examples are paired as in
+    timm (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous
+    example), and the partner's label is also smoothed. torchvision smooths after mixing, with the
+    same result. For everything else, see the cards of mixup and cutmix.
     """
 
     name: ClassVar[str] = "mixup_or_cutmix"
@@ -35,7 +35,7 @@ class MixUpOrCutMix(Method):
     mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0
     switch: ZeroToOne = 0.5  # probability of cutmix at each step
-    # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
+    # flipped: the batch in reverse order, as in timm | rolled: by one, as in torchvision
     partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

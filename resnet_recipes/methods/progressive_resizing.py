@@ -23,13 +23,13 @@ class ProgressiveResizing(Method):
     """Start with small images and grow them (fast.ai, fastbook chapter 7; Composer 0.7.1).
 
     The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
-    `finetune` of the run; sides are rounded to multiples of `size_increment`, half to even, in
-    exact arithmetic. The size is constant within an epoch. In Mild, images have 88 px for 40% of
-    the run and then grow to 176, which they reach at 80%. `at: device` shrinks the normalized
-    batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of
-    all images); `at: loader` makes the loader decode at this size instead, which averages over area
-    and saves CPU time. `stairs` are scales of your own instead, each from a time on, as the records
-    of DAWNBench train: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`. Two deliberate differences from
+    `finetune` of the run. Sizes are rounded to multiples of `size_increment`, half to even, in
+    exact arithmetic. The size is constant within an epoch. In Mild, images are 88 px for 40% of the
+    run and then grow to 176 px, which they reach at 80%. `at: device` shrinks the normalized batch
+    ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of all
+    images). `at: loader` makes the loader decode at this size instead, which averages over area and
+    saves CPU time. `stairs` sets your own scales instead, each with its start time, as in the
+    DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`. Two deliberate differences from
     Composer: its float arithmetic turns some sizes of 120, 60 and 100 into 119, 59 and 99, and its
     crop never uses the last offset.
     """
@@ -51,16 +51,16 @@ class ProgressiveResizing(Method):
     mode: Annotated[str, OneOf("resize", "crop")] = "resize"
     # size at the start, as a fraction of the full size
     initial_scale: Annotated[float, _SCALE] = 0.5
-    delay: str = "0.5dur"  # time at initial_scale
-    finetune: str = "0.2dur"  # time at full size, at the end
-    # scale from each time on, instead of the three above; []: none
+    delay: str = "0.5dur"  # duration at initial_scale
+    finetune: str = "0.2dur"  # duration at full size, at the end
+    # scales with their start times, instead of the three settings above; []: not used
     stairs: list[tuple[str, float]] = field(default_factory=list)
-    # pixels; all sizes but the full one are multiples of it
+    # pixels; all sizes except the full size are multiples of it
     size_increment: Annotated[int, Bounds(least=1)] = 4
     interpolation: Annotated[str, OneOf("nearest", "bilinear")] = "nearest"  # nearest | bilinear
     # device: resample the batch | loader: decode at this size
     at: Annotated[str, OneOf("device", "loader")] = "device"
-    # time that determines the size of an epoch: its start | its end
+    # point in an epoch that determines its size: start | end
     size_from_epoch: Annotated[str, OneOf("start", "end")] = "start"
 
     def problems(self) -> Iterator[Problem]:
@@ -96,7 +96,7 @@ class ProgressiveResizing(Method):
 
     @property
     def changes(self) -> str:  # type: ignore[override]
-        """A window is drawn for each batch; a size belongs to the epoch."""
+        """Windows ("images") are sampled for each batch; "sizes" depend on the epoch."""
         return "images" if self.mode == "crop" else "sizes"
 
     def provides(self, hook: str) -> bool:
@@ -173,7 +173,7 @@ class ProgressiveResizing(Method):
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)
             columns += now.rng.integers(full - width, endpoint=True)
-        else:  # integer arithmetic: at some sizes F.interpolate's float32 scale is off by one pixel
+        else:  # integers: at some sizes the float32 scale of F.interpolate is off by one pixel
             rows, columns = rows * full_height // height, columns * full // width
         return batch._replace(images=select(batch.images, rows, columns))
 

@@ -20,11 +20,12 @@ SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
 class RandAugment(Method):
     """Apply random operations to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, without an identity, sampled uniformly with replacement, each
-    with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear
-    by 0.3, translate by a third of the side, posterize to 4 to 1 bits, solarize at any threshold,
-    and change color, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1
-    to 1.9; `safe`: without these four). Runs on decoded images in the loader's workers.
+    Composer's variant: 13 operations, without the identity, sampled uniformly with replacement,
+    each with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees,
+    shear by 0.3, translate by a third of the image size, posterize to 4 to 1 bits, solarize at any
+    threshold, and change color, contrast, brightness and sharpness by factors of 0.1 to 10
+    (`original`: 0.1 to 1.9; `safe`: without these four). Runs on decoded images in the loader
+    workers.
     """
 
     name: ClassVar[str] = "randaugment"
@@ -57,13 +58,13 @@ class RandAugment(Method):
         return RandomOps(self.draw)
 
     def draw(self, side: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Draw the operations for an image `side` pixels wide, each with its value."""
+        """Sample the operations for an image `side` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):
             yield Operation(names[number], self.value(names[number], side, rng))
 
     def value(self, name: str, side: int, rng: np.random.Generator) -> float:
-        """Draw the value of operation `name`, in its unit, for an image `side` pixels wide."""
+        """Sample the value of operation `name`, in its unit, for an image `side` pixels wide."""
         level = 0.1 + (self.severity - 0.1) * rng.random()
         sign = float(rng.choice((-1, 1)))
         if name in ENHANCERS:
@@ -71,10 +72,10 @@ class RandAugment(Method):
         return {
             "autocontrast": lambda: level,
             "equalize": lambda: level,
-            "posterize": lambda: 4 - math.trunc(0.4 * level),  # bits kept
+            "posterize": lambda: 4 - math.trunc(0.4 * level),  # bits to keep
             "rotate": lambda: sign * math.trunc(3 * level),  # degrees
             "solarize": lambda: 256 - math.trunc(25.6 * level),  # lowest value inverted
-            "shear_x": lambda: sign * 0.03 * level,  # pixels for each pixel
+            "shear_x": lambda: sign * 0.03 * level,  # pixels per pixel
             "shear_y": lambda: sign * 0.03 * level,
             "translate_x": lambda: sign * math.trunc(level * side / 30),  # pixels
             "translate_y": lambda: sign * math.trunc(level * side / 30),

@@ -9,15 +9,15 @@ import torch
 from resnet_recipes.base.limits import Span, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
-_ATTEMPTS = 10  # to draw a box that fits; if all fail the image is unchanged, as in torchvision
+_ATTEMPTS = 10  # to sample a box that fits; if all fail the image is unchanged, as in torchvision
 
 
 @dataclass
 class RandomErasing(Method):
     """Erase a random box of randomly chosen images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each image has its own box, which becomes 0 in the normalized batch: the mean of the dataset.
-    Area, aspect ratio and position are distributed as in torchvision's RandomErasing. Runs on the
+    Each image has a separate box, which becomes 0 in the normalized batch: the mean of the dataset.
+    Area, aspect ratio and position are distributed as in torchvision RandomErasing. Runs on the
     device, for all images at once.
     """
 
@@ -29,7 +29,7 @@ class RandomErasing(Method):
         'primitives", 2021).'
     )
     avoid_when: ClassVar[str] = "The run is too short to need regularization."
-    p: ZeroToOne = 0.1  # probability that an image loses a box
+    p: ZeroToOne = 0.1  # probability of erasing a box in an image
     # smallest and largest area of the box, relative to the image
     scale: Annotated[tuple[float, float], Span(most=1)] = (0.02, 0.33)
     # smallest and largest height / width of the box
@@ -47,9 +47,9 @@ class RandomErasing(Method):
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the top, bottom, left and right of each example's box, int64 [4, examples].
+        """Sample the top, bottom, left and right of each example's box, int64 [4, examples].
 
-        An empty box is allowed.
+        Boxes may be empty.
         """
         area = height * width * rng.uniform(*self.scale, (_ATTEMPTS, examples))
         ratio = np.exp(rng.uniform(*np.log(self.ratio), (_ATTEMPTS, examples)))

@@ -1,4 +1,4 @@
-"""Images moved by a few pixels."""
+"""Translate images by a few pixels."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -15,7 +15,7 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 class RandomTranslation(Method):
     """Translate each image by a few pixels (Krizhevsky et al., 2012, doi:10.1145/3065386).
 
-    Every image has its own translation along both axes, sampled uniformly. The uncovered area is
+    Each image has a separate translation along both axes, sampled uniformly. The uncovered area is
     filled with the reflection of the image, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs
     on the device, for all images at once. It can replace crops: `data.crop_scale=[1,1]
     data.crop_ratio=[1,1]`.

@@ -18,13 +18,13 @@ _EPSILON = 1e-12  # avoids dividing by a zero norm
 class SAM(Method):
     """Follow the gradient at a nearby worst point (Foret et al., 2021, arXiv:2010.01412).
 
-    The weights move by `rho * g / |g|`, with the norm over all parameters together; the optimizer
+    The weights move by `rho * g / |g|`, with the norm over all parameters together. The optimizer
     then applies the gradient at that point to the original weights. The first gradient is local to
-    the rank (m-sharpness), the second is averaged. Both see the same mixed batch and update
-    BatchNorm's statistics. Weights are restored from a copy, because (w + e) - e is not w in
+    the rank (m-sharpness), the second is averaged. Both use the same mixed batch and update the
+    BatchNorm statistics. Weights are restored from a copy, because (w + e) - e is not exactly w in
     floating point and ranks would drift apart. With loss scaling, an overflow in the first gradient
-    makes the moved weights, and so the second gradient on all ranks, non-finite: the scaler skips
-    the step everywhere, and the weights are restored from the copy.
+    makes the moved weights non-finite, and so the second gradient on all ranks. The scaler then
+    skips the step on every rank, and the weights are restored from the copy.
     """
 
     name: ClassVar[str] = "sam"
@@ -43,7 +43,7 @@ class SAM(Method):
     extra_weights: ClassVar[int] = 1
     # distance to the nearby point, an L2 norm over all parameters
     rho: Annotated[float, Bounds(least=0)] = 0.5
-    # steps from one SAM step to the next
+    # interval between SAM steps, in steps
     interval: Annotated[int, Bounds(least=1, fix="'~methods.sam'")] = 10
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The methods of a recipe combined into one object with all their hooks."""
+"""Combine the methods of a recipe into one object with all their hooks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -37,11 +37,11 @@ class Stack:
         self._changes = self._collect("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only("loss", _soft_cross_entropy)
-        #: Leave in `.grad` the gradient for the optimizer; return the losses [N].
+        #: Write the gradient for the optimizer to `.grad`; return the losses [N].
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._get_only(
             "gradient", lambda compute, params, now: compute()
         )
-        #: Evaluate and export inside this context.
+        #: Context for evaluation and export.
         self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._get_only(
             "eval_weights", nullcontext
         )
@@ -50,8 +50,8 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` is whether the loader can run `augment_sample` on every image; methods that
-        need it are omitted otherwise. `class_images` are the training images of each class, if
+        `sample_ops` is whether the loader can run `augment_sample` on every image. If not, methods
+        that need it are omitted. `class_images` are the numbers of training images per class, if
         known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
@@ -106,7 +106,7 @@ class Stack:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore the tensors returned by `state_dict`.
 
-        Raises ValueError if any belongs to a method that is off.
+        Raises ValueError if a tensor belongs to a disabled method.
         """
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.methods}
         for key, tensor in state.items():
@@ -122,7 +122,7 @@ class Stack:
         return iter(self.methods.values())
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
-        """Return the stride at which a convolution of `inputs` channels is computed."""
+        """Return the stride at which a convolution with `inputs` input channels is computed."""
         for method in self:
             stride = method.convolution_stride(stride, inputs)
         return stride
@@ -176,7 +176,7 @@ def _make_label(method: Method) -> str:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Several augmentations applied to one image in turn; pickles if they do."""
+    """Several augmentations applied to one image in turn; picklable if they are."""
 
     augments: tuple[ImageAugment, ...]
 

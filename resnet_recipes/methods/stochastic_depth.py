@@ -29,7 +29,7 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
         return y * self.draw(x).to(y.dtype).view(-1, 1, 1, 1)
 
     def draw(self, x: Tensor) -> Tensor:
-        """Return a factor for each example of `x`, float32 [N]: 1 to keep it, 0 to drop it."""
+        """Sample a factor for each example of `x`, float32 [N]: 1 to keep it, 0 to drop it."""
         return torch.empty(len(x), device=x.device).bernoulli_(1 - self.drop_rate)  # one launch
 
 
@@ -37,13 +37,14 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 class StochasticDepth(Method):
     """Skip residual branches for random examples (Huang et al., 2016, arXiv:1603.09382).
 
-    Sampled separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
-    1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
-    counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"): 0.00625 to
-    0.1 over ResNet-50's 16 blocks, so that 41% of the examples pass through all of them. The
-    branch is still computed for the whole batch, and BatchNorm sees all of it. In its weights the
-    factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer
-    draws in the precision of the activations; here it is float32.
+    The choice is independent for each example and block: `relu(identity + keep * branch)` with keep
+    in {0, 1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
+    counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"). With
+    "linear" that is 0.00625 to 0.1 over the 16 blocks of ResNet-50, so that 41% of the examples
+    pass through all blocks. The branch is still computed for the entire batch, and BatchNorm sees
+    all of it. In the saved weights the factor 1 - p is folded into the last BatchNorm of the
+    branch, which gives a plain ResNet. Composer samples in the precision of the activations; this
+    implementation samples in float32.
     """
 
     name: ClassVar[str] = "stochastic_depth"
@@ -88,7 +89,7 @@ class StochasticDepth(Method):
             yield Problem("stochastic_depth", None, rule, "'~methods.stochastic_depth'")
 
 
-#: Settings of networks that have stochastic depth, with attributes of their modules.
+#: Settings of networks with stochastic depth, and the attributes of their modules.
 _OWN = {
     "drop_path_rate": {"drop_path", "drop_path1"},
     "stochastic_depth_prob": {"stochastic_depth"},
@@ -117,7 +118,7 @@ def fold(model: nn.Module) -> None:
 def fold_state(model: nn.Module) -> dict[str, Tensor]:
     """Return the state of `model` as after `fold`, without changing `model`.
 
-    Tensors that do not change are the model's own, not copies.
+    Unchanged tensors belong to the model and are not copies.
     """
     state = model.state_dict()
     for name, module in model.named_modules():
@@ -129,7 +130,7 @@ def fold_state(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def unfold(model: nn.Module) -> None:
-    """Undo `fold`: rescale a ResNet's weights in `model`, so that evaluation gives its output."""
+    """Undo `fold`: rescale plain ResNet weights in `model` to give the same evaluation output."""
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.div_(1 - module.drop_rate)

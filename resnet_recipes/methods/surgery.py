@@ -1,4 +1,4 @@
-"""Change the class of a module in a built model, and keep everything else."""
+"""Change the class of a module in a built model and keep everything else."""
 
 from torch import nn
 

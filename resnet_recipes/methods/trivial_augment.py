@@ -17,9 +17,9 @@ from resnet_recipes.methods.image_ops import ENHANCERS, Operation, RandomOps
 class TrivialAugment(Method):
     """Apply one random operation to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    The same as torchvision's TrivialAugmentWide with bilinear sampling, as its references call it:
-    14 operations including the identity, each of 31 strengths. Runs on decoded images in the
-    loader's workers; nothing to tune.
+    Matches torchvision TrivialAugmentWide with bilinear sampling, as the torchvision references use
+    it: 14 operations including the identity, each with 31 strengths. Runs on decoded images in the
+    loader workers. Nothing to tune.
     """
 
     name: ClassVar[str] = "trivial_augment"
@@ -38,10 +38,10 @@ class TrivialAugment(Method):
 
 @cache
 def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
-    """Return the 31 values of each operation, none where it has no strength, and if signs vary."""
+    """Return each operation's 31 values, or none without strength, and whether signs vary."""
 
     def spaced(first: float, last: float) -> list[float]:
-        return torch.linspace(first, last, 31).tolist()  # torchvision's float32
+        return torch.linspace(first, last, 31).tolist()  # float32, as in torchvision
 
     # torchvision turns a slope into an angle in degrees and back
     slopes = tuple(math.tan(math.radians(math.degrees(math.atan(x)))) for x in spaced(0, 0.99))
@@ -66,7 +66,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
 
 
 def _draw(_: int, rng: np.random.Generator) -> Iterator[Operation]:
-    """Draw an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
+    """Sample an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
     name = list(_make_space())[rng.integers(len(_make_space()))]
     values, signed = _make_space()[name]
     value = values[rng.integers(len(values))] if values else 0.0

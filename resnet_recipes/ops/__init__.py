@@ -1,4 +1,4 @@
-"""Fused operations: each module has one in plain torch and as a GPU kernel."""
+"""Fused operations: each module implements one in plain torch and as a GPU kernel."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,7 @@ FUSED = {"blur": blur, "max_pool": max_pool, "batch_norm": batch_norm}
 
 
 class Operations(NamedTuple):
-    """The operations that a network calls, with notes on the choice, one sentence each."""
+    """The operations that a network calls, and notes on the choice, one sentence each."""
 
     blur: Callable[..., Tensor] = blur.unfused
     max_pool: Callable[..., Tensor] = max_pool.unfused
@@ -26,17 +26,17 @@ class Operations(NamedTuple):
         return [name for name, module in FUSED.items() if getattr(self, name) is not module.unfused]
 
     def without(self, name: str, note: str) -> "Operations":
-        """Return the operations with one of them in plain torch, and a note on the reason."""
+        """Return the operations with one replaced by plain torch, and a note with the reason."""
         return self._replace(**{name: FUSED[name].unfused}, notes=(*self.notes, note))
 
 
 @cache
 def choose(device: torch.device, dtype: torch.dtype) -> Operations:
-    """Return the fused operations on a GPU, and the plain torch ones elsewhere; once a process.
+    """Return the fused operations on a GPU and plain torch elsewhere, cached per process.
 
-    The first run on a machine compares each kernel with plain torch, which takes seconds to compile
-    the kernels. If one fails or gives different results, plain torch is used instead, and `notes`
-    says so.
+    The first run on a machine compiles each kernel, which takes seconds, and compares it with plain
+    torch. If a kernel fails or gives different results, plain torch is used instead, and `notes`
+    explains this.
     """
     if device.type != "cuda":
         return Operations()
@@ -44,7 +44,7 @@ def choose(device: torch.device, dtype: torch.dtype) -> Operations:
 
 
 def compare(device: torch.device, dtype: torch.dtype, reference: torch.device) -> Operations:
-    """Choose as for a run, but compare each kernel now with plain torch on `reference`."""
+    """Choose as `choose` does, but compare each kernel now with plain torch on `reference`."""
     return _choose_by(trial.run_trials(list(FUSED), device, dtype, reference))
 
 

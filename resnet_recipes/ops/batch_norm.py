@@ -10,7 +10,7 @@ from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 FunctionCtx = torch.autograd.function.FunctionCtx
 
-#: Names of the fused function's arguments.
+#: Argument names of the fused function.
 _INPUTS = ("x", *Norm._fields, *Epilogue._fields)
 
 
@@ -30,11 +30,11 @@ def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]
 
 
 def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]:
-    """Compute the same for channels_last in two launches per pass.
+    """Compute the same function for channels_last input in two launches per pass.
 
-    Sums are in float32, in a fixed order, and rounded once. The gradients of two consumers, each
-    with its own copy of the output, are added in the second launch if there is a residual, and
-    otherwise by another launch of torch.
+    Sums are computed in float32, in a fixed order, and rounded once. If two consumers each use a
+    copy of the output, their gradients are added in the second launch if there is a residual, and
+    otherwise by a separate torch launch.
     """
     return _BatchNorm.apply(x, *norm, *epilogue)
 
@@ -42,7 +42,7 @@ def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, .
 def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments that reach every kernel: with and without each part, and partial tiles.
 
-    The first sample has so many rows that several programs share the sums, as in a real network.
+    The first sample has enough rows that several programs split the sums, as in a real network.
     """
     for shape, relu, add, drop, twice in (
         ((2, 64, 13, 19), True, True, False, True),
@@ -71,7 +71,7 @@ class _BatchNorm(torch.autograd.Function):
     def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, ...]:
         norm, epilogue = _split_arguments(rest)
         z, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
-        # The ReLU's gradient needs signs. After a sum they are the output's, which the next
+        # The ReLU gradient needs signs. With a residual, they come from the output, which the next
         # convolution saves anyway.
         output = None if epilogue.residual is None else z
         ctx.save_for_backward(x, output, epilogue.keep, norm.weight, norm.bias, moments)
@@ -102,7 +102,7 @@ def _split_arguments(rest: tuple) -> tuple[Norm, Epilogue]:
 
 
 def _order_gradients(**gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Return a gradient for each input, None for inputs that are not named."""
+    """Return a gradient for each input, None for inputs that are not given."""
     return tuple(gradients.get(name) for name in _INPUTS)
 
 
@@ -141,7 +141,7 @@ def _backward_cuda(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tens
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
     saved = SavedTensors(*rest)
-    # Both kernels read the sum, and without a residual neither stores it.
+    # Both kernels read the sum of gradients; without a residual neither stores it.
     if saved.z is None and other is not None:
         g, other = g + other, None
     other = None if other is None else to_nhwc(other)

@@ -15,10 +15,10 @@ Stride = int | tuple[int, int]
 def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur [N, C, H, W] with torch's depthwise convolution.
 
-    Two 2x2 averages are the same filter, but their gradient is wrong in channels_last on GPUs up
-    to torch 2.12 (pytorch/pytorch#188344), and one H200 took 17 times as long for them. A strided
-    blur in bf16 on a CPU sums in float32 and rounds once: torch 2.15's own gradient rounds after
-    each term on a CPU without AVX-512 BF16, and takes 12 to 100 times as long on one with it.
+    Two 2x2 averages are the same filter, but their gradient is wrong in channels_last on GPUs up to
+    torch 2.12 (pytorch/pytorch#188344), and on an H200 they took 17 times as long. A strided blur
+    in bf16 on a CPU sums in float32 and rounds once. The torch 2.15 gradient rounds after each term
+    on a CPU without AVX-512 BF16, and takes 12 to 100 times as long on a CPU with it.
     """
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
@@ -27,7 +27,7 @@ def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
 
 
 def compute_gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input's gradient: a transposed convolution, cropped or extended to its size."""
+    """Return the input gradient: a transposed convolution, cropped or extended to size."""
     output_padding = [
         side - 1 - (out - 1) * stride
         for side, out in zip((height, width), g.shape[2:], strict=True)
@@ -38,7 +38,7 @@ def compute_gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur channels_last [N, C, H, W] in one launch per pass.
 
-    Sums are in float32, in a fixed order, and rounded once.
+    Sums are computed in float32, in a fixed order, and rounded once.
     """
     if stride in (1, (1, 1)):
         return _Blur.apply(x, 1)
@@ -48,14 +48,14 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
 
 
 def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
-    """Yield arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
+    """Yield arguments that reach every kernel: both strides, odd and even sizes, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
         yield SampleCall((x.requires_grad_(), stride))
 
 
 class Blurring:
-    """A module that blurs its input with its attribute `blur`."""
+    """A mixin for modules that blur with their attribute `blur`."""
 
     blur: Callable[[Tensor, Stride], Tensor] = staticmethod(unfused)
 
@@ -104,7 +104,9 @@ def _backward_fake(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 
 
 def _kernel(x: Tensor) -> Tensor:
-    kernel = x.new_full((3, 3), 1 / 16)  # created on the device: a copy from the host would wait
+    kernel = x.new_full(
+        (3, 3), 1 / 16
+    )  # created on the device, because a copy from the host would block
     kernel[1] *= 2
     kernel[:, 1] *= 2
     return kernel.expand(x.shape[1], 1, 3, 3)

@@ -9,9 +9,9 @@ import torch
 
 @contextmanager
 def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
-    """Capture this thread's work on the current GPU, in a graph with a new pool or `pool`.
+    """Capture this thread's work on the current GPU in a graph, with a new memory pool or `pool`.
 
-    Other threads may pin memory meanwhile. A failing capture has no effect but its error.
+    Other threads may pin memory meanwhile. A failed capture has no effect other than its error.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     pool = pool or torch.cuda.graph_pool_handle()
@@ -28,9 +28,9 @@ def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
 
 
 def _close_by_private_function(pool: tuple[int, int]) -> None:
-    """Close the memory pool of a failed capture, by a private function of torch.
+    """Close the memory pool of a failed capture with a private torch function.
 
-    Torch may have left it open, and would then not reuse memory of other streams.
+    torch may leave it open, and would then not reuse memory of other streams.
     """
     with suppress(
         RuntimeError, AttributeError

@@ -1,4 +1,4 @@
-"""Register operations under `torch.ops.resnet_recipes`, and create samples to test them."""
+"""Register operations in `torch.ops.resnet_recipes`, and create samples to test them."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _library = torch.library.Library("resnet_recipes", "FRAGMENT")
 def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None:
     """Register an operation: one implementation per device.
 
-    `fake` returns outputs with the right shapes and strides, without values.
+    `fake` returns outputs with the right shapes and strides but without values.
     """
     name = schema.partition("(")[0]
     _library.define(schema)
@@ -24,7 +24,7 @@ def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None
 def to_nhwc(x: Tensor) -> Tensor:
     """Return [N, C, H, W] in channels_last memory.
 
-    It costs nothing if `x` already is in that memory format, the usual case.
+    Free if `x` already uses that memory format, which is the usual case.
     """
     return x.contiguous(memory_format=torch.channels_last)
 
@@ -36,9 +36,7 @@ class SampleCall(NamedTuple):
     """
 
     arguments: tuple[object, ...]
-    is_rounded: bool = (
-        False  # whether float32 gradients are sums of gradients that were rounded to the dtype
-    )
+    is_rounded: bool = False  # whether float32 gradients are sums of gradients rounded to the dtype
 
 
 SampleCalls = Iterator[SampleCall]

@@ -25,12 +25,12 @@ class Norm(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """The steps after a BatchNorm in its operation: factors, sum and ReLU, in this order."""
+    """The steps fused after a BatchNorm: factors, sum and ReLU, in this order."""
 
     residual: Tensor | None = None  # [N, C, H, W], to be added
-    keep: Tensor | None = None  # float32 [N], a factor for each image, before the sum
+    keep: Tensor | None = None  # float32 [N], a factor for each image, applied before the sum
     relu: bool = False
-    twice: bool = False  # return the output once for each of its two consumers
+    twice: bool = False  # return the output twice, once per consumer
 
 
 class SavedTensors(NamedTuple):

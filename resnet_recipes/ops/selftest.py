@@ -1,9 +1,9 @@
-"""Check that a fused operation compiles on a device and agrees with plain torch.
+"""Check that a fused operation compiles on a device and matches plain torch.
 
     python -m resnet_recipes.ops.selftest DEVICE DTYPE REFERENCE OPERATION ...
 
-It writes a line for each operation, a JSON list of its name and the reason that it fails, or "",
-until one fails.
+Prints a line for each operation, a JSON list of its name and the reason for its failure, or "", and
+stops at the first failure.
 """
 
 import json
@@ -24,7 +24,7 @@ from resnet_recipes.ops import FUSED
 from resnet_recipes.ops.library import SampleCall
 
 _VERSION = sysconfig.get_python_version()
-#: For each family of systems: the install command, and the packages of compiler and headers.
+#: Per family of Linux distributions: the install command, and packages with compiler and headers.
 _PACKAGES = {
     "debian": ("apt install", "gcc", f"python{_VERSION}-dev"),
     "rhel": ("dnf install", "gcc", f"python{_VERSION}-devel"),
@@ -55,7 +55,7 @@ def _suggest_install(package: int) -> str:
     )
 
 
-#: Difference of float32 sums, relative to their norm, that their different order explains.
+#: Relative difference of float32 sums that a different order of summation explains.
 SUM_TOLERANCE = 1e-5
 
 
@@ -64,18 +64,18 @@ def find_mismatch(
 ) -> str:
     """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
 
-    On `operation.make_samples`, its outputs, its gradients and the statistics that it updates are
-    compared with those of `operation.unfused` in float32 on the device `reference`. Each may
-    differ, relative to its norm, by as much as rounding to its dtype explains.
+    On samples from `operation.make_samples`, compares outputs, gradients and updated statistics
+    with `operation.unfused` in float32 on the device `reference`. Each may differ, relative to its
+    norm, by the rounding error of its dtype.
     """
     generator = torch.Generator(device).manual_seed(0)
-    # Triton launches on the current GPU, wherever the tensors are
+    # Triton launches on the current GPU, even if the tensors are elsewhere
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
             for sample in operation.make_samples(generator, dtype):
                 if why := _find_difference(operation, sample, dtype, reference):
                     return why
-        # of any type (no compiler, a device too old): plain torch still works
+        # any type (no compiler, a device too old); plain torch still works
         except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
             return find_missing_package() or f"{type(error).__name__}: {why}"
@@ -89,7 +89,7 @@ def _find_difference(
     expected = _compute_results(
         operation.unfused, _copy(sample.arguments, reference, torch.float32), dtype
     )
-    # a copy, because the operation updates statistics
+    # copied, because the operation updates statistics
     results = _compute_results(operation.fused, _copy(sample.arguments), dtype)
     for result, exact in zip(results, expected, strict=True):
         allowed = _get_tolerance(dtype if sample.is_rounded else result.dtype)
@@ -126,7 +126,7 @@ def _compute_results(function: Callable, arguments: tuple, dtype: torch.dtype) -
     ]
     tensors = list(_list_tensors(arguments))
     inputs = [tensor for tensor in tensors if tensor.requires_grad]
-    # the gradient of a sum: for gradients of tensors torch loads sympy, which takes a second
+    # differentiate a sum: for gradients of tensors, torch imports sympy, which takes a second
     total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True))
     gradients = torch.autograd.grad(total, inputs)
     others = [tensor for tensor in tensors if not tensor.requires_grad]
@@ -143,7 +143,7 @@ def _list_tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
 
 
 def _get_tolerance(dtype: torch.dtype) -> float:
-    """Return the distance that rounding to a dtype explains."""
+    """Return the relative error explained by rounding to a dtype."""
     return max(torch.finfo(dtype).eps, SUM_TOLERANCE) if dtype.is_floating_point else 0.0
 
 
@@ -158,7 +158,7 @@ def main() -> None:
     place, dtype, reference, *names = sys.argv[1:]
     devices = torch.device(place), getattr(torch, dtype), torch.device(reference)
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that libraries print to stderr
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # redirect library output to stderr
         for name in names:
             why = find_mismatch(FUSED[name], *devices)
             lines.write(f"{json.dumps([name, why])}\n")

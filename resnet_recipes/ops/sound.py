@@ -11,14 +11,14 @@ from torch.overrides import TorchFunctionMode
 def avoid_wrong_gradients(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """Return a network's forward pass with changed arguments of some operations.
 
-    On CPUs with AVX-512 torch 2.11 to 2.15 fail at two kinds of convolutions (oneDNN). Where an
-    output is 1 px wide or high, weights that meet only padding have gradient 0; with stride 2 and
-    in bf16 torch returns uninitialized memory. These weights are omitted: a 3x3 convolution of 1 x
-    1 px uses the middle of its weights. And the gradient of 1x1 convolutions with a stride and
-    fewer than 16 channels, in fp32 and channels_last, writes beyond its memory from about 56 px.
-    These convolutions skip pixels first.
+    On CPUs with AVX-512, torch 2.11 to 2.15 have bugs in two kinds of convolutions (oneDNN). First,
+    if an output is 1 px wide or high, weights that only meet padding have gradient 0; with stride 2
+    in bf16, torch returns uninitialized memory. These weights are omitted: a 3x3 convolution of 1x1
+    px uses only the center of its weights. Second, the gradient of 1x1 convolutions with a stride
+    and fewer than 16 channels, in fp32 and channels_last, writes out of bounds from about 56 px.
+    These convolutions subsample their input first.
 
-    On GPUs torch up to the summer of 2026 returns wrong gradients of average pools with padding in
+    On GPUs, torch until summer 2026 returns wrong gradients of average pools with padding in
     channels_last (pytorch/pytorch#188344). These pools get their input in NCHW.
     """
 
@@ -39,7 +39,7 @@ class _ArgumentChanges(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch."""
+        """Call a torch function."""
         if function not in _CHANGES:
             return function(*args, **(kwargs or {}))
         names, changed = _CHANGES[function]
@@ -47,12 +47,12 @@ class _ArgumentChanges(TorchFunctionMode):
 
 
 def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with which torch computes the same convolution and the right gradient."""
+    """Return arguments for the same convolution with the right gradient."""
     images, weight = arguments["input"], arguments["weight"]
     strides, padding = _pair(arguments.get("stride", 1)), _pair(arguments.get("padding", 0))
     is_odd = isinstance(padding, str) or arguments.get("dilation", 1) not in (1, (1, 1))
     if is_odd or images.device.type != "cpu":
-        return arguments  # torch computes these in another way, correctly
+        return arguments  # torch uses another implementation, which is correct
     if weight.shape[1] < 16 and weight.shape[2:] == (1, 1) and padding == (0, 0):
         return arguments | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
     for axis, stride in zip((-2, -1), strides, strict=True):
@@ -65,7 +65,7 @@ def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change_pool(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with which torch computes the same averages and the right gradient."""
+    """Return arguments for the same average pool with the right gradient."""
     is_padded = _pair(arguments.get("padding", 0)) != (0, 0)
     return arguments | {"input": arguments["input"].contiguous()} if is_padded else arguments
 
@@ -74,7 +74,7 @@ def _pair(value: Any) -> Any:
     return (value, value) if isinstance(value, int) else value
 
 
-#: The names of a function's arguments, and the function that changes them.
+#: Argument names of each torch function, and the function that changes them.
 _CHANGES = {
     F.conv2d: (
         ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),

@@ -1,6 +1,7 @@
-"""Try fused operations in a process of their own, once for each machine.
+"""Try fused operations in a separate process, once per machine.
 
-A kernel that reads out of bounds ends its process's use of the GPU, so no run tries one itself.
+A kernel that reads out of bounds breaks the GPU context of its process, so a run never tries one
+itself.
 """
 
 import fcntl
@@ -21,19 +22,19 @@ import torch
 from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import cache_folder
 
-SECONDS = 600  # limit for one process: compiling takes 30 on a slow core
+SECONDS = 600  # limit for one process; compiling takes 30 s on a slow core
 SELFTEST = "resnet_recipes.ops.selftest"
 DRIVERS = "/proc/driver/nvidia/version", "/sys/module/amdgpu/version"
 
-#: The reason why each operation cannot be used, by name; an empty string if it can.
+#: Why each operation cannot be used, by name; an empty string if it can.
 Verdicts = dict[str, str]
 
 
 def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) -> Verdicts:
-    """Return the verdicts in the user's cache, or else try the operations and store the verdicts.
+    """Return verdicts from the user's cache; if there are none, try the operations and store them.
 
-    The first of several ranks tries the operations, and the others wait for it. A stored failure
-    counts only for ranks that waited: before the next run a compiler may have been installed.
+    The first of several ranks tries the operations, and the others wait for it. A stored failure is
+    valid only for ranks that waited, because a compiler may be installed before the next run.
     """
     start = time.time()
     path = cache_folder() / "kernels" / f"{_compute_key(device, dtype)}.json"
@@ -54,7 +55,7 @@ def run_trials(
 ) -> Verdicts:
     """Compare each operation with plain torch on `reference`, and return the verdicts.
 
-    The first failure ends a process, whose GPU context may be broken; another one tries the rest.
+    A process ends at its first failure, because its GPU context may be broken; a new one continues.
     """
     verdicts: Verdicts = {}
     where = [str(device), str(dtype).removeprefix("torch."), str(reference)]
@@ -83,7 +84,7 @@ def _run_process(operations: list[str], where: list[str]) -> Verdicts:
 
 
 def _describe_ending(code: int | None, last: str) -> str:
-    """Return how a process without a verdict ended: by a signal, or with a last line."""
+    """Describe how a process without a verdict ended: its signal, or its last line."""
     if code is None:
         return f"trying it takes more than {SECONDS} seconds"
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}: {last}"
@@ -93,7 +94,7 @@ def _describe_ending(code: int | None, last: str) -> str:
 def _read_verdicts(path: Path, operations: Sequence[str], start: float) -> Verdicts | None:
     """Return the verdicts in a file, unless it is absent or damaged, or has an old failure.
 
-    A failure from the future is old too: the clock was wrong when it was written.
+    A failure with a future date also counts as old: the clock was wrong when it was written.
     """
     try:
         record = json.loads(path.read_bytes())

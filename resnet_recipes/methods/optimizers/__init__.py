@@ -1,6 +1,6 @@
-"""Every optimizer, in a union that is both registry and schema.
+"""All optimizers; the union is both the registry and the schema.
 
-`optimizer.name` in a recipe chooses one.
+`optimizer.name` in a recipe selects one.
 """
 
 from typing import get_args
@@ -14,7 +14,7 @@ from resnet_recipes.methods.optimizers.sgd import SGD
 
 __all__ = ["LAMB", "LARS", "SGD", "AdamW", "DecoupledSGDW", "OptimizerSettings"]
 
-#: The type of the `optimizer` section. The first is the default.
+#: The type of the `optimizer` section. The first member is the default.
 AnyOptimizer = DecoupledSGDW | SGD | LAMB | LARS | AdamW
 
 OPTIMIZERS: tuple[type[OptimizerSettings], ...] = get_args(AnyOptimizer)

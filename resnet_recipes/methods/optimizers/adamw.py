@@ -26,11 +26,11 @@ class AdamW(OptimizerSettings):
     )
 
     state_copies: ClassVar[int] = 2
-    usual_rate: ClassVar[float] = 1.0e-3  # torch's default
+    usual_rate: ClassVar[float] = 1.0e-3  # the torch default
     rate_power: ClassVar[float] = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
-    weight_decay: float = 0.01  # times lr, the fraction of a weight lost in one step
+    weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr
     # decay rates of the averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-8  # added to the square root in the denominator

@@ -18,11 +18,11 @@ _NORMS = (
     *(nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm),
 )
 
-#: For each value of `no_decay`, a predicate: whether a parameter is exempt from decay, by its
+#: For each value of `no_decay`, a predicate: whether a parameter is exempt from decay, given its
 #: module, full name and value.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
-    # ResNet's downsample.1 is not matched, and decays
+    # downsample.1 of a ResNet does not match, so it decays
     "bn_in_name": lambda module, name, parameter: "bn" in name,
     "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
@@ -35,20 +35,20 @@ _HEAD_ALONE = "model.freeze=backbone"
 class OptimizerSettings(Section):
     """The settings of one optimizer.
 
-    Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
+    Subclasses are dataclasses; their fields are the schema of `optimizer` in a recipe.
 
     A step takes a few passes over all parameters and never waits for the device. Under a GradScaler
-    it leaves everything unchanged if the gradient overflows.
+    a step changes nothing if the gradient overflows.
     """
 
     _place: ClassVar[str] = "optimizer."
     cost: ClassVar[str]
     gain: ClassVar[str]
     avoid_when: ClassVar[str]
-    state_copies: ClassVar[int] = 1  # values in the state for each weight
-    scratch_copies: ClassVar[int] = 0  # further values for each weight, not part of checkpoints
+    state_copies: ClassVar[int] = 1  # optimizer state values per weight
+    scratch_copies: ClassVar[int] = 0  # further values per weight, not part of checkpoints
     usual_rate: ClassVar[float] = 2.048  # peak learning rate for a batch of 2048
-    rate_power: ClassVar[float] = 1.0  # the peak rate grows with this power of the batch size
+    rate_power: ClassVar[float] = 1.0  # exponent of the batch size in the scaling of the peak lr
 
     name: str = ""  # which optimizer
     # peak learning rate, for the global batch
@@ -57,7 +57,7 @@ class OptimizerSettings(Section):
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
     clip_norm: Positive | None = None  # maximum L2 norm of the full gradient; null: no clipping
-    # factor on the rate of all but the classifier, above 0 and at most 1
+    # learning rate factor for everything but the classifier, above 0 and at most 1
     backbone_rate: Annotated[float, Bounds(above=0, most=1, fix=_HEAD_ALONE)] = 1.0
 
     def problems(self) -> Iterator[Problem]:
@@ -68,15 +68,15 @@ class OptimizerSettings(Section):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        A schedule sets every group's "lr" to the step's rate times the group's "rate".
+        A schedule sets "lr" of each group to the step's learning rate times the group's "rate".
         """
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch's parameter groups: decaying parameters, then those that `no_decay` exempts.
+        """Return torch parameter groups: decaying parameters, then those that `no_decay` exempts.
 
-        Each is in the model's order, and split in two if backbone and classifier have different
-        rates; "rate" is the factor on the learning rate.
+        Both keep the model's order, and are split in two if backbone and classifier use different
+        learning rates; "rate" is the factor on the learning rate.
         """
         is_exempt, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
@@ -124,7 +124,7 @@ def _format_setting(name: str, value: object) -> str:
 class UnderScaler(torch.optim.Optimizer):
     """An optimizer that applies GradScaler's scale and overflow flag itself, without a host sync.
 
-    `_step_supports_amp_scaling` is private to torch: the protocol of its fused optimizers.
+    `_step_supports_amp_scaling` is a private attribute: the protocol of torch's fused optimizers.
     """
 
     _step_supports_amp_scaling = True
@@ -137,7 +137,7 @@ class UnderScaler(torch.optim.Optimizer):
                 self.update(params, group)
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Update the weights of a group that have a gradient."""
+        """Update the weights in a group that have a gradient."""
         raise NotImplementedError
 
 
@@ -157,7 +157,7 @@ class Scaling(NamedTuple):
 
 
 def read_scaling(optimizer: torch.optim.Optimizer) -> Scaling:
-    """Return a GradScaler's attributes of an optimizer, which are torch's own protocol."""
+    """Return the attributes that a GradScaler sets on an optimizer, a protocol of torch."""
     return Scaling(getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None))
 
 

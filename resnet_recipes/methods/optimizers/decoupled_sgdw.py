@@ -35,7 +35,7 @@ class DecoupledSGDW(SGD):
 
 
 class TorchDecoupledSGDW(TorchSGD):
-    """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
+    """SGD with decoupled decay; "weight_decay" of the torch optimizer stays 0."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW):
         super().__init__(
@@ -46,7 +46,7 @@ class TorchDecoupledSGDW(TorchSGD):
             settings,
         )
         for group in self.param_groups:
-            # the peak rate, since schedules change only "lr"
+            # the peak learning rate, because schedules change only "lr"
             group["initial_lr"] = settings.lr * group["rate"]
 
     @torch.no_grad()

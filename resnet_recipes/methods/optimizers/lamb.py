@@ -21,7 +21,7 @@ from resnet_recipes.methods.optimizers.base import (
 class LAMB(OptimizerSettings):
     """Adam with steps scaled to the norms of weights (You et al., 2020, arXiv:1904.00962).
 
-    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a
+    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`. As in timm, the ratio is 1 if a
     norm is 0 and for parameters without decay, and the full gradient is clipped to the norm
     `clip_norm`.
     """
@@ -57,7 +57,7 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(UnderScaler):
-    """LAMB by torch's fused Adam, which steps on a scratch tensor that holds the update."""
+    """LAMB built on torch's fused Adam, which updates a scratch tensor with the update."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(

@@ -1,4 +1,4 @@
-"""Gradient descent with each layer's rate scaled to the norm of its weights."""
+"""Gradient descent with each layer's learning rate scaled to the norm of its weights."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -31,7 +31,7 @@ class LARS(OptimizerSettings):
         "75.9% in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
     avoid_when: ClassVar[str] = "The batch is smaller than about 2048, where SGD works well."
-    usual_rate: ClassVar[float] = 8.3  # 10.5 for 3264
+    usual_rate: ClassVar[float] = 8.3  # 10.5 for a batch of 3264
     rate_power: ClassVar[float] = 0.5
 
     name: str = "lars"
@@ -48,7 +48,7 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(UnderScaler):
-    """LARS by torch's fused SGD at rate 1, on gradients scaled by each tensor's rate."""
+    """LARS built on torch's fused SGD at lr=1; gradients are scaled by each tensor's lr."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
         super().__init__(

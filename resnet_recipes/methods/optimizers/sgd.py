@@ -17,7 +17,7 @@ class SGD(OptimizerSettings):
     """SGD with momentum and L2 regularization (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
     `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the
-    momentum and multiplied by the rate. This is torch.optim.SGD.
+    momentum and multiplied by the learning rate. This is torch.optim.SGD.
     """
 
     cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
@@ -29,7 +29,7 @@ class SGD(OptimizerSettings):
 
     name: str = "sgd"
     lr: float = 2.048  # peak learning rate, for the global batch
-    # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
+    # L2 coefficient; 3.05e-5 at lr 2.048 and momentum 0.875 equals 5e-4 in decoupled_sgdw
     weight_decay: float = 5.0e-4
     momentum: BelowOne = 0.875  # fraction of the momentum kept from step to step
     nesterov: bool = False  # look ahead by one step of momentum
@@ -54,5 +54,7 @@ class TorchSGD(torch.optim.SGD):
             nesterov=settings.nesterov,
             fused=True,
         )
-        if settings.momentum:  # torch leaves it uninitialized if float16 overflows in step 0
+        if (
+            settings.momentum
+        ):  # torch leaves the momentum uninitialized if float16 overflows in step 0
             fill_state_with_zeros(self, "momentum_buffer")

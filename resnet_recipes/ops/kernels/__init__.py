@@ -1,14 +1,14 @@
-"""Triton kernels, and their launch with little host overhead.
+"""Triton kernels, launched with little host overhead.
 
-Import them on first use only, as not every platform has Triton. Version 3.6 cannot unpack a tuple
-of tuples in one assignment.
+Import them only on first use, because Triton does not support every platform. Triton 3.6 cannot
+unpack a tuple of tuples in one assignment.
 """
 
 from typing import Any
 
 import triton
 
-#: How many programs run along each axis of a launch.
+#: Number of programs along each axis of a launch.
 Grid = tuple[int, int, int]
 
 _compiled: dict[tuple, Any] = {}
@@ -23,7 +23,7 @@ def launch(
 ) -> None:
     """Launch `kernel`; all calls with the same `key` must need the same compiled variant.
 
-    At every launch Triton takes about 20 us to find the variant that fits the arguments; a look-up
+    At every launch Triton takes about 20 us to find the variant for the arguments; a lookup
     by `key` takes 7 us.
     """
     key = (id(kernel), *key)

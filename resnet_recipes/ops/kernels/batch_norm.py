@@ -1,4 +1,4 @@
-"""Triton kernels for BatchNorm, ReLU and residual, and the gradient: NHWC as rows of channels."""
+"""Triton kernels for BatchNorm, residual, ReLU and their gradient: NHWC as rows of channels."""
 
 import torch
 import triton
@@ -10,20 +10,20 @@ from resnet_recipes.ops.kernels.statistics import statistics
 from resnet_recipes.ops.kernels.sums import add_up, counters, divide_rows, fitting, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
-#: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
+#: Rows and channels of a tile: 128 threads move 16 bytes each, twice.
 ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
-#: Programs of sums that fit on a multiprocessor at once; the rows are split among exactly that
-#: many. Sums take more registers if images have factors.
+#: Number of sum programs that fit on a multiprocessor at once; the rows are split among exactly
+#: that many. Sums need more registers if images have factors.
 RESIDENT, RESIDENT_LARGE = 5, 4
 REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = fitting(4, RESIDENT), fitting(4, RESIDENT_LARGE)
 
 
 def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
-    """Return the output for channels_last [N, C, H, W], and [2, C].
+    """Return the output for channels_last [N, C, H, W], and the moments [2, C].
 
-    [2, C] are the mean and 1 / standard deviation.
+    The moments are the mean and 1 / standard deviation.
     """
     moments = statistics(x, norm)
     (n, c, h, w), z = x.shape, torch.empty_like(x)
@@ -38,9 +38,9 @@ def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
 def backward(
     g: Tensor, other: Tensor | None, saved: SavedTensors
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the gradients of the input, the residual, and [2, C], the weight and bias.
+    """Return the gradients of the input, of the residual, and of weight and bias, [2, C].
 
-    `other` is the gradient of the second output, if it was used and there is a residual.
+    `other` is the gradient of the second output, if that was used and there is a residual.
     """
     x, z, keep = saved.x, saved.z, saved.keep
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
@@ -79,13 +79,13 @@ def _put(y, row, rows, channel, c, value):
 
 @triton.jit
 def _load_factors(keep, row, m, area):
-    """Return, for each row, the factor of the image it belongs to."""
+    """Return the factor of each row's image."""
     return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
 
 
 @triton.jit
 def _normalized(x, moments, weight, bias, channel, c):
-    """Return weight * (x - mean) * rstd + bias; backward repeats it bit for bit, for its signs."""
+    """Return weight * (x - mean) * rstd + bias; backward repeats it bit-identically."""
     is_channel = channel < c
     inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
     scale = tl.load(weight + channel, mask=is_channel, other=0.0) * inverse
@@ -111,7 +111,7 @@ def _apply(
         value *= _load_factors(keep, tl.program_id(0) * BM + row, m, area)
     if residual is not None:
         value += tile(residual + first, row, left, channel, c)
-    if RELU:  # NaN stays NaN, as in torch, or a broken run would not be noticed
+    if RELU:  # NaN stays NaN, as in torch; otherwise a broken run would go unnoticed
         value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     _put(z + first, row, left, channel, c, value)
 
@@ -124,8 +124,8 @@ def _reduce(
 ):  # fmt: skip
     """Sum the gradients of weight and bias.
 
-    Store the gradient after the ReLU's mask in `gated` unless that is None. `other`, the output `z`
-    and `keep` may be None, too.
+    Store the gradient after the ReLU mask in `gated` unless it is None. `other`, the output `z` and
+    `keep` may also be None.
     """
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)

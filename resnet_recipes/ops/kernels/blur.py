@@ -11,7 +11,7 @@ from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put
 def forward(x: Tensor, stride: int) -> Tensor:
     """Blur channels_last [N, C, H, W] with stride 1 or 2.
 
-    With stride 1 it is its own backward pass.
+    With stride 1 it is also the backward pass.
     """
     n, c, h, w = x.shape
     y = empty(x, n, c, -(-h // stride), -(-w // stride))

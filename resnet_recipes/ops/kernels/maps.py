@@ -1,7 +1,7 @@
 """Pixels of NHWC maps, for kernels that also read the neighbors of a pixel.
 
-A `place` is (row, column, channel): one row, a column of columns, a row of channels. A `size` is
-(height, width, channels) of the map.
+A `place` is (row, column, channel): one row, a column vector of columns, a row vector of channels.
+A `size` is (height, width, channels) of the map.
 """
 
 import torch
@@ -11,20 +11,20 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels import Grid
 
-#: Rows, columns and channels of one program's tile, at which 64 threads move 16 bytes at a time.
+#: Rows, columns and channels of one program's tile: 64 threads move 16 bytes each.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialized channels_last tensor on the device of `like`, also of its dtype."""
+    """Return an uninitialized channels_last tensor with the device and dtype of `like`."""
     return torch.empty(
         shape, dtype=dtype or like.dtype, device=like.device, memory_format=torch.channels_last
     )
 
 
 def grid(over: Tensor) -> Grid:
-    """Return a program for each tile of [N, C, H, W]."""
+    """Return a grid with a program for each tile of [N, C, H, W]."""
     n, c, h, w = over.shape
     return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)
 
@@ -41,21 +41,21 @@ def tile(height, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
 
 @triton.jit
 def get(x, place, size, other):
-    """Load one pixel of a row for each column, in float32; outside the map it is `other`."""
+    """Load one pixel per column of a row, in float32; `other` outside the map."""
     offset, inside = _at(place, size)
     return tl.load(x + offset, mask=inside, other=other).to(tl.float32)
 
 
 @triton.jit
 def put(y, place, size, value):
-    """Write one pixel for each column, in the type of `y`; nothing outside the map."""
+    """Write one pixel per column, in the dtype of `y`; nothing outside the map."""
     offset, inside = _at(place, size)
     tl.store(y + offset, value.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _at(place, size):
-    """Return the offset of one pixel for each column, and whether it is on the map."""
+    """Return the offset of one pixel per column, and whether it is inside the map."""
     row, column, channel = place
     h, w, c = size
     end = tl.where((row >= 0) & (row < h), w, 0)

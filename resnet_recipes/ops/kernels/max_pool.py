@@ -1,8 +1,9 @@
 """Triton kernels for the maximum of 3x3 pixels: NHWC, any size.
 
-A maximum's place in its window is a byte, 0 to 8, row by row. Of a window at a border in which all
-pixels are -inf, it may be in the padding: no pixel gets the gradient, where torch gives it to the
-first. Telling padding from pixels would cost instructions in every window.
+The place of a maximum in its window is a byte, 0 to 8, in row-major order. If all pixels of a
+window at a border are -inf, the place may be in the padding: then no pixel gets the gradient,
+whereas torch gives it to the first pixel. Distinguishing padding from pixels would cost
+instructions in every window.
 """
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put, tile
 
-#: No place in a window.
+#: A value that is not a place in a window.
 NOWHERE = tl.constexpr(9)
 
 
@@ -65,7 +66,7 @@ def _pool(
 
 @triton.jit
 def _largest(x, row, column, channel, size):
-    """Return the largest of three pixels of a row, around each column, and its place."""
+    """Return the largest of the three pixels of a row around each column, and its place."""
     left = get(x, (row, column - 1, channel), size, float("-inf"))
     middle = get(x, (row, column, channel), size, float("-inf"))
     right = get(x, (row, column + 1, channel), size, float("-inf"))
@@ -75,9 +76,9 @@ def _largest(x, row, column, channel, size):
 
 @triton.jit
 def _larger(first, first_at, second, second_at):
-    """Return the larger value and its place, as torch does: of equals the first, of NaN the last.
+    """Return the larger value and its place; as in torch, the first of ties and the last NaN.
 
-    NaN is larger than anything, or a broken run would not be noticed.
+    NaN counts as larger than any number; otherwise a broken run would go unnoticed.
     """
     is_second = (second > first) | (second != second)
     return tl.where(is_second, second, first), tl.where(is_second, second_at, first_at)
@@ -85,7 +86,7 @@ def _larger(first, first_at, second, second_at):
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
-    """Collect the gradients of R x BW pixels from the maxima in their row and the two beside it."""
+    """Collect the gradients of R x BW pixels from maxima in their row and the adjacent rows."""
     image, top, column, channel = tile(h, R, BW, BC)
     size = h, w, c
     start = image * h * w * c
@@ -100,7 +101,7 @@ def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, B
 
 @triton.jit
 def _distribute(g, places, row, column, channel, size):
-    """Return what a row of maxima gives to the pixels above it, in it and below it."""
+    """Return the gradients from a row of maxima to the pixel rows above, at and below it."""
     left, left_at = _maximum(g, places, (row, column - 1, channel), size)
     middle, middle_at = _maximum(g, places, (row, column, channel), size)
     right, right_at = _maximum(g, places, (row, column + 1, channel), size)
@@ -111,9 +112,9 @@ def _distribute(g, places, row, column, channel, size):
 
 @triton.jit
 def _collect(gradients, places, first: tl.constexpr):
-    """Return what a pixel gets from the maxima left of it, in its column and right of it.
+    """Return a pixel's gradient from the maxima to its left, in its column and to its right.
 
-    In the first of their windows it is on the right, in the last on the left.
+    In the first of their windows the pixel is on the right, in the last on the left.
     """
     left, middle, right = gradients
     left_at, middle_at, right_at = places
@@ -124,7 +125,7 @@ def _collect(gradients, places, first: tl.constexpr):
 
 @triton.jit
 def _maximum(g, places, place, size):
-    """Load the gradient of maxima and their places."""
+    """Load the gradients of maxima, and their places."""
     return get(g, place, size, 0.0), get(places, place, size, NOWHERE)
 
 
@@ -134,7 +135,8 @@ def _unpool_halves(
 ):
     """Collect the gradients of 2R x 2BW pixels with stride 2.
 
-    Windows are around even pixels, so that those in odd rows or columns get from both neighbors.
+    Windows are centered on even pixels, so pixels in odd rows or columns get gradients from both
+    neighbors.
     """
     image, top, column, channel = tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)

@@ -1,4 +1,4 @@
-"""Triton kernel of BatchNorm's statistics: NHWC as rows of channels, in one launch."""
+"""Triton kernel for BatchNorm statistics: NHWC as rows of channels, in one launch."""
 
 import triton
 import triton.language as tl
@@ -8,12 +8,12 @@ from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.sums import counters, divide_rows, fitting, is_last_program, tile
 from resnet_recipes.ops.norm import Norm
 
-#: Rows and channels of a tile; 256 threads then move 16 bytes at a time, twice.
+#: Rows and channels of a tile: 256 threads move 16 bytes each, twice.
 ROWS, CHANNELS = 64, 64
 
-#: Programs that fit on a multiprocessor at once; the rows are split among exactly that many. This
-#: is half as many as registers allow, of twice the threads and rows of other kernels: the last
-#: program then has half as many shares to combine, and takes twice as many at a time.
+#: Number of programs that fit on a multiprocessor at once; the rows are split among exactly that
+#: many. This is half of what registers allow, with twice the threads and rows of other kernels. The
+#: last program then combines half as many partial results, twice as many at a time.
 RESIDENT = 4
 OPTIONS = fitting(8, RESIDENT)
 
@@ -39,7 +39,7 @@ def _statistics(
     x, shares, counters, moments, running_mean, running_var, tracked,
     m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Sum each share about a value near its mean, and combine the shares."""
+    """Sum each part around a value near its mean, and combine the parts."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     is_channel = channel < c
@@ -70,7 +70,7 @@ def _statistics(
 
 @triton.jit
 def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
-    """Return the mean and the sum of squares about it: Chan, Golub and LeVeque's formula (1983)."""
+    """Return the mean and the sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
     row = tl.arange(0, BM)
     near = tl.load(shares + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
     total = tl.zeros([BM, channel.shape[0]], tl.float32)
@@ -90,6 +90,6 @@ def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
 
 @triton.jit
 def _track(running, value, momentum, is_channel):
-    """Move a running average towards a value."""
+    """Update a running average with a value."""
     before = tl.load(running, mask=is_channel, other=0.0)
     tl.store(running, before * (1.0 - momentum) + value * momentum, mask=is_channel)

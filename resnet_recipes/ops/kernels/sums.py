@@ -1,6 +1,6 @@
-"""Sums over rows in one launch: the last program to finish adds up what all have found.
+"""Sums over rows in one launch: the last program to finish adds up all partial sums.
 
-It does so in order, so the result does not depend on which program was last.
+It adds them in a fixed order, so the result does not depend on which program is last.
 """
 
 from functools import cache
@@ -11,18 +11,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-REGISTERS = 65536  # of a multiprocessor; a thread gets them by eights
+REGISTERS = 65536  # registers per multiprocessor; threads get them in multiples of eight
 
 
 def counters(device: torch.device) -> Tensor:
     """Return counters of finished programs, one for each column of a grid.
 
-    The last program resets its own. Launches on two streams may run at once, so each stream has its
-    own counters. CUDA graphs have one set, because a process replays them on one stream.
+    The last program of each column resets its counter. Launches on two streams may run at once, so
+    each stream has separate counters. CUDA graphs share one set, because a process replays them on
+    one stream.
     """
     if device.type != "cuda":
         return _zeros(device, 0)
-    graphs = _zeros(device, None)  # allocated before the first capture, not in it
+    graphs = _zeros(device, None)  # allocated before the first capture, not during it
     if torch.cuda.is_current_stream_capturing():
         return graphs
     return _zeros(device, torch.cuda.current_stream(device).cuda_stream)
@@ -34,12 +35,12 @@ def _zeros(device: torch.device, stream: int | None) -> Tensor:
 
 
 def fitting(warps: int, resident: int) -> dict[str, object]:
-    """Return options with which `resident` programs fit on a multiprocessor.
+    """Return launch options that let `resident` programs fit on a multiprocessor.
 
-    This holds for every version of Triton.
+    Holds for every version of Triton.
     """
     options = {"num_warps": warps, "enable_fp_fusion": True}
-    if torch.version.hip:  # Triton's back end for AMD has no limit on registers
+    if torch.version.hip:  # the AMD backend of Triton has no register limit
         return options
     return options | {"maxnreg": REGISTERS // (32 * warps * resident) // 8 * 8}
 
@@ -48,7 +49,7 @@ class RowBlocks(NamedTuple):
     """How the programs of a column divide its rows."""
 
     count: int
-    rows: int  # of each block, in complete tiles
+    rows: int  # rows per block, a multiple of the tile
 
 
 @cache
@@ -83,7 +84,7 @@ def is_last_program(counters, programs):
 
 @triton.jit
 def tile(x, row, rows, channel, c):
-    """Load a tile of rows of channels in float32, with zeros beyond row `rows` and channel `c`."""
+    """Load a tile of rows and channels in float32, with zeros beyond row `rows` and channel `c`."""
     inside = (row < rows)[:, None] & (channel < c)[None, :]
     return tl.load(x + row[:, None] * c + channel[None, :], mask=inside, other=0.0).to(tl.float32)
 
@@ -92,14 +93,14 @@ def tile(x, row, rows, channel, c):
 def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
     """Return the sum of two tiles.
 
-    No later instruction needs the first before the second is loaded, too.
+    No instruction needs the first tile before the second is loaded as well.
     """
     return tile(x, row, rows, channel, c) + tile(x, row + BM, rows, channel, c)
 
 
 @triton.jit
 def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
-    """Store a program's `share` of the sums of g and g * (x - mean); the last program adds up all.
+    """Store a program's partial sums of g and g * (x - mean); the last program adds them up.
 
     `sums` get the gradients of the weight and the bias.
     """
