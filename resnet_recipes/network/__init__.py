@@ -1,1 +1,1 @@
-"""The network: what is trained, and its weights as files."""
+"""The network that is trained, and its weights files."""

@@ -16,7 +16,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.run_folder.metrics import Metrics
 
-#: Version of these fields; files of newer versions are refused.
+#: Version of these fields; files with a newer version are rejected.
 FORMAT = 1
 
 LICENSE = (
@@ -24,11 +24,11 @@ LICENSE = (
     "of the training images."
 )
 
-#: Methods that are part of the network: without their modules, the weights give other outputs.
+#: Methods that change the network. Without their modules, the weights give other outputs.
 _SURGERY = {method.name: method for method in ORDER if method.in_network}
 
 _LARGEST = 1 << 24  # characters
-_LARGEST_ARGUMENT = 4096  # largest argument of a network: an image size, or a width
+_LARGEST_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
 
 
 #: Settings of a method, by name.
@@ -39,21 +39,21 @@ NetworkSize = Annotated[int, Bounds(8, 4096)]  # pixels
 
 @dataclass(frozen=True)
 class About:
-    """A network: how to rebuild it, its outputs' meaning, its input, and its accuracy."""
+    """A network: how to rebuild it, the meaning of its outputs, its input, and its accuracy."""
 
-    architecture: str  # a torchvision ResNet's name, or library:name
+    architecture: str  # name of a torchvision ResNet, or library:name
     num_classes: Annotated[int, Bounds(1, 1 << 20)]
     classes: tuple[str, ...] = ()  # in label order; empty if unknown
     # settings of the methods in the network
     surgery: dict[str, Settings] = field(default_factory=dict)
-    train_size: NetworkSize = 224  # pixels, side of the training crop
-    eval_resize: NetworkSize = 256  # pixels, shorter side before the center crop
-    eval_size: NetworkSize = 224  # pixels, side of the center crop
+    train_size: NetworkSize = 224  # pixels, size of the training crop
+    eval_resize: NetworkSize = 256  # pixels, shorter edge before the center crop
+    eval_size: NetworkSize = 224  # pixels, size of the center crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
-    mean: Mean = MEAN  # of red, green and blue, 0..255
+    mean: Mean = MEAN  # mean of red, green and blue, 0..255
     std: Deviation = STD
-    flip: bool = False  # accuracy was measured on each image and its horizontal flip
+    flip: bool = False  # whether accuracy was measured with horizontal flips averaged
     recipe: str = ""
     epochs: float = 0.0
     top1_percent: float | None = None
@@ -61,24 +61,27 @@ class About:
     loss: float | None = None
     # number of images used to measure the accuracy
     eval_examples: Annotated[int, Bounds(least=0)] = 0
-    # evaluations of which these weights were the best, a biased choice; 0: not chosen
+    # number of evaluations that these weights are the best of, a biased choice; 0: not chosen
     best_of: Annotated[int, Bounds(least=0)] = 0
     license: str = LICENSE
     arguments: ModelArguments = field(default_factory=dict)  # see backbones.build
 
     @property
     def title(self) -> str:
-        """The network's name, its arguments, and the methods that are part of it."""
+        """The name of the network, its arguments, and the methods that change it."""
         arguments = "".join(f" {key}={value}" for key, value in self.arguments.items())
         surgery = "".join(f" + {name}" for name in self.surgery)
         return self.architecture + arguments.replace("small_stem=True", "stem=small") + surgery
 
     def methods(self) -> Stack:
-        """Return the methods that are part of the network."""
+        """Return the methods that change the network."""
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class; if unknown, ImageNet's of 1,000 classes, else its number."""
+        """Return the name of a class.
+
+        If the names are unknown, the ImageNet name for a network of 1,000 classes, else the number.
+        """
         if self.classes:
             return self.classes[label]
         return get_wordnet_ids()[label] if self.num_classes == 1000 else str(label)
@@ -122,7 +125,7 @@ def describe(
 
 
 def from_json(text: str) -> About:
-    """Parse untrusted text written by `to_json`. Raises ValueError with a message for the user."""
+    """Parse untrusted output of `to_json`. Raises ValueError with a message for the user."""
     try:
         content = parse_json(text) if len(text) <= _LARGEST else None
     except ValueError:
@@ -133,7 +136,7 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    content = {"best_of": 0, "fit": "crop"} | content  # defaults of fields that older files lack
+    content = {"best_of": 0, "fit": "crop"} | content  # defaults for fields that older files lack
     if content.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
@@ -157,14 +160,14 @@ def from_json(text: str) -> About:
 
 
 def _read_field(value: Any, kind: Any) -> Any:
-    """Return a field's value; class names may have any characters. Raises WrongTypeError."""
+    """Return the value of a field; class names may have any characters. Raises WrongTypeError."""
     if kind == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
     return value if kind is str and type(value) is str else convert(value, kind)
 
 
 def _find_invalid_fields(about: About) -> Iterator[str]:
-    """Yield the fields with values that no network has, or only one too large for this machine."""
+    """Yield fields whose values are invalid, or belong to a network too large for this machine."""
     yield from (problem.key for problem in find_broken_limits(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
@@ -175,7 +178,7 @@ def _find_invalid_fields(about: About) -> Iterator[str]:
 
 
 def _is_method(name: str, settings: Settings) -> bool:
-    """Return whether `name` is a method of networks and `settings` are all its settings."""
+    """Return whether `name` is a method that changes networks, with exactly these `settings`."""
     try:
         method = convert(settings, _SURGERY[name])
     except (KeyError, WrongTypeError):

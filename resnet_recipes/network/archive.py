@@ -1,4 +1,4 @@
-"""Read tensors from untrusted files, checking each file before torch reads it."""
+"""Read tensors from untrusted files; each file is checked before torch reads it."""
 
 import os
 import pickletools
@@ -15,8 +15,8 @@ from resnet_recipes.data.tensors import MAX_ENTRIES
 
 State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
-#: The only globals that pickles of tensors and plain Python need. A file with any other is rejected
-#: without loading it.
+#: The only globals that pickles of tensors and plain Python need. A file with any other global is
+#: rejected without loading it.
 _ALLOWED = frozenset(
     {
         "collections OrderedDict",
@@ -40,15 +40,16 @@ _ALLOWED = frozenset(
     }
 )
 
-#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries and 120,000 opcodes in 0.7
-#: MB. A file at these limits takes 2 s to read.
+#: Limits of a pickle: bytes and opcodes. A ResNet-152 with momentum, EMA and 21,000 classes needs
+#: 0.7 MB and 120,000 opcodes for 2,300 entries. A file at these limits takes 2 s to read.
 _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 
-#: Before 1.6, torch.save wrote a pickled number, three more pickles (version, system, content), the
-#: pickled keys of the storages, and then their bytes.
+#: Before torch 1.6, torch.save wrote a pickled number, three more pickles (version, system,
+#: content), the pickled keys of the storages, and then their bytes.
 _OLD, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 
-#: Largest file; with AdamW and EMA, the checkpoint of a ResNet-152 of 21,000 classes has 1.7 GB.
+#: Maximum bytes of a file. The checkpoint of a ResNet-152 with AdamW, EMA and 21,000 classes takes
+#: 1.7 GB.
 MAX_BYTES = 8 << 30
 
 
@@ -62,17 +63,17 @@ class ArchiveError(ValueError):
 def read(path: Path, check_crc: bool = True) -> State:
     """Return a saved dictionary of tensors and plain Python, on the CPU.
 
-    It is memory-mapped, except from the format that torch.save wrote before torch 1.6. Nothing in
-    the file is executed: its directory and the names in its pickles are checked first,
-    then torch reads it with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
-    `check_crc` does; pass False if a digest was already checked. Raises ArchiveError or OSError.
+    It is memory-mapped, except in the format that torch.save wrote before torch 1.6. Nothing in the
+    file is executed: the zip directory and the names in the pickles are checked first, then torch
+    reads the file with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
+    `check_crc` does; pass False if you already checked a digest. Raises ArchiveError or OSError.
     """
     try:
         is_zip = _check(path, check_crc)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except (ArchiveError, OSError):
         raise
-    except Exception as error:  # zipfile and torch raise a dozen types of error for damaged files
+    except Exception as error:  # zipfile and torch raise many types of errors for damaged files
         reason = str(error).partition("\n")[0][:200]
         raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
     if not isinstance(state, dict):
@@ -82,7 +83,7 @@ def read(path: Path, check_crc: bool = True) -> State:
 
 
 def is_plain(value: object, depth: int) -> bool:
-    """Return whether a value is text, numbers, lists and mappings, at most `depth` levels deep."""
+    """Return whether a value is text, numbers, lists and mappings of at most `depth` levels."""
     if isinstance(value, dict):
         return depth > 0 and all(
             type(key) is str and is_plain(item, depth - 1) for key, item in value.items()
@@ -93,9 +94,9 @@ def is_plain(value: object, depth: int) -> bool:
 
 
 def _check(path: Path, check_crc: bool) -> bool:
-    """Return whether the file is a zip. Raise ArchiveError unless it is safe.
+    """Return whether the file is a zip. Raise ArchiveError if it is not safe.
 
-    A safe file is within the limits, uncompressed, and its pickles name only tensors.
+    A safe file is uncompressed and within the limits, and its pickles name only tensors.
     """
     with open_regular(path, MAX_BYTES) as file:
         size = os.fstat(file.fileno()).st_size
@@ -137,10 +138,10 @@ def _check(path: Path, check_crc: bool) -> bool:
 
 
 class _Bounded(FileIO):
-    """A file that limits each read, since zipfile reads a directory of any size at once."""
+    """A file that limits the size of each read, since zipfile reads a directory of any size."""
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes. Raises ArchiveError if that is too many."""
+        """Read up to `size` bytes. Raises ArchiveError if `size` is too large."""
         data = super().read(size if 0 <= size <= _MAX_PICKLE else _MAX_PICKLE + 1)
         if len(data) > _MAX_PICKLE:
             raise ArchiveError("its directory is too long")
@@ -163,7 +164,7 @@ def _check_pickle(pickle: BytesIO) -> None:
                 f"its pickle uses {opcode.name}, which tensors do not need: it may run code"
             )
         if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
-            # keys of a dictionary can be chosen to collide
+            # large integer keys can be chosen to collide in a dictionary
             raise ArchiveError("it contains an integer of more than 64 bits")
 
 
@@ -172,7 +173,7 @@ def _check_plain(value: Any) -> None:
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
-        if id(item) in seen:  # a list may contain itself, or another list a million times
+        if id(item) in seen:  # a list may contain itself, or the same list a million times
             continue
         seen.add(id(item))
         if isinstance(item, Tensor):

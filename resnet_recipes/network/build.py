@@ -1,4 +1,4 @@
-"""The network of a recipe, ready to train or to evaluate: built, and its weights cast together."""
+"""Build the network of a recipe for training or evaluation, and cast its weights."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -13,7 +13,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops.sound import avoid_wrong_gradients
 from resnet_recipes.recipe.schema import Recipe
 
-#: Layers that each value of model.init initializes; the others keep their library's weights.
+#: Layers that each value of model.init initializes. Other layers keep the library's initialization.
 KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
     "kaiming_normal": (nn.Conv2d, nn.Linear),
     "kaiming_convs": (nn.Conv2d,),
@@ -27,8 +27,8 @@ def build_network(
     """Return the recipe's network on `device`.
 
     It is initialized from the recipe's seed, changed by the methods, and in the recipe's memory
-    format. Every caller gets the same weights. Methods change it before it is moved, so that the
-    modules they add are moved too.
+    format. All callers get the same weights. The methods change it before it is moved to the
+    device, so that the modules they add move with it.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
@@ -36,7 +36,7 @@ def build_network(
         model.forward = avoid_wrong_gradients(model.forward)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
-    # a convolution follows its input's memory format, not its weights'
+    # the memory format of a convolution follows its input, not its weights
     model.register_forward_pre_hook(lambda _, inputs: inputs[0].contiguous())
     return model.to(device)
 
@@ -44,15 +44,15 @@ def build_network(
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     """Return the network on the CPU, initialized as in the recipe.
 
-    Torchvision's ResNets are "v1.5", with the stride in the 3x3 convolution. A network that starts
-    from weights has torch's own initialization in its classifier, which stays if the classifier is
-    new. Every rank gets the same weights from the same seed.
+    The torchvision ResNets are "v1.5", with the stride in the 3x3 convolution. If the network
+    starts from pretrained weights, a new classifier keeps the default initialization of torch. All
+    ranks get the same weights from the same seed.
     """
     torch.manual_seed(seed)
     model = backbones.build(config.name, num_classes, config.arguments)
     for module in model.modules():
         if isinstance(module, KAIMING[config.init]):
-            nn.init.kaiming_normal_(module.weight)  # fan_in, unlike torchvision's fan_out
+            nn.init.kaiming_normal_(module.weight)  # fan_in; torchvision uses fan_out
         if config.bn_init == "uniform" and isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight)
             nn.init.zeros_(module.bias)
@@ -61,8 +61,9 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
                 module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
             )
     if config.weights and config.init == "library" and not backbones.is_resnet(model):
-        # Libraries initialize it for their own training: EfficientNet's, for 1,000 classes, is 25
-        # times as large as for fine-tuning. torchvision's ResNets leave it to torch.
+        # Libraries initialize the classifier for their own training. For EfficientNet with 1,000
+        # classes, the values are 25 times as large as for fine-tuning. ResNets in torchvision use
+        # the default initialization of torch.
         model.get_submodule(backbones.find_classifier(model)).reset_parameters()
     return model
 
@@ -70,10 +71,11 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
 def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
     """Make convolutions and linear layers of `model` use weights that are cast stage by stage.
 
-    Autocast needs one launch for each weight and one for each gradient, in every forward and
-    backward pass. Here each stage casts its weights in one launch and their gradients in another,
-    so a stage's gradients become ready together, at the end of its backward pass. Results,
-    parameters and state-dict keys do not change. Not for compiled models, which fuse the casts.
+    Autocast takes one launch per weight in every forward pass, and one per gradient in every
+    backward pass. Here each stage casts its weights in one launch and their gradients in another.
+    The gradients of a stage therefore become ready together, at the end of its backward pass.
+    Results, parameters and state-dict keys do not change. Not for compiled models, which fuse the
+    casts.
     """
     stages = [params for stage in model.children() if (params := _find_cast_params(stage))]
     model.cast_stages, model.cast_dtype = stages, dtype
@@ -82,20 +84,20 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
 
 
 def cast_once(model: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the weights of a frozen network that autocast would cast at every call, in place."""
+    """Cast, in place, the weights of a frozen network that autocast would cast at every call."""
     for layer, name in _find_cast_params(model):
         weight = getattr(layer, name)
         weight.data = weight.data.to(dtype)
 
 
 def _find_cast_params(stage: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the module and the name of each parameter that autocast would cast."""
+    """Return the module and name of each parameter that autocast would cast."""
     layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
 
 
 def _put_cast_weights(model: nn.Module, images: tuple[Tensor]) -> None:
-    """Set a cast copy as an instance attribute, which takes precedence over its Parameter."""
+    """Set each cast copy as an instance attribute, which takes precedence over the Parameter."""
     if not torch.is_autocast_enabled(images[0].device.type):
         return
     for stage in model.cast_stages:
@@ -124,7 +126,7 @@ class _Cast(torch.autograd.Function):
     def backward(
         ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        needs_grad = ctx.needs_input_grad[1:]  # frozen weights need none
+        needs_grad = ctx.needs_input_grad[1:]  # frozen weights need no gradient
         cast = iter(_cast([*compress(gradients, needs_grad)], ctx.dtype))
         return None, *(next(cast) if needs else None for needs in needs_grad)
 

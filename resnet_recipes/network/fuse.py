@@ -1,7 +1,7 @@
 """Replace a network's layers with fused operations.
 
-In training, BatchNorm is fused with the sum and ReLU after it; for inference, with the convolution
-before it.
+For training, a BatchNorm is fused with the sum and ReLU that follow it. For inference, it is fused
+with the convolution before it.
 """
 
 import copy
@@ -21,14 +21,15 @@ from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
 
-#: A block's output, or the output twice, for the next block's branch and sum.
+#: The output of a block, or a pair of identical outputs: for the branch and the sum of the next
+#: block.
 Maps = Tensor | tuple[Tensor, Tensor]
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
 
-    BatchNorm is fused in the stem and blocks of torchvision's ResNets; other networks keep theirs.
+    BatchNorm is fused in the stem and blocks of torchvision ResNets, but not in other networks.
     Max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.unfused else ():
@@ -51,7 +52,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
 
 
 def _is_three_by_three(pool: nn.MaxPool2d) -> bool:
-    """Return whether a pool has 3x3 pixels and padding 1, as in a ResNet."""
+    """Return whether a pool is 3x3 pixels with padding 1, as in a ResNet."""
     sizes = pool.kernel_size, pool.padding, pool.dilation
     return sizes == (3, 1, 1) and pool.stride in (1, 2) and not pool.ceil_mode
 
@@ -64,7 +65,7 @@ def _fuse_pool(pool: nn.MaxPool2d, operations: Operations) -> None:
 
 
 def _fold_stem(conv: nn.Module) -> None:
-    """Replace a ResNet's first convolution with the folded one."""
+    """Replace the first convolution of a ResNet with a folded one."""
     sizes = conv.kernel_size, conv.stride, conv.padding, conv.dilation
     if type(conv) is nn.Conv2d and sizes == ((7, 7), (2, 2), (3, 3), (1, 1)):
         adopt(conv, FoldedConv2d)
@@ -105,7 +106,7 @@ def _fuse_norm(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d):
-    """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
+    """A BatchNorm fused in training with the residual sum and ReLU that follow it."""
 
     def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
@@ -115,7 +116,7 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
-    """The last BatchNorm of a branch with StochasticDepth, with the residual sum and its ReLU."""
+    """The last BatchNorm of a branch with StochasticDepth, fused with the residual sum and ReLU."""
 
     def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
@@ -126,10 +127,11 @@ class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
 
 
 class FoldedConv2d(nn.Conv2d):
-    """A 7x7 convolution with stride 2, on 2x2 pixels folded into one with four times the channels.
+    """A 7x7 convolution with stride 2, computed on images with 2x2 pixels folded into channels.
 
-    The sums are the same. cuDNN takes half the time on an H200, since three channels fill few of
-    its tiles. A fourth channel of zeros makes 16, which cuDNN need not copy again.
+    The sums are the same. cuDNN takes half the time on an H200, since three channels fill only part
+    of its tiles. A fourth channel of zeros gives 16 folded channels, which avoids another copy in
+    cuDNN.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,33 +148,33 @@ class FoldedConv2d(nn.Conv2d):
 
 
 def _split_into_squares(x: Tensor) -> Tensor:
-    """Return [N, H/2, W/2, 2, 2, C] of [N, C, H, W]."""
+    """Return [N, C, H, W] as squares of 2x2 pixels, [N, H/2, W/2, 2, 2, C]."""
     return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(0, 2, 4, 3, 5, 1)
 
 
 def _join_squares(squares: Tensor) -> Tensor:
-    """Return channels_last [N, 4 C, H, W] of [N, H, W, 2, 2, C]."""
+    """Return [N, H, W, 2, 2, C] as channels_last [N, 4 C, H, W]."""
     return squares.flatten(3).permute(0, 3, 1, 2)
 
 
 class FusedMaxPool2d(nn.MaxPool2d):
-    """A max-pool of 3x3 pixels, padded by 1, as one operation."""
+    """A 3x3 max-pool with padding 1, as one operation."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.operation(x, self.stride)
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):
-    """The mean over all pixels, with a backward pass of two launches; torch's module needs four."""
+    """The mean over all pixels; the backward pass takes two launches, versus four in torch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3), keepdim=True)
 
 
 class FusedBasicBlock(BasicBlock):
-    """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
+    """The torchvision block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # output twice: the next block's branch and sum have separate gradients
+    twice: bool = False  # return the output twice: for the branch and the sum of the next block
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -181,9 +183,9 @@ class FusedBasicBlock(BasicBlock):
 
 
 class FusedBottleneck(Bottleneck):
-    """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
+    """The torchvision block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # output twice: the next block's branch and sum have separate gradients
+    twice: bool = False  # return the output twice: for the branch and the sum of the next block
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -198,7 +200,7 @@ def _end_block(
     y: Tensor,
     identity: Tensor,
 ) -> Maps:
-    """Return a block's output, also after StochasticDepth was folded into nn.BatchNorm2d."""
+    """Return the output of a block, also if StochasticDepth was folded into nn.BatchNorm2d."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, block.twice)
     return batch_norm.apply_epilogue(norm(y), Epilogue(identity, None, True, block.twice))
@@ -209,10 +211,10 @@ NORMS = {nn.BatchNorm2d: FusedBatchNorm2d, DropSamplesBatchNorm2d: FusedDropSamp
 
 
 def fold_batchnorm(model: nn.Module) -> nn.Module:
-    """Return a copy of a ResNet in evaluation mode without BatchNorms.
+    """Return a copy of a ResNet in evaluation mode with its BatchNorms folded into convolutions.
 
     The output is the same up to rounding. A convolution followed by a blur keeps its BatchNorm,
-    because the blur's zero padding would change a folded bias.
+    because the zero padding of the blur would change a folded bias.
     """
     model = copy.deepcopy(model)
     for module in list(model.modules()):

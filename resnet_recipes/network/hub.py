@@ -1,4 +1,4 @@
-"""Networks on the Hugging Face Hub, `hf:USER/NAME`; only commands that name one use it."""
+"""Networks on the Hugging Face Hub, `hf:USER/NAME`. Only commands that name one use it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,27 +14,27 @@ from resnet_recipes.base.paths import cache_folder
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-#: The weights file of a repository: what `export --to safetensors` writes.
+#: Name of the weights file in a repository, as `export --to safetensors` writes it.
 WEIGHTS = "model.safetensors"
 
 
 def parse_repository(key: str, place: str) -> str:
-    """Return USER/NAME of hf:USER/NAME. Raises RecipeError if `place` is not a repository."""
+    """Return the USER/NAME in hf:USER/NAME. Raises RecipeError if `place` is not a repository."""
     if not names.REPOSITORY.fullmatch(place):
         raise RecipeError.of(key, place, "must name a repository", "hf:USER/NAME")
     return place.removeprefix("hf:")
 
 
 def find_copy(name: str) -> Path:
-    """Return the path of this machine's copy of a repository's weights file."""
+    """Return the path of the local copy of a repository's weights file."""
     return cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
 
 
 def fetch(place: str) -> Path:
-    """Return this machine's copy of a repository's weights file, downloaded if it is outdated.
+    """Return the local copy of a repository's weights file, downloaded if it is outdated.
 
-    huggingface_hub 2.4 names the files of its cache by a server's headers, so a hostile mirror
-    could write anywhere. Here nothing that a server sends becomes part of a path.
+    huggingface_hub 2.4 names its cache files by a server's headers, so a malicious mirror could
+    write anywhere. Here nothing that a server sends becomes part of a path.
     """
     name = parse_repository("load", place)
     path, etag = find_copy(name), find_copy(name).with_suffix(".etag")
@@ -55,7 +55,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
     from huggingface_hub import get_token, hf_hub_url
 
     request = Request(hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
-    if token := get_token():  # not sent to the server of a redirect
+    if token := get_token():  # the token is not sent to a server that it redirects to
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urlopen(request, timeout=30) as response, atomic.replace_file(path) as file:
         received = 0
@@ -69,7 +69,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
 
 
 def push(folder: Path, place: str) -> str:
-    """Upload an export in one commit, into a new repository or an existing one; return its URL."""
+    """Upload an export in one commit to a new or existing repository; return its URL."""
     name = parse_repository("--push", place)
     with _open_hub(place, f"the export is complete; to repeat:  hf upload {name} {folder}") as hub:
         hub.create_repo(name, exist_ok=True)
@@ -78,20 +78,20 @@ def push(folder: Path, place: str) -> str:
 
 
 def find_missing_packages() -> Iterator[Problem]:
-    """Yield the packages for the Hub that are not installed."""
+    """Yield the packages that the Hub needs and that are not installed."""
     return find_lacking_packages("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager
 def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
-    """Yield a client of the Hub. Raises NotReadyError for any failure of the Hub or the network."""
+    """Yield a client of the Hub. Raises NotReadyError if the Hub or the network fails."""
     NotReadyError.refuse(find_missing_packages())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
     try:
         yield HfApi()
-    except Exception as error:  # of any type, for a response that cannot be read
+    except Exception as error:  # any error: the response cannot be read
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
         reason = (str(error).splitlines() or ["no answer"])[0][:200]
         if not isinstance(error, OSError | HTTPError | ValueError):

@@ -1,6 +1,6 @@
-"""A trained network, read from a run folder, a checkpoint or a weights file.
+"""Read a trained network from a run folder, a checkpoint or a weights file.
 
-Call `network.open` for it, which finds the file.
+Use `network.open`, which finds the file.
 """
 
 import os
@@ -48,18 +48,18 @@ class Network(nn.Module):
     ):
         """Wrap the bare network with its description.
 
-        `is_described` is whether its file describes it, `is_matched_by_order` whether the file has
-        the names of another library.
+        `is_described` is whether the weights file describes the network. `is_matched_by_order` is
+        whether the file has the names of another library.
         """
         super().__init__()
         self.model, self.about = model, about
         self.is_described, self.is_matched_by_order = is_described, is_matched_by_order
-        self.path: Path | None = None  # file that it was read from
+        self.path: Path | None = None  # file that the network was read from
         self.eval()
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each output, or its number if names are unknown."""
+        """The name of each output, or its number if the names are unknown."""
         return tuple(map(self.about.class_name, range(self.about.num_classes)))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -67,9 +67,9 @@ class Network(nn.Module):
         return self.model(images)
 
     def embed(self, images: Tensor) -> Tensor:
-        """Return the features [N, D] that the classifier reads, of normalized images [N, 3, H, W].
+        """Return the features [N, D] before the classifier, of normalized images [N, 3, H, W].
 
-        A feature map is averaged over its pixels. Not for several threads at once.
+        A feature map is averaged over its pixels. Not thread-safe.
         """
         inputs: list[Tensor] = []
         classifier = self.model.get_submodule(backbones.find_classifier(self.model))
@@ -84,11 +84,11 @@ class Network(nn.Module):
         return features.mean((2, 3)) if features.ndim == 4 else features
 
     def heat_map(self, images: Tensor, labels: Tensor) -> Tensor | None:
-        """Return how much each pixel speaks for a class of its image, [N, S, S] from 0 to 1.
+        """Return how much each pixel supports a class of its image, [N, S, S] from 0 to 1.
 
-        LayerCAM of the last feature map (Jiang et al., 2021, IEEE Trans. Image Process. 30), of
-        normalized images [N, 3, S, S]. None if the network has no feature map, as a vision
-        transformer. Not for several threads at once.
+        LayerCAM of the last feature map (Jiang et al., 2021, IEEE Trans. Image Process. 30), for
+        normalized images [N, 3, S, S]. None if the network has no feature map, such as a vision
+        transformer. Not thread-safe.
         """
         maps: list[Tensor] = []
 
@@ -117,8 +117,8 @@ class Network(nn.Module):
         """Return an image as input for `forward`, float32 [3, S, S].
 
         It is resized, cropped and normalized as in evaluation. An array is uint8 [height, width,
-        3], a tensor uint8 [3, height, width]. A path or a file's bytes are decoded exactly as by
-        the training loader, which ignores EXIF orientation. Raises BadImageError.
+        3], a tensor uint8 [3, height, width]. A path or the bytes of a file are decoded exactly as
+        in the training loader, which ignores EXIF orientation. Raises BadImageError.
         """
         about = self.about
         is_file = isinstance(image, str | os.PathLike)
@@ -146,8 +146,8 @@ def load(path: Path | str, assumed: About | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
     It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
-    assumed to have the network `assumed`, or else torchvision's ResNet with its names. Nothing in a
-    file is executed. Raises NotReadyError if it cannot be used.
+    assumed to contain `assumed`, or else the torchvision ResNet whose names match. Nothing in a
+    file is executed. Raises NotReadyError if the file cannot be used.
     """
     path = Path(path)
     try:
@@ -160,7 +160,7 @@ def load(path: Path | str, assumed: About | None = None) -> Network:
         if about := file.about:
             return Network(_assemble(about, about.methods(), state), about)
         return _build_undescribed(state, path, assumed)
-    except RecipeError as error:  # its library is not installed, or has no such network
+    except RecipeError as error:  # the library is not installed, or does not have this network
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
@@ -168,7 +168,7 @@ def load(path: Path | str, assumed: About | None = None) -> Network:
 
 
 def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
-    """Return the network of a file that does not describe it."""
+    """Return the network of a file without a description."""
     name = _recognize_resnet(state)
     if assumed and (not name or assumed.architecture not in NETWORKS):
         description = assumed
@@ -193,7 +193,7 @@ _NAMING = "model.name=timm:NAME or model.name=torchvision:NAME says which networ
 
 
 class UnknownNetworkError(ArchiveError):
-    """A file does not say which network it is, and is not the one that it was taken for."""
+    """A file does not describe its network, and does not fit the assumed one."""
 
     def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{rule}: it has {_describe_tensors(state)}")
@@ -202,7 +202,7 @@ class UnknownNetworkError(ArchiveError):
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:
-    """Return the number of tensors in a file and the names of the first and the last."""
+    """Return the number of tensors in a file, and the first and last name."""
     names = [name for name, item in state.items() if isinstance(item, Tensor)]
     return f"{len(names)} tensors, {names[0]} to {names[-1]}" if names else "no tensors"
 
@@ -210,7 +210,7 @@ def _describe_tensors(state: Mapping[str, Any]) -> str:
 def _find_run_weights(folder: Path) -> Path:
     """Return the weights file of a run.
 
-    If there is none yet, the error names the newest checkpoint to use instead.
+    If it does not exist yet, the error suggests the newest checkpoint.
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
@@ -224,7 +224,7 @@ def _find_run_weights(folder: Path) -> Path:
 
 
 def _load_checkpoint(content: Mapping[str, Any]) -> Network:
-    """Return the network saved in a checkpoint, with EMA's weights if the recipe uses EMA."""
+    """Return the network in a checkpoint, with the EMA weights if the recipe uses EMA."""
     methods, classes = content.get("methods"), content.get("classes")
     recipe, problems = (
         build_recipe(content["recipe"]) if is_plain(content["recipe"], depth=5) else (None, True)
@@ -247,9 +247,9 @@ def _load_checkpoint(content: Mapping[str, Any]) -> Network:
 
 
 def _extract_state(content: object) -> dict[str, Tensor]:
-    """Return the state dict of a file.
+    """Return the state dict in a file.
 
-    timm and others nest it one level deep, and DDP prefixes its names with `module.`.
+    timm and other libraries nest it one level deep, and DDP prefixes its names with `module.`.
     """
     if isinstance(content, dict):
         content = content.get("state_dict", content.get("model", content))
@@ -290,7 +290,7 @@ def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> n
     with torch.device("meta"):
         methods.modify_model(model)
     expected = model.state_dict()
-    # files from before torch 0.4.1 do not have these
+    # files older than torch 0.4.1 do not have these
     counters = (name for name in expected if name.endswith("num_batches_tracked"))
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ expected.keys()):
@@ -312,7 +312,7 @@ def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> n
     model.load_state_dict(state, assign=True)
     if any(
         buffer.is_meta for buffer in model.buffers()
-    ):  # buffers that the network computes are in no file
+    ):  # files do not contain the buffers that the network computes
         with torch.random.fork_rng(devices=[]):
             model = backbones.build(
                 description.architecture, description.num_classes, dict(description.arguments)

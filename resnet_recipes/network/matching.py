@@ -1,4 +1,4 @@
-"""Find the networks that a file's tensors fit, by names and shapes, or by order."""
+"""Find the networks that fit a file's tensors, by name and shape, or by order."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,21 +14,22 @@ from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network import published
 
-#: Number of batches of a BatchNorm, which files from before torch 0.4.1 do not have.
+#: BatchNorm's batch counter, which files older than torch 0.4.1 do not have.
 _COUNTER = "num_batches_tracked"
 
-#: Networks of similar names that are built, without values, to compare them with a file.
+#: Maximum number of networks with similar names that are built, without values, to compare with a
+#: file.
 _MAX_NETWORKS = 12
 
 
 def match_tensors(
     state: Mapping[str, Tensor], model: nn.Module, is_ordered: bool
 ) -> dict[str, Tensor]:
-    """Return a file's tensors by the names of `model`.
+    """Return a file's tensors under the names of `model`.
 
-    Names of another library are matched by order if the file keeps it (`is_ordered`), and if every
-    tensor then has the right shape and kind (weight, bias, running_mean ...). If nothing matches,
-    the tensors are returned unchanged. The number of classes may differ.
+    Tensors with the names of another library are matched by order if the file keeps it
+    (`is_ordered`). Every tensor must then have the right shape and kind (weight, bias, running_mean
+    ...). If nothing matches, the tensors are returned unchanged. The number of classes may differ.
     """
     expected = {name: item for name, item in model.state_dict().items() if _COUNTER not in name}
     named = {name: item for name, item in state.items() if _COUNTER not in name}
@@ -37,14 +38,14 @@ def match_tensors(
     head = backbones.find_classifier(model)
     for (name, tensor), (ours, like) in zip(named.items(), expected.items(), strict=True):
         is_kind = name.rpartition(".")[2] == ours.rpartition(".")[2]
-        first = 1 if ours.startswith(f"{head}.") else 0  # the dimension of classes
+        first = 1 if ours.startswith(f"{head}.") else 0  # skips the dimension of the classes
         if not is_kind or _get_shape(tensor)[first:] != like.shape[first:]:
             return dict(state)
     return dict(zip(expected, named.values(), strict=True))
 
 
 def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
-    """Return the libraries' networks that fit a file and have a similar name."""
+    """Return library networks that fit a file and have a similar name."""
     stem = re.sub(r"[^a-z0-9]+", "_", path.stem.lower())
     stem = re.sub(r"_[0-9a-f]{6,64}$", "", stem)
     candidates = [f"torchvision:{name}" for name in backbones.list_networks("torchvision")]
@@ -71,21 +72,21 @@ def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
 
 
 def is_in_order(path: Path) -> bool:
-    """Return whether a file has its tensors in the network's order; .safetensors sorts them."""
+    """Return whether a file keeps tensors in network order; .safetensors sorts them."""
     return path.suffix != ".safetensors"
 
 
 class Lookalike(NamedTuple):
-    """A network that takes the same files as another one, but computes something else."""
+    """A network that accepts the weights of another network, but computes something else."""
 
     name: str
-    differences: list[str]  # layers and settings that differ
+    differences: list[str]  # layers and settings that differ between the two
 
 
 def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]:
-    """Yield networks of timm that take the same files, but compute something else.
+    """Yield timm networks that accept the same weights, but compute something else.
 
-    Only networks with a similar name are compared: building all 1,371 takes minutes.
+    Compares only networks with a similar name: building all 1,371 takes minutes.
     """
     library, _, short = name.partition(":")
     if library != "timm":

@@ -1,4 +1,4 @@
-"""Open a trained network from a run, a checkpoint, a file, or a published name."""
+"""Open a trained network from a run, a checkpoint, a file or a published name."""
 
 import hashlib
 import os
@@ -21,16 +21,16 @@ from resnet_recipes.network.load import Network, load
 
 
 class AbsentError(NotReadyError):
-    """Weights are not on this machine; the fix is the command that fetches them."""
+    """The weights are not on this machine; the fix is the command that downloads them."""
 
 
 def open_network(place: str, model: ModelConfig | None = None, downloads: bool = False) -> Network:
-    """Return the network of a run folder, a checkpoint or a file, or a published one.
+    """Return the network of a run folder, a checkpoint, a file or a published name.
 
-    Published are timm:NETWORK.TAG, torchvision:NETWORK and hf:USER/NAME, and, for a known `model`,
-    torchvision and torchvision:NAME. Only hf: is downloaded, and only if `downloads`. A file that
-    does not describe its network is taken for `model`. Raises NotReadyError, whose key is `place`,
-    or RecipeError if no library has `model`.
+    Published names are timm:NETWORK.TAG, torchvision:NETWORK and hf:USER/NAME. With `model`,
+    torchvision and torchvision:NAME are also valid. Only hf: is downloaded, and only if
+    `downloads`. A file that does not describe its network is assumed to contain `model`. Raises
+    NotReadyError, whose key is `place`, or RecipeError if no library has `model`.
     """
     source = re.sub("^hf:timm/", "timm:", place)
     named = _parse_published_name(source)
@@ -58,7 +58,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
 
 
 def list_notes(network: Network, place: str) -> Iterator[str]:
-    """Yield what a file leaves open about its network; a second line is the command to try."""
+    """Yield what is uncertain about a file's network; a second line is a command to try."""
     about = network.about
     if network.is_matched_by_order:
         yield (
@@ -81,7 +81,7 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
 
 
 def _require(name: str, place: str) -> None:
-    """Raise NotReadyError if a library has no network of this name; others' names are the fix."""
+    """Raise NotReadyError if no library has this network; the fixes are similar names."""
     try:
         backbones.require_network(name)
     except NotReadyError as error:
@@ -93,12 +93,12 @@ def _require(name: str, place: str) -> None:
 
 
 def _is_published(place: str) -> bool:
-    """Return whether weights are a library's, so that their name determines the network."""
+    """Return whether a library published the weights, so that their name defines the network."""
     return bool(names.WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
 
 
 def _parse_published_name(place: str) -> ModelConfig | None:
-    """Return the network in a published name, as in timm:resnet50.a1_in1k."""
+    """Return the network of a published name, such as timm:resnet50.a1_in1k."""
     name = place.partition(".")[0]
     return ModelConfig(name) if _is_published(place) and LIBRARY.fullmatch(name) else None
 
@@ -108,7 +108,7 @@ def _get_short_name(model: ModelConfig) -> str:
 
 
 def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
-    """Return the weights file. Raises NotReadyError, or AbsentError, which says how to get it."""
+    """Return the weights file. Raises NotReadyError, or AbsentError with the download command."""
     if not names.WEIGHTS.fullmatch(place):
         if not os.path.lexists(place):
             typed = os.path.relpath(place)
@@ -130,7 +130,7 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
 
 
 def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None) -> Path:
-    """Return the weights file in torchvision's cache.
+    """Return the weights file in the torchvision cache.
 
     Its name contains the first digits of its SHA-256.
     """
@@ -163,9 +163,9 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
 
 
 def _find_in_hub_cache(place: str, name: str) -> Path:
-    """Return this machine's copy of a repository's file.
+    """Return the local copy of a repository's weights file.
 
-    `load("hf:USER/NAME")` downloaded it, or it is in the cache of the Hugging Face Hub.
+    It was downloaded by `load("hf:USER/NAME")`, or is in the Hugging Face Hub cache.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"

@@ -1,4 +1,4 @@
-"""Check and load the weights that a network starts from: `model.weights` in a recipe."""
+"""Check and load pretrained weights: `model.weights` in a recipe."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,11 +21,11 @@ from resnet_recipes.network.open import open_network
 
 
 class Start(NamedTuple):
-    """The weights in a file that a network can start from."""
+    """Pretrained weights in a file that a network can start from."""
 
     network: Network  # the network in the file
-    tensors: dict[str, Tensor]  # by their names in the new network
-    head: str  # whether the classifier is kept, for the plan
+    tensors: dict[str, Tensor]  # by name in the new network
+    head: str  # text for the plan: whether the classifier is kept
 
     @property
     def about(self) -> About:
@@ -33,7 +33,7 @@ class Start(NamedTuple):
         return self.network.about
 
     def details(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
-        """Yield what is loaded, replaced and frozen, and for which images, for the plan."""
+        """Yield lines for the plan: weights loaded, replaced and frozen, and image settings."""
         about = self.about
         yield f"{len(self.tensors)} tensors loaded"
         yield self.head
@@ -55,7 +55,7 @@ class Start(NamedTuple):
 
 
 def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:
-    """Yield the settings that a network's images need, and a recipe does not have."""
+    """Yield the image settings that a network needs and that differ from the recipe's."""
     for key in ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit"):
         value = getattr(about, key)
         if value != getattr(images, key):
@@ -64,7 +64,7 @@ def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str
 
 
 def find(config: ModelConfig, classes: Sequence[str]) -> Start:
-    """Return the weights that `config.weights` names, with a classifier of these classes, if any.
+    """Return the weights that `config.weights` names, with their classifier rows for `classes`.
 
     Raises NotReadyError if they cannot be read or belong to another network, AbsentError if they
     are not on this machine.
@@ -93,7 +93,7 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
 
 
 def open_weights(config: ModelConfig) -> Network:
-    """Return the network that `config.weights` names, of any architecture. Raises as `find`."""
+    """Return the network that `config.weights` names, of any architecture. Raises like `find`."""
     try:
         return open_network(config.weights, config)
     except NotReadyError as error:
@@ -104,17 +104,17 @@ def open_weights(config: ModelConfig) -> Network:
 def load(model: nn.Module, start: Start) -> None:
     """Load the weights into `model`, in place; a new classifier keeps its initialization.
 
-    If the network has StochasticDepth, its factors are divided out so that evaluation gives the
-    same output as the file's network.
+    If the network uses StochasticDepth, its factors are divided out, so that evaluation gives the
+    same output as the original network.
     """
     model.load_state_dict(start.tensors, strict=False)
     unfold(model)
 
 
 def freeze(model: nn.Module, config: ModelConfig) -> None:
-    """Freeze the weights and BatchNorm statistics from the input up to `config.freeze`, in place.
+    """Freeze weights and BatchNorm statistics from the input up to `config.freeze`, in place.
 
-    With `config.freeze_bn`, the statistics of all BatchNorms. Call it before DDP.
+    `config.freeze_bn` freezes the statistics of all BatchNorms. Call it before DDP.
     """
     is_frozen = select_frozen(model, config.freeze)
     for name, parameter in model.named_parameters():
@@ -128,7 +128,7 @@ def freeze(model: nn.Module, config: ModelConfig) -> None:
 
 @cache
 def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
-    """Return a subclass of a BatchNorm that stays in evaluation mode."""
+    """Return a subclass of a BatchNorm that always stays in evaluation mode."""
 
     class Frozen(kind):
         def train(self, mode: bool = True) -> nn.Module:
@@ -138,7 +138,7 @@ def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
 
 
 def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
-    """Return the row of a file's classifier for each class, none for a new one, and a text."""
+    """Return a file's classifier row for each class (none if the classifier is new), and a text."""
     new = f"new classifier for {len(classes):,} classes"
     theirs = about.classes or (get_wordnet_ids() if is_imagenet(classes) else ())
     if about.num_classes != len(classes):
@@ -160,11 +160,11 @@ def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
 
 
 def _find_differing_settings(config: ModelConfig, theirs: ModelArguments) -> Iterator[str]:
-    """Yield the settings with which a ResNet of the recipes would have the shape of the file's."""
+    """Yield the model settings that would give a recipe's ResNet the shapes in the file."""
     values = {
         "stem": "small" if theirs.get("small_stem") else "standard",
         "width": theirs.get("width", 1.0),
-        "in_channels": min(theirs.get("in_channels", 3), config.in_channels),  # 3 become 1
+        "in_channels": min(theirs.get("in_channels", 3), config.in_channels),  # 3 can become 1
     }
     for key, value in values.items():
         if value != getattr(config, key):

@@ -1,4 +1,4 @@
-"""The image settings that publishers of weights state."""
+"""Find the image settings that libraries publish with their weights."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,16 @@ import torchvision
 
 from resnet_recipes import backbones
 
-#: data.fit, by timm's crop_mode; timm's center is crop.
+#: data.fit by crop_mode of timm. `center` in timm is `crop`.
 _FITS = {"border": "pad", "squash": "squash"}
 
 
 def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
-    """Return the fields of About that a network's library states of its images.
+    """Return the fields of About that a network's library publishes about its images.
 
-    `weights` is torchvision, torchvision:NAME, timm:NETWORK.TAG or a file, whose name may be
-    torchvision's. Any other file is assumed to be the first weights of the network.
+    `weights` is torchvision, torchvision:NAME, timm:NETWORK.TAG or a file, which may have the name
+    of a torchvision file. Any other file is assumed to be the first published weights of the
+    network.
     """
     source, _, tag = weights.partition(":")
     if source == "timm" or backbones.get_library(name) == "timm":
@@ -27,7 +28,7 @@ def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
         return _convert_timm_config(facts) if facts else {}
     try:
         members = torchvision.models.get_model_weights(name.rpartition(":")[2])
-    except ValueError:  # no such network
+    except ValueError:  # the network is unknown
         return {}
     chosen = next(iter(members))
     if source == "torchvision":
@@ -41,19 +42,19 @@ def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
 
 
 def has_same_levels(name: str, other: str) -> bool:
-    """Return whether libraries state the same mean and deviation for two networks."""
+    """Return whether two networks have the same published mean and standard deviation."""
     ours, theirs = find_image_settings(name), find_image_settings(other)
     return all(ours.get(key) == theirs.get(key) for key in ("mean", "std"))
 
 
 def find_default_tag(name: str) -> str:
-    """Return timm's name of a network's default weights, NETWORK.TAG; "" if it has none."""
+    """Return the timm name of a network's default weights, NETWORK.TAG; "" if it has none."""
     facts = _read_timm_config(name)
     return f"{name}.{facts['tag']}" if facts.get("tag") else ""
 
 
 def _read_timm_config(name: str) -> Mapping[str, Any]:
-    """Return timm's configuration of weights NETWORK.TAG; empty if timm is older than they are."""
+    """Return the timm configuration of weights NETWORK.TAG; empty if timm is too old for them."""
     if not find_spec("timm"):
         return {}
     import timm

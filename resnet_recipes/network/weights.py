@@ -1,4 +1,4 @@
-"""Weights files that describe the network they belong to."""
+"""Read and write weights files that describe their network."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, State
 
-#: Key of the network's description in the metadata of a file.
+#: Key of the network description in the metadata of a file.
 KEY = "resnet_recipes"
 
 
@@ -30,11 +30,11 @@ class WeightsFile(NamedTuple):
 
 
 def write_weights(model: nn.Module, path: Path, description: About) -> Path:
-    """Write the weights of `model` with torchvision's names and a description; return `path`.
+    """Write the weights of `model` with torchvision names and a description; return `path`.
 
-    The suffix decides the format: .safetensors, or torch.save's otherwise. StochasticDepth's
-    factors are folded into the last BatchNorm of each block. BlurPool cannot be folded: inference
-    with these weights needs its layers too. `model` itself is not changed.
+    The suffix selects the format: .safetensors, or torch.save for any other suffix. StochasticDepth
+    factors are folded into the last BatchNorm of each block. BlurPool cannot be folded, so
+    inference with these weights needs its layers. `model` is not changed.
     """
     state = fold_state(model)
     for name, tensor in state.items():
@@ -46,14 +46,14 @@ def write_weights(model: nn.Module, path: Path, description: About) -> Path:
             _write_sorted(file, safetensors.torch.save(dict(state), metadata))
         else:
             _get_private_metadata(state)[KEY] = text
-            memory = BytesIO()  # torch.save to a file hides why the file could not be written
+            memory = BytesIO()  # torch.save to a file hides the cause of a failed write
             torch.save(state, memory)
             file.write(memory.getbuffer())
     return path
 
 
 def _get_private_metadata(state: Mapping[str, Any]) -> State:
-    """Return torch's private place for other data than tensors, which `load_state_dict` ignores."""
+    """Return torch's private metadata of a state dict, which `load_state_dict` ignores."""
     return getattr(state, "_metadata", {})
 
 
@@ -66,7 +66,7 @@ def _write_sorted(file: BinaryIO, saved: bytes) -> None:
     header = json.loads(saved[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
+    text += b" " * (-len(text) % 8)  # tensors start at multiples of 8 bytes
     file.write(len(text).to_bytes(8, "little") + text)
     file.write(memoryview(saved)[end:])
 
@@ -74,8 +74,8 @@ def _write_sorted(file: BinaryIO, saved: bytes) -> None:
 def read_weights(path: Path) -> WeightsFile:
     """Return the contents of a weights file or checkpoint.
 
-    Nothing in the file is executed. Raises OSError, or ValueError with a phrase for the user if it
-    is damaged or contains more than tensors and plain Python.
+    Nothing in the file is executed. Raises OSError, or ValueError with a message for the user if
+    the file is damaged or contains more than tensors and plain Python.
     """
     if path.suffix != ".safetensors":
         state = archive.read(path)
@@ -92,7 +92,7 @@ def read_weights(path: Path) -> WeightsFile:
 def compute_digest(state: Mapping[str, Tensor], text: str) -> str:
     """Return the SHA-256 of a description and all tensors (name, dtype, shape, bytes).
 
-    It takes 0.1 s for ResNet-50.
+    Takes 0.1 s for ResNet-50.
     """
     sha = hashlib.sha256(text.encode())
     for name, tensor in sorted(state.items()):
