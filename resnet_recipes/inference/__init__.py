@@ -1,1 +1,1 @@
-"""What a trained network is used for: evaluation, prediction, export."""
+"""Evaluate trained networks, predict classes and export."""

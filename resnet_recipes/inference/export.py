@@ -1,4 +1,4 @@
-"""Export a trained network, and check that its target program gives the same outputs."""
+"""Export a trained network, and check that the target program gives the same outputs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -35,41 +35,41 @@ from resnet_recipes.inference.trained import TrainedNetwork
 from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.load import Network
 
-#: Images on which an export is compared.
+#: Number of images used to compare an export.
 IMAGES = 64
 
-#: Formats that hold the computation, not only weights.
+#: Formats that contain the computation as well as the weights.
 _GRAPHS = ("onnx", "exported_program")
 
-#: Fraction of the largest logit by which an export may differ: float32 sums in another order differ
-#: by 1e-6 to 1e-5 of it.
+#: Tolerance of an export as a fraction of the largest logit: a different order of float32 sums
+#: changes a logit by 1e-6 to 1e-5 of it.
 _TOLERANCE = 1e-3
 
-#: Difference of probabilities from `predict` that is allowed: preprocessing rounds a few of 1,000
-#: pixels to the next of 256 levels.
+#: Tolerance of probabilities, compared with `predict`: preprocessing rounds a few of 1,000 pixels
+#: to the next of 256 levels.
 _PROBABILITY_TOLERANCE = 0.01
 
-#: An image as `predict` reads it, float32 [3, S, S], and as the programs in docs/howto/deploy.md
-#: do, uint8 [H, W, 3].
+#: One image in two forms: float32 [3, S, S] as in `predict`, and uint8 [H, W, 3] as in the programs
+#: in docs/howto/deploy.md.
 DecodedImage = tuple[Tensor, np.ndarray]
 
 
 class ExportOptions(NamedTuple):
-    """How a network is written, and how it is judged."""
+    """How a network is exported and checked."""
 
-    folds: bool = False  # fold BatchNorm
+    folds: bool = False  # whether to fold BatchNorm
     preprocesses: bool = False
-    is_half: bool = False  # store weights, and compute, in float16
-    # points of top-1 that the file may lose on all validation images; None: not measured
+    is_half: bool = False  # whether to store weights and compute in float16
+    # maximum loss of top-1 on all validation images, in percentage points; None: not measured
     lose: float | None = None
 
 
 class ExportResult(NamedTuple):
-    """The size of an export, and how its outputs compare."""
+    """The size of an export, and how its outputs compare with the network's."""
 
     bytes: int
-    folding: float | None  # largest difference of logits by folding BatchNorm; None: not folded
-    comparison: str  # the largest difference from the target program's outputs, and on which images
+    folding: float | None  # largest change of a logit by folding BatchNorm; None: not folded
+    comparison: str  # largest difference from the target program, and the images used
 
 
 def export_and_check(
@@ -79,9 +79,9 @@ def export_and_check(
     options: ExportOptions,
     progress: Progress = silent,
 ) -> ExportResult:
-    """Write a network for the program `to` and its model card into a new folder.
+    """Write a network for the program `to`, with its model card, to a new folder.
 
-    The folder is complete or absent. Raises TrainingError if the program's outputs differ,
+    The folder is either complete or absent. Raises TrainingError if the program's outputs differ,
     NotReadyError if the folder cannot be written.
     """
     try:
@@ -125,7 +125,7 @@ def _write(
         difference, scale = compare_logits(model, read, images, progress)
         allowed = inf if options.is_half else _TOLERANCE * max(1.0, scale)
         text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
-    if not difference <= allowed:  # nan is not
+    if not difference <= allowed:  # also rejects nan
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     if options.lose is not None:
         before, after = _measure_accuracy((model, read), trained, progress)
@@ -146,7 +146,7 @@ def _write(
 def _measure_accuracy(
     programs: Sequence[RunProgram], trained: TrainedNetwork, progress: Progress
 ) -> list[float]:
-    """Return the top-1 of each program on all validation images, in percent."""
+    """Return the top-1 accuracy of each program on all validation images, in percent."""
     hits, done = torch.zeros(len(programs)), 0
     with closing(trained.open_images()) as loader:
         for raw in loader.batches():
@@ -162,7 +162,7 @@ def _measure_accuracy(
 def _compare_probabilities(
     network: Network, read: RunProgram, decoded: Sequence[DecodedImage]
 ) -> float:
-    """Return the largest difference of probabilities from those of `predict`."""
+    """Return the largest difference between the program's probabilities and `predict`'s."""
     differences = []
     for transformed, pixels in decoded:
         images = transformed[None]
@@ -174,7 +174,7 @@ def _compare_probabilities(
 
 
 def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], str]:
-    """Return complete images to compare on, and a text on which they are."""
+    """Return the complete images to compare on, and text that describes them."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
         chosen = np.linspace(0, loader.examples - 1, min(IMAGES, loader.examples)).astype(int)
@@ -186,7 +186,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
 
 
 def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
-    """Decode an image in both ways. Raises TrainingError if it is damaged."""
+    """Decode an image in both forms. Raises TrainingError if it is damaged."""
     try:
         transformed = network.transform(place)
     except BadImageError as error:
@@ -198,7 +198,7 @@ def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
 
 
 def _generate_images() -> list[Image.Image]:
-    """Generate demo images: on noise, trained networks amplify the rounding of preprocessing."""
+    """Generate demo images. On noise, trained networks amplify rounding in preprocessing."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
     names = islice(cycle(demo.CLASSES), IMAGES)
@@ -208,7 +208,7 @@ def _generate_images() -> list[Image.Image]:
 
 
 def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
-    """Return normalized images [64, 3, S, S] to compare on, and a text on which they are."""
+    """Return normalized images [64, 3, S, S] to compare on, and text that describes them."""
     try:
         with closing(trained.open_images(fetches=False)) as loader:
             first = loader.only(np.arange(min(IMAGES, loader.examples)))
@@ -222,10 +222,10 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
 def find_problems(
     network: Network, to: str, folds: bool, preprocesses: bool = False, is_judged: bool = False
 ) -> Iterator[Problem]:
-    """Yield why a network cannot be written as `to`.
+    """Yield the reasons why a network cannot be exported as `to`.
 
-    `folds` is whether BatchNorm is folded, `preprocesses` whether preprocessing is part of it,
-    `is_judged` whether its accuracy is measured, or its numbers are of 16 bits.
+    `folds` is whether BatchNorm is folded. `preprocesses` is whether preprocessing is included.
+    `is_judged` is whether the accuracy is measured or the export is in 16 bits.
     """
     if to not in TARGETS:
         meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
@@ -268,5 +268,5 @@ def find_problems(
 
 
 def find_missing_packages(to: str) -> Iterator[Problem]:
-    """Yield the packages that `to` needs and that are not installed."""
+    """Yield the packages that `to` requires and that are not installed."""
     return find_lacking_packages("--to", to, *TARGETS[to].needs)

@@ -1,4 +1,4 @@
-"""Write a trained network for other programs, and read each file back with its program."""
+"""Export a trained network for other programs, and read it back with each program."""
 
 import json
 import logging
@@ -37,11 +37,11 @@ class Target(NamedTuple):
     file: str
     write: Callable[[Network, Path], None]
     read: Callable[[Path, About], RunProgram]
-    # whether it supports any network; otherwise only weights of the program's own architectures
+    # whether it supports any network; if not, only weights of the program's own architectures
     supports_any: bool
     use: str  # Python code that reads it
-    use_preprocessed: str = ""  # the same with preprocessing; "" if that is not supported
-    needs: tuple[str, ...] = ("",)  # an extra and its packages
+    use_preprocessed: str = ""  # the same code with preprocessing; "" if not supported
+    needs: tuple[str, ...] = ("",)  # an extra of this package, and the packages in it
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -82,7 +82,7 @@ def _write_timm(network: Network, path: Path) -> None:
 
 
 def compute_crop_fraction(size: int, resize: int) -> float:
-    """Return timm's `crop_pct`: the fraction with floor(size / fraction) equal to `resize`."""
+    """Return `crop_pct` for timm: the fraction with floor(size / fraction) equal to `resize`."""
     fraction = size / resize
     while math.floor(size / fraction) < resize:  # 192 / (192 / 225) is a little less than 225
         fraction = math.nextafter(fraction, 0)
@@ -129,14 +129,14 @@ def _write_exported_program(network: Network, path: Path) -> None:
         program = torch.export.export(network.model, (make_example(network),), dynamic_shapes=sizes)
     memory = BytesIO()
     torch.export.save(program, memory, extra_files={f"{KEY}.json": network.about.to_json()})
-    path.write_bytes(memory.getbuffer())  # on a full disk, torch would abort the process
+    path.write_bytes(memory.getbuffer())  # torch would abort the process on a full disk
 
 
 @contextmanager
 def _allow_any_size() -> Iterator[None]:
-    """Allow small images, whose last feature map is one pixel, by a private setting of torch.
+    """Allow small images, whose last feature map is one pixel.
 
-    torch.export would otherwise require more than one pixel.
+    Uses a private setting of torch; torch.export would otherwise require more than one pixel.
     """
     from torch.fx.experimental import _config as config
 
@@ -220,7 +220,7 @@ probabilities = model(pixels[None])[0]        # of uint8 [N, height, width, 3]""
 
 
 def format_usage(network: Network, to: str) -> str:
-    """Return the Python code of a model card that reads a network written as `to`."""
+    """Return the Python code in the model card of a network exported as `to`."""
     about, target = network.about, TARGETS[to]
     if is_preprocessed(network):
         return target.use_preprocessed.format()
@@ -234,9 +234,9 @@ def format_usage(network: Network, to: str) -> str:
 
 
 def export(network: Network, to: str, folder: Path) -> RunProgram:
-    """Write a network into an empty folder, and return it as its target program reads it back.
+    """Write a network to an empty folder, and return it as read back by the target program.
 
-    Raises OSError, and TrainingError if the format does not support the network.
+    Raises OSError, or TrainingError if the format does not support the network.
     """
     target = TARGETS[to]
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
@@ -249,7 +249,7 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
                 target.write(network, folder / target.file)
             except OSError:
                 raise
-            except Exception as error:  # of any type, for a network that torch cannot trace
+            except Exception as error:  # any error: torch cannot trace the network
                 why = backbones.get_first_line(error)
                 text = f"{to} cannot hold {network.about.architecture}: {why}"
                 raise TrainingError(text) from error
@@ -260,7 +260,7 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
 
 
 class Comparison(NamedTuple):
-    """How the logits of two networks compare."""
+    """The difference between the logits of two networks."""
 
     difference: float  # the largest absolute difference
     largest: float  # the first network's largest absolute logit
@@ -275,8 +275,9 @@ def compare_logits(
 ) -> Comparison:
     """Compare the logits of two networks.
 
-    Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
-    than high, if the network accepts them. Both values are nan if a logit is.
+    The images [N, 3, H, W] are compared in batches of 16. If the network accepts other sizes, three
+    of them are compared again, enlarged and wider than high. Both values are nan if any logit is
+    nan.
     """
     height, width = images.shape[2:]
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))

@@ -1,4 +1,4 @@
-"""Images from any folder, to evaluate a network or to predict their classes."""
+"""Load images from any folder, to evaluate a network or to predict classes."""
 
 import glob
 import os
@@ -24,32 +24,32 @@ from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import LAYOUT, explain_unreadable, find_root_problem, make_error
 
-#: An image in an argument of the Python API: a path, a file's bytes, or pixels.
+#: An image as an argument of the Python API: a path, the bytes of a file, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
 _IMAGES = Hint(
     "paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors"
 )
 
-#: What to do with images of classes that the network does not have.
+#: Advice about images whose classes the network does not have.
 _OTHER_CLASSES = Hint(
     "resnet-train finetune trains a network for other classes; class folders with the names of "
     "ImageNet's, as n01440764, are evaluated as these"
 )
 
-_MAX_PROBLEMS = 3  # of images in memory, of which there may be thousands
+_MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
 
-_FEW = 64  # images, of which decoding takes less time than starting worker processes
+_FEW = 64  # images that decode in less time than worker processes start
 
 
 def open_labeled(
     config: DataConfig, classes: Sequence[str], num_classes: int, share: Share
 ) -> EvalLoader:
-    """Open the labeled images at `config.root`: those for validation, or all if it has no splits.
+    """Open the labeled images at `config.root`: the validation split, or all without splits.
 
-    Class folders are matched by name, and may be some of the network's classes. Without names
-    (`classes` is empty) their number must match, or they must be some of ImageNet's 1,000. Raises
-    NotReadyError.
+    Class folders are matched by name, and may be a subset of the network's classes. Without names
+    (`classes` is empty), their number must match, or they must be some of the 1,000 ImageNet
+    classes. Raises NotReadyError.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
@@ -59,7 +59,7 @@ def open_labeled(
         else:
             source = _open_files(config, root, classes, num_classes)
     except OSError as error:
-        if error.filename is None:  # not the error of a file
+        if error.filename is None:  # not an error about a file
             raise
         raise NotReadyError([find_root_problem(str(root)) or explain_unreadable(error)]) from None
     return EvalLoader(config, share, build_eval_pipeline(source, config, share))
@@ -117,7 +117,7 @@ def _map_labels(
 
 
 def collect_images(images: object) -> list[Path | Pixels]:
-    """Return the paths and pixels in one or several images. Raises RecipeError."""
+    """Return the paths and pixels of one or several images. Raises RecipeError."""
     is_one = isinstance(images, str | bytes | os.PathLike | Image.Image)
     is_one |= isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)
     several = images if isinstance(images, Iterable) and not is_one else [images]
@@ -138,7 +138,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
 def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
     """Yield the absolute paths of images, and of all images in folders, sorted by name.
 
-    A place that does not exist may be a pattern, like "photos/**/*.jpg". Images in memory keep
+    A path that does not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep
     their positions. Raises NotReadyError.
     """
     paths: list[Path | Pixels] = []
@@ -170,10 +170,10 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
 
 
 def _glob(pattern: Path) -> list[Path]:
-    """Return the paths that match a pattern, sorted; hidden ones only if the pattern has them.
+    """Return the paths that match a pattern, sorted. Hidden files must match explicitly.
 
-    The ** of glob.glob follows links to folders, and never ends in a folder with two links to
-    itself. Raises NotReadyError.
+    The ** of glob.glob follows links to folders, and does not terminate in a folder with two links
+    to itself. Raises NotReadyError.
     """
     parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
@@ -191,7 +191,7 @@ def _glob(pattern: Path) -> list[Path]:
 class UnlabeledImages(EvalLoader):
     """Images in order, cropped as in evaluation, with labels 0, 1, 2 ....
 
-    An unreadable image is black.
+    An unreadable image is replaced by a black image.
     """
 
     def __init__(self, images: Sequence[str | Pixels], config: DataConfig, batch: int):
@@ -211,7 +211,7 @@ class UnlabeledImages(EvalLoader):
         super().__init__(config, share, build_eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
-        """Return why a black image could not be read, or "" if it is black."""
+        """Return why an image could not be read, or "" if it could."""
         if index in self._files.in_memory:
             return ""
         try:
@@ -222,7 +222,7 @@ class UnlabeledImages(EvalLoader):
 
 
 class _FilesOrBlack(Files):
-    """Files and images in memory; a file that cannot be read is a black image."""
+    """Files and images in memory; an unreadable file is replaced by a black image."""
 
     in_memory: Mapping[int, Pixels]
 

@@ -1,4 +1,4 @@
-"""The inputs of an exported network: sizes, example images, and preprocessing."""
+"""Inputs of an exported network: sizes, example images and preprocessing."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from resnet_recipes.network.load import Network
 
 
 class HalfNetwork(nn.Module):
-    """A network in float16 from images in float32 to logits in float32."""
+    """A float16 network with float32 images as input and float32 logits as output."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -26,14 +26,14 @@ class HalfNetwork(nn.Module):
 class PreprocessingNetwork(nn.Module):
     """A network from uint8 RGB images [N, height, width, 3] of any size to probabilities [N, K].
 
-    It resizes, crops and normalizes as in evaluation: pixels are within 2 of evaluation's, and
-    those of an image more than five times as long as wide may move by less than a pixel. The center
-    of the resized image is two products with matrices of a fixed height, computed from the size of
-    the image: every runtime has these operations, but not every one resizes with antialiasing.
+    It resizes, crops and normalizes as in evaluation, with pixel values within 2 levels. In an
+    image more than five times as long as wide, pixels may move by less than a pixel. Resizing and
+    center crop are two matrix products, with matrices of a fixed height that are computed from the
+    size of the image. All runtimes have these operations, but not all can resize with antialiasing.
     """
 
     levels: Tensor  # -mean / std and 1 / std, [2, 3]
-    mean: Tensor  # color of the padding, [3, 1, 1]
+    mean: Tensor  # padding color, [3, 1, 1]
 
     def __init__(self, model: nn.Module, about: About):
         super().__init__()
@@ -48,7 +48,7 @@ class PreprocessingNetwork(nn.Module):
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the probabilities that `predict` gives."""
+        """Return the same probabilities as `predict`."""
         shift, scale = self.levels.view(2, 1, 3, 1, 1)
         pixels = torch.addcmul(shift, self.centered(images), scale)
         logits = self.model(pixels)
@@ -57,21 +57,21 @@ class PreprocessingNetwork(nn.Module):
         return logits.softmax(1)
 
     def centered(self, images: Tensor) -> Tensor:
-        """Return the center of resized images, whole numbers in float32 [N, 3, size, size]."""
+        """Return the center crop of resized images, integers in float32 [N, 3, size, size]."""
         rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
         height, width = rows[-1] + 1, columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
-        # each pass is rounded to 8 bits, as Pillow and torch do
+        # each pass is rounded to 8 bits, as in Pillow and torch
         across, wide = self._weights(columns, width, height)
         down, tall = self._weights(rows, height, width)
         pixels = _round(down @ _round(pixels @ across.T))
         return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
     def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each input pixel's weight in each output pixel, and which outputs are not padding.
+        """Return the weight of each input pixel in each output pixel, and a mask without padding.
 
         Float32 [size, length] and bool [size]. `places` [length] are the positions of the input
-        pixels along one side, `other` is the length of the other side.
+        pixels along one dimension, `other` is the length of the other dimension.
         """
         whole = torch.full_like(length, self.resize)
         if self.fit == "crop":
@@ -94,16 +94,16 @@ def _round(pixels: Tensor) -> Tensor:
 
 
 def _compute_cubic(distances: Tensor) -> Tensor:
-    """Return Keys's kernel with a = -0.5, Pillow's, at distances from 0."""
+    """Return the Keys cubic kernel with a = -0.5, as in Pillow, at distances from 0."""
     near = (1.5 * distances - 2.5) * distances * distances + 1
     far = ((-0.5 * distances + 2.5) * distances - 4) * distances + 2
     return torch.where(distances < 1, near, torch.where(distances < 2, far, 0.0))
 
 
 def make_example(network: Network) -> Tensor:
-    """Return images of unequal height and width, so that export treats neither as constant.
+    """Return images with different height and width, so that export treats neither as constant.
 
-    They are square, of the evaluation size, if the network accepts no other.
+    They are square, of the evaluation size, if the network accepts no other size.
     """
     if is_preprocessed(network):
         return torch.zeros(2, 64, 96, 3, dtype=torch.uint8)
@@ -113,7 +113,7 @@ def make_example(network: Network) -> Tensor:
 
 
 def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any], ...]:
-    """Return the dimensions of the images that may vary, as torch.export's dynamic shapes."""
+    """Return the image dimensions that may vary, as dynamic shapes for torch.export."""
     size = torch.export.Dim
     if is_preprocessed(network):
         return ({0: size("batch"), 1: size("height", min=2), 2: size("width", min=2)},)
@@ -122,12 +122,12 @@ def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any], ...]:
 
 
 def is_preprocessed(network: Network) -> bool:
-    """Return whether a network contains its preprocessing."""
+    """Return whether a network includes its preprocessing."""
     return isinstance(network.model, PreprocessingNetwork)
 
 
 def is_any_size_accepted(model: nn.Module) -> bool:
-    """Return whether a network accepts small images, wider than high and not of whole patches."""
+    """Return whether a network accepts small non-square images with incomplete patches."""
     return is_size_accepted(model, 61, 93)
 
 
@@ -136,6 +136,6 @@ def is_size_accepted(model: nn.Module, height: int, width: int) -> bool:
     """Return whether a network accepts images of a size."""
     try:
         model(torch.zeros(2, 3, height, width).to(next(model.parameters()).device))
-    except Exception:  # of any type, for a size that the network does not accept
+    except Exception:  # any error: the network does not accept the size
         return False
     return True

@@ -1,4 +1,4 @@
-"""The model card of an exported network: Markdown, with the header that model hubs read."""
+"""The model card of an exported network: Markdown, with a header for model hubs."""
 
 import yaml
 
@@ -7,12 +7,12 @@ from resnet_recipes.backbones import get_library
 from resnet_recipes.base.text import in_markdown
 from resnet_recipes.network.about import About
 
-_MAX_CLASSES = 20  # class names shown
+_MAX_CLASSES = 20  # number of class names shown
 
-#: The `library_name` under which hubs list a network, by export format.
+#: The `library_name` in model hubs, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
-#: The side that is resized, by `fit`.
+#: Text for the edge that is resized, by `fit`.
 _SIDES = {
     "crop": "shorter side",
     "pad": "longer side, padded with the mean color to a square,",
@@ -23,7 +23,7 @@ _SIDES = {
 def make_model_card(about: About, to: str, use: str, checked: str) -> str:
     """Return the README.md of an exported network.
 
-    `use` is Python code, `checked` a sentence on how the export was verified.
+    `use` is Python code, and `checked` is a sentence about how the export was verified.
     """
     title = f"{about.architecture}, {about.num_classes:,} classes"
     return "\n".join(

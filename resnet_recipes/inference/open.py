@@ -1,4 +1,4 @@
-"""Open a trained network with the settings of its run and a user's changes."""
+"""Open a trained network with the settings of its run and the user's changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.explain import Context, explain
 from resnet_recipes.recipe.schema import Recipe
 
-#: Settings that change how a network is used; the others are for training.
+#: Settings that change how a network is used; the other settings are for training.
 _SETTINGS = (
     "data.root",
     "data.cache",
@@ -41,21 +41,21 @@ _SETTINGS = (
     "launch.device",
 )
 
-#: Settings of a network whose file does not describe it.
+#: Settings for a file that does not describe its network.
 _MODEL = ("model.name=", "model.args.")
 
-#: Further settings of some uses.
+#: Additional settings of some commands.
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
 def open_trained(
     place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
 ) -> TrainedNetwork:
-    """Open a network, or that of a run, a checkpoint, a weights file or a published name.
+    """Open a network object, a run, a checkpoint, a weights file or a published name.
 
-    Changes are settings of the images and the machine, as "data.eval_size=256", and model.name for
-    a file that does not say which network it is. `also` are settings that may be changed besides
-    those of every use. Raises RecipeError with every problem.
+    `changes` are settings of the images and the machine, such as "data.eval_size=256", and
+    model.name for a file that does not describe its network. `also` are further settings that may
+    be changed. Raises RecipeError with all problems.
     """
     model, others = parse_model(changes)
     if isinstance(place, Network):
@@ -77,16 +77,16 @@ def open_trained(
 
 
 class Words(NamedTuple):
-    """A network that words name, if any, and the other words."""
+    """The network that arguments name, if any, and the other arguments."""
 
     model: ModelConfig | None
     others: list[str]
 
 
 def parse_model(words: Sequence[str]) -> Words:
-    """Return the network that `model.name` and `model.args` name, and the other words.
+    """Return the network that `model.name` and `model.args` name, and the other arguments.
 
-    Raises RecipeError with every problem.
+    Raises RecipeError with all problems.
     """
     of_model = [word for word in words if word.startswith(_MODEL)]
     others = [word for word in words if word not in of_model]
@@ -103,7 +103,7 @@ def parse_model(words: Sequence[str]) -> Words:
 def apply_changes(
     recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_OTHERS)
 ) -> Recipe:
-    """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
+    """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
     changed, problems = _changed(recipe, settings, words)
     context = Context(
         recipe.name, partial(_before, recipe), (), settings, _list_settings(settings), OF_TRAINED
@@ -113,7 +113,7 @@ def apply_changes(
 
 
 def _before(recipe: Recipe, key: str) -> object:
-    """Return the value of a setting of a recipe; None if there is none."""
+    """Return the value of a recipe's setting, or None if the recipe does not have it."""
     value: object = recipe
     for name in targets(key, "1")[0].partition("=")[0].split("."):
         value = getattr(value, name, None)
@@ -123,10 +123,10 @@ def _before(recipe: Recipe, key: str) -> object:
 def _changed(
     recipe: Recipe, settings: Sequence[str], words: Sequence[str]
 ) -> tuple[Recipe, list[Problem]]:
-    """Return a recipe with settings changed, and the problems of that."""
+    """Return a recipe with changed settings, and the problems of the changes."""
     changes, problems = overrides.parse(words)
     keys = [change.key for change in changes]
-    # other images are not split, unless requested
+    # images in another folder are not split, unless requested
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen.to_tree(recipe)
@@ -136,7 +136,7 @@ def _changed(
     )
     earlier = {
         problem.key for problem in build_recipe(before)[1]
-    }  # of an older version's file, say
+    }  # for example, in a file from an older version
     problems += [one for one in wrong if one.key in keys or one.key not in earlier]
     problems += [
         Problem(

@@ -1,4 +1,4 @@
-"""Several networks, each evaluated on its own images: the folds of a cross-validation."""
+"""Several networks, each evaluated on its own images, such as cross-validation folds."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -13,15 +13,15 @@ from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 
-#: Brightness of the pixels of an image that do not speak for a class.
+#: Brightness of pixels that do not support the class, as a fraction.
 _DARK = 0.2
 
 
 class PooledImages:
-    """The images of several networks, one network after the other."""
+    """The images of several networks, in the order of the networks."""
 
     def __init__(self, parts: Iterable[tuple[TrainedNetwork, EvalLoader]]):
-        """Take each network with its images."""
+        """Create from pairs of a network and its images."""
         self._loaders, self._places = [], []
         for network, loader in parts:
             self._loaders.append(loader)
@@ -39,7 +39,8 @@ class PooledImages:
     def draw(self, index: int, label: int) -> np.ndarray:
         """Return an image as its network sees it, uint8 [S, S, 3].
 
-        Next to it, if the network has a feature map, what speaks for a class: the rest is dark.
+        If the network has a feature map, the image is repeated to the right, dark where its pixels
+        do not support the class: [S, 2 S, 3].
         """
         network, loader, place = self._places[index]
         (batch,) = loader.only(np.array([place]))
@@ -58,7 +59,7 @@ class PooledImages:
 
 
 def check_pool(networks: Sequence[TrainedNetwork]) -> None:
-    """Raise RecipeError unless the networks have the same classes and no image in common."""
+    """Raise RecipeError unless all networks have the same classes and disjoint images."""
     first, *others = networks
     for network in others:
         if network.network.classes != first.network.classes:
@@ -74,7 +75,7 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
 
 
 def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
-    """Return the result over all images; each counts once."""
+    """Return the result over all images, each counted once."""
     if len(results) == 1:
         return results[0]
     outcomes = Outcomes.concatenate([result.outcomes for result in results])

@@ -1,4 +1,4 @@
-"""Find validation images that look like training images, by what a network sees in them."""
+"""Find validation images that look like training images, by a network's features."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from resnet_recipes.doctor import Finding
 from resnet_recipes.inference.images import UnlabeledImages
 from resnet_recipes.inference.trained import TrainedNetwork
 
-#: Cosine of features from which two photographs are probably the same: with ImageNet weights, 43 of
-#: 50 copies of photographs of ants and bees reach it, and none of 153 others.
+#: Minimum cosine similarity of features of probable duplicates. With ImageNet weights, 43 of 50
+#: copies of photographs of ants and bees reach it, and none of 153 other photographs.
 _SAME = 0.85
 
-_SHOWN = 20  # pairs
+_SHOWN = 20  # pairs shown
 
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = silent) -> Finding:
@@ -46,8 +46,8 @@ def find_similar(
 ) -> list[SimilarPair]:
     """Return validation images with a cosine of at least `least`, the most similar first.
 
-    The features of the validation images are in memory, those of training images a batch at a time.
-    Raises NotReadyError.
+    Features of the validation images stay in memory; features of training images are computed a
+    batch at a time. Raises NotReadyError.
     """
     train, val = (list_split(config, split).paths for split in ("train", "val"))
     val_features = torch.cat(list(_embed(trained, val)))
@@ -65,7 +65,7 @@ def find_similar(
 
 @torch.no_grad()
 def _embed(trained: TrainedNetwork, paths: Sequence[str]) -> Iterator[Tensor]:
-    """Yield the features of images [N, D], of length 1, on the CPU."""
+    """Yield normalized image features [N, D], on the CPU."""
     images = UnlabeledImages(paths, trained.recipe.data, trained.recipe.batch.eval_size)
     try:
         for raw in images.batches():

@@ -1,4 +1,4 @@
-"""A trained network with the settings to evaluate it and to predict."""
+"""A trained network with settings for evaluation and prediction."""
 
 import os
 import time
@@ -35,12 +35,12 @@ from resnet_recipes.training.precision import Precision, resolve_dtype
 #: One process, on the CPU.
 _ALONE = Rank(0, 1, torch.device("cpu"))
 
-#: Settings that select the images: if all equal the run's, the run's list of images is used.
+#: Settings that select images. If all are as in the run, the run's list of images is used.
 _SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")
 
 
 class EvaluationResult(NamedTuple):
-    """The metrics of an evaluation over all ranks, and the outcomes of this rank's images."""
+    """Metrics of an evaluation over all ranks, and outcomes of this rank's images."""
 
     metrics: Metrics
     seconds: float
@@ -49,15 +49,15 @@ class EvaluationResult(NamedTuple):
 
     @property
     def confusion(self) -> Confusion:
-        """The images by class."""
+        """The confusion matrix of the images."""
         return Confusion(self.outcomes)
 
 
 @dataclass
 class TrainedNetwork:
-    """A network, initially on the CPU, and a recipe, whose evaluation settings are used."""
+    """A network, on the CPU at first, and a recipe with its evaluation settings."""
 
-    place: Path | None  # run folder or file; None if a program built the network
+    place: Path | None  # run folder or file; None for a network built in Python
     network: Network
     recipe: Recipe
     rank: Rank = _ALONE
@@ -80,9 +80,9 @@ class TrainedNetwork:
 
     @property
     def about(self) -> About:
-        """The network's description, with the recipe's evaluation settings.
+        """The description of the network, with the evaluation settings of the recipe.
 
-        If they differ from the network's own, with which its accuracy was measured, it has none.
+        If these differ from the settings used to measure its accuracy, the accuracy is omitted.
         """
         original, data = self.network.about, self.recipe.data
         used = replace(
@@ -101,7 +101,7 @@ class TrainedNetwork:
 
     @property
     def configured(self) -> Network:
-        """The network, with the recipe's evaluation settings in its description."""
+        """The network, with the evaluation settings of the recipe in its description."""
         return Network(self.model, self.about)
 
     @property
@@ -110,16 +110,16 @@ class TrainedNetwork:
         return self.precision.device
 
     def with_size(self, size: int) -> "TrainedNetwork":
-        """Return the network with another test size; resizing keeps its ratio to the crop."""
+        """Return the network with another test size; the ratio of resize to crop stays the same."""
         data = replace(
             self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size)
         )
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self, fetches: bool = True) -> EvalLoader:
-        """Open this rank's part of the images at data.root; for a run, its evaluation images.
+        """Open this rank's share of the images at data.root, or of a run's evaluation images.
 
-        Raises NotReadyError, also for remote images without a local copy unless it `fetches` them.
+        Raises NotReadyError, also if remote images have no local copy and `fetches` is False.
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
@@ -137,10 +137,10 @@ class TrainedNetwork:
         )
 
     def evaluate(self, progress: Progress = silent) -> EvaluationResult:
-        """Evaluate as training does, with all ranks.
+        """Evaluate as in training, with all ranks.
 
-        `progress` is called at every batch with the approximate number of images that all ranks
-        have evaluated, and the number of all images.
+        `progress` is called after every batch with the approximate number of images that all ranks
+        have evaluated, and the total number.
         """
         batches, images, done = [], self.open_images(), 0
 
@@ -172,7 +172,7 @@ def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
 
 
 def make_recipe(place: Path | None, network: Network) -> Recipe:
-    """Return a run's recipe, or else the defaults with the network's image settings.
+    """Return a run's recipe, or the defaults with the network's image settings.
 
     It uses all visible GPUs.
     """
@@ -196,12 +196,12 @@ def make_recipe(place: Path | None, network: Network) -> Recipe:
     )
 
 
-#: Classes that are named for each image by default.
+#: Default number of classes named per image.
 DEFAULT_TOP = 5
 
 
 class Prediction(NamedTuple):
-    """The classes that a network predicts for an image."""
+    """Classes predicted for an image."""
 
     file: str
     classes: tuple[tuple[str, float], ...]  # names and probabilities, best first
@@ -211,10 +211,10 @@ class Prediction(NamedTuple):
 def predict_images(
     trained: TrainedNetwork, inputs: Sequence[str | Pixels], top: int = DEFAULT_TOP
 ) -> Iterator[Prediction]:
-    """Yield the `top` most likely classes of each image, in order.
+    """Yield the `top` most probable classes of each image, in order.
 
     An image is an absolute path, or in memory. Raises TrainingError if the network's outputs for an
-    image are not finite numbers.
+    image are not finite.
     """
     recipe, name = trained.recipe, trained.network.about.class_name
     images = UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)
