@@ -1,6 +1,6 @@
 """How a process of a run ended.
 
-It writes this itself, because torchrun turns every exit code into 1.
+Each process writes its own ending, because torchrun replaces every exit code by 1.
 """
 
 import json
@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, 
 from resnet_recipes.base.text import printable
 from resnet_recipes.run_folder import LOGS
 
-#: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
+#: Functions in which ranks communicate. If torch raises a RuntimeError in one, another rank is
 #: gone.
 _COMMUNICATION = (
     "torch.distributed.",
@@ -31,7 +31,7 @@ _SHARED_MEMORY = (
     "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
 )
 
-#: Known causes: a pattern in the message, and the advice.
+#: Known causes: a pattern in the message, and advice.
 _HINTS = (
     (
         r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
@@ -96,17 +96,17 @@ _HINTS = (
 class Ending:
     """How a process, or a run, ended."""
 
-    code: int  # an ExitCode, or that of a launched command
-    rank: int = 0  # -1: the launched command, rather than a rank
+    code: int  # an ExitCode, or the exit code of a launched command
+    rank: int = 0  # -1: the launched command
     step: int = 0  # completed steps
-    error: str = ""  # class of the error, or the signal that killed the process
+    error: str = ""  # error class, or the signal that killed the process
     message: str = ""
-    seconds: float = 0.0  # since the start of the command, even if the clock was set
-    # seconds since the epoch: for people, and to order failures on different machines
+    seconds: float = 0.0  # seconds since the command started, even if the clock was set
+    # seconds since 1970: for display, and to order failures on different machines
     time: float = 0.0
-    attempt: int = 0  # elastic restarts before this one
+    attempt: int = 0  # number of elastic restarts before this one
     pid: int = 0
-    is_consequence: bool = False  # the process failed because another one had
+    is_consequence: bool = False  # whether the process failed because another process failed
 
     @property
     def failed(self) -> bool:
@@ -115,7 +115,7 @@ class Ending:
 
     @property
     def hint(self) -> str:
-        """Return the advice for a known cause."""
+        """Return advice for a known cause."""
         text = f"{self.error} {self.message}"
         return next(
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
@@ -129,7 +129,7 @@ class Ending:
         return f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
-        """Return the message for the user: rank, time, cause, advice, logs, and how to resume."""
+        """Return the message for the user: rank, time, cause, advice, logs, how to resume."""
         return "\n".join(map(printable, self._lines(folder, ranks, trains)))
 
     def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
@@ -154,7 +154,7 @@ class Ending:
 
 
 def make_ending(error: BaseException) -> Ending:
-    """Return how a process ended that raised an error."""
+    """Return the ending of a process that raised an error."""
     return Ending(
         error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED,
         error=type(error).__name__,
@@ -164,12 +164,12 @@ def make_ending(error: BaseException) -> Ending:
 
 
 def get_log_path(folder: Path, rank: int) -> Path:
-    """Return where a rank's output goes; the folder of all logs for rank -1."""
+    """Return the path of a rank's log, or the folder of all logs for rank -1."""
     return folder / LOGS / f"rank{rank}.log" if rank >= 0 else folder / LOGS
 
 
 def write_ending(path: Path, ending: Ending) -> None:
-    """Write an ending, atomically; a full disk must not hide the error that is being reported."""
+    """Write an ending, atomically. A full disk must not hide the error that is reported."""
     try:
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, json.dumps(asdict(ending)))
@@ -178,7 +178,7 @@ def write_ending(path: Path, ending: Ending) -> None:
 
 
 def read_ending(path: Path) -> Ending | None:
-    """Return an ending that was written; None if it is missing or damaged."""
+    """Return an ending from a file; None if the file is missing or damaged."""
     try:
         return Ending(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -188,7 +188,7 @@ def read_ending(path: Path) -> Ending | None:
 def is_lost_peer(error: BaseException) -> bool:
     """Return whether an error means that torch lost another rank.
 
-    Where it was raised decides, not its message.
+    This depends on the place where it was raised, not on its message.
     """
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
@@ -198,10 +198,10 @@ def is_lost_peer(error: BaseException) -> bool:
 
 
 def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the earliest failure that is not a consequence of another.
+    """Return the earliest failure that is not a consequence of another failure.
 
-    If all of them are consequences, return the earliest. If several ranks reject the run, return
-    the ending of the lowest rank.
+    If all are consequences, return the earliest. If several ranks reject the run, return the ending
+    of the lowest rank.
     """
 
     def order(one: Ending) -> tuple[bool, float, float]:

@@ -1,4 +1,4 @@
-"""The facts of a run that reports use: plain values, so that reading results needs no torch."""
+"""Facts of a run for reports: plain values, so that reading results does not need torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from resnet_recipes.base.schedule import get_epoch_value
 
 @dataclass
 class Published:
-    """One result that a recipe's authors published."""
+    """A result that the authors of a recipe published."""
 
     top1: float  # percent
     epochs: int | None = None
@@ -20,7 +20,7 @@ class Published:
 
 
 def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:
-    """Return the published result with the nearest number of epochs."""
+    """Return the published result whose number of epochs is nearest."""
     return min(
         results,
         key=lambda result: abs((result.epochs or float("inf")) - epochs),
@@ -31,7 +31,7 @@ def find_nearest(results: Sequence[Published], epochs: float) -> Published | Non
 def count_petaoperations(
     flops: Sequence[int], steps_per_epoch: int, total_steps: int, done: int
 ) -> float:
-    """Return the 10^15 operations of `done` steps, given those of each epoch.
+    """Return the compute of `done` steps in 10^15 operations; `flops` is per epoch.
 
     The last epoch is shorter if `total_steps` ends within it.
     """
@@ -43,27 +43,27 @@ def count_petaoperations(
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The parts of a plan that its reports need."""
+    """The parts of a plan that reports need."""
 
     recipe: str
     folder: Path  # the run folder
     total_steps: int
     steps_per_epoch: int
-    global_size: int  # examples of one step, over all devices
-    pixels: tuple[int, ...]  # size of the training images by epoch, the last one repeated
-    flops: tuple[int, ...]  # operations of training by epoch, over all devices
+    global_size: int  # examples per step, over all devices
+    pixels: tuple[int, ...]  # training image size by epoch; the last value repeats
+    flops: tuple[int, ...]  # training operations by epoch, over all devices
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()  # empty for other data than the published results
-    shows_all_times: bool = False  # in the summary, and not only the training time
+    published: tuple[Published, ...] = ()  # empty if the data differ from the published results
+    shows_all_times: bool = False  # whether the summary shows all times, or only the training time
 
     def epoch(self, done: int) -> float:
-        """Return how many epochs `done` steps are."""
+        """Return the number of epochs in `done` steps."""
         return done / self.steps_per_epoch
 
     @property
     def epochs(self) -> float:
-        """Length of the run in epochs."""
+        """Duration of the run in epochs."""
         return self.epoch(self.total_steps)
 
     def pflops(self, done: int) -> float:
@@ -71,5 +71,5 @@ class RunFacts:
         return count_petaoperations(self.flops, self.steps_per_epoch, self.total_steps, done)
 
     def pixels_at(self, step: int) -> int:
-        """Return the size of the training images at a step, in pixels."""
+        """Return the training image size at a step, in pixels."""
         return get_epoch_value(step // self.steps_per_epoch, self.pixels)

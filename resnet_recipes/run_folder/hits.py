@@ -1,4 +1,4 @@
-"""The validation images that a run's final network classifies correctly, a bit for each."""
+"""The validation images that a run's final network classifies correctly, one bit each."""
 
 import json
 import re
@@ -11,20 +11,20 @@ from resnet_recipes.run_folder import HITS
 
 
 class Hits(NamedTuple):
-    """A flag for each validation image, in the order of evaluation."""
+    """One flag per validation image, in evaluation order."""
 
-    digest: str  # of the images' names and sizes: runs with the same digest saw the same images
-    flags: str  # "1" for each image that is classified correctly, "0" for each other one
+    digest: str  # digest of image names and sizes; equal for runs on the same images
+    flags: str  # "1" if the image is classified correctly, else "0"; one character per image
 
     def write(self, folder: Path) -> None:
-        """Write the flags into a run folder as a hexadecimal number. Raises OSError."""
+        """Write the flags to a run folder as a hexadecimal number. Raises OSError."""
         number = f"{int(self.flags, 2):x}"
         content = {"digest": self.digest, "images": len(self.flags), "correct": number}
         atomic.write_text(folder / HITS, json.dumps(content) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Hits | None":
-        """Return the flags of a run; None if it has none. Raises NotReadyError if damaged."""
+        """Return the flags of a run, or None. Raises NotReadyError if they are damaged."""
         match read_json(folder / HITS, may_be_absent=True):
             case {"digest": str(digest), "images": int(images), "correct": str(number)}:
                 if re.fullmatch("[0-9a-f]+", number) and len(number) <= images // 4 + 1:

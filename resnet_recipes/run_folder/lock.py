@@ -1,4 +1,4 @@
-"""A run folder in use: locked against other runs, kept open, and free of links from others."""
+"""Lock a run folder against other runs, keep it open, and reject links in it."""
 
 import errno
 import fcntl
@@ -15,12 +15,12 @@ from resnet_recipes.base.errors import Hint, NotReadyError, TrainingError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import LOCK
 
-#: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
+#: Seconds to retry before a lock counts as held by another run. Listing runs holds it briefly.
 PATIENCE = 1.0
 
 
 def _try_lock(file: TextIO) -> bool:
-    """Return whether the lock was taken, within PATIENCE."""
+    """Return whether the lock was acquired within PATIENCE."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -48,10 +48,9 @@ def is_running(folder: Path) -> bool:
 
 
 def find_holder(folder: Path) -> int:
-    """Return the process number of a run. Raises NotReadyError if it is unknown.
+    """Return the process ID of a run. Raises NotReadyError if it is unknown.
 
-    The number in the file is trusted only if that process holds the lock, as the file may come from
-    anyone.
+    The ID in the file is used only if that process holds the lock, because the file is untrusted.
     """
     facts = read_json(folder / LOCK, may_be_absent=True)
     open_files = Path(f"/proc/{facts.get('pid')}/fd")
@@ -75,10 +74,10 @@ def _describe_holder(holder: str) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise NotReadyError if anything in a run folder is neither a plain file nor a folder.
+    """Raise NotReadyError if a run folder contains anything but plain files and folders.
 
-    A run writes to `lock`, `logs/`, `checkpoints/` and more: a link that someone else put there
-    would redirect it.
+    A run writes to `lock`, `logs/`, `checkpoints/` and more. A link that someone else created there
+    would redirect these writes.
     """
     rule = (
         "is a symbolic link or a special file, which no run creates: the run would write to "
@@ -100,7 +99,7 @@ def _find_special_files(folder: Path) -> Iterator[Path]:
 
 
 class HeldFolder:
-    """A run folder kept open, so that no other folder can get its inode and be mistaken for it."""
+    """A run folder that is kept open, so that no folder with a reused inode is mistaken for it."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -114,7 +113,7 @@ class HeldFolder:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            # another place waits for a network disk that does not respond
+            # other code waits for a network disk that does not respond
             return error.errno != errno.ESTALE
 
     def confirm(self) -> None:
@@ -124,13 +123,13 @@ class HeldFolder:
 
 
 class LockedFolder(HeldFolder):
-    """A run folder that no other process may train, replace or delete, until it is closed.
+    """A run folder that other processes cannot train, replace or delete until it is closed.
 
-    The kernel releases RUN/lock when the process dies, however it dies. The file stays.
+    The kernel releases RUN/lock when the process ends for any reason. The file remains.
     """
 
     def __init__(self, path: Path):
-        """Take the lock. Raises NotReadyError, which names the process that has it."""
+        """Acquire the lock. Raises NotReadyError, which names the process that holds it."""
         super().__init__(path)
         with ExitStack() as stack:
             stack.callback(os.close, self._handle)
@@ -147,21 +146,21 @@ class LockedFolder(HeldFolder):
                 self._lock.truncate(0)
                 json.dump({"host": socket.gethostname(), "pid": os.getpid()}, self._lock)
                 self._lock.flush()
-            except OSError as error:  # it names no file
+            except OSError as error:  # the error does not name the file
                 raise NotReadyError.at(path, f"cannot be locked: {error.strerror}") from None
             stack.pop_all()
 
     def _open(self, name: str, flags: int) -> int:
-        """Open a file of this folder, wherever its path leads by now."""
+        """Open a file in this folder, even if the folder was moved."""
         return os.open(name, flags, 0o666, dir_fd=self._handle)
 
     def __enter__(self) -> Self:
-        """Return the folder, to be closed at the end of the context."""
+        """Return the folder, which is closed at the end of the context."""
         return self
 
     def __exit__(self, *_: object) -> None:
         """Release the lock."""
-        with suppress(OSError):  # a network disk may write only now; the lock is gone either way
+        with suppress(OSError):  # a network disk may fail only now; the lock is released anyway
             self._lock.close()
         os.close(self._handle)
 
@@ -170,5 +169,5 @@ class LockedFolder(HeldFolder):
         return str(self.path)
 
     def move(self, path: Path) -> None:
-        """Give the folder another path, without releasing the lock."""
+        """Move the folder to another path without releasing the lock."""
         self.path = self.path.rename(path)

@@ -1,4 +1,4 @@
-"""The file metrics.jsonl of a run, one record per line: its schema, reading and writing."""
+"""Read and write metrics.jsonl of a run, one record per line, and define its schema."""
 
 import errno
 import json
@@ -12,7 +12,7 @@ from resnet_recipes.base.reading import make_read_error, open_regular, parse_jso
 
 Record = dict[str, Any]  # one line of metrics.jsonl
 
-#: The figures of an evaluation, each with the end of its key.
+#: The metrics of an evaluation, with the suffix of each key.
 _FIGURES = {
     "top1": "top1_percent",
     "top5": "top5_percent",
@@ -28,24 +28,24 @@ class Metrics(NamedTuple):
     top5: float  # percent
     loss: float  # mean over the examples
     examples: int
-    # percent, the mean over classes of their top-1
+    # percent, mean of the per-class top-1 accuracies
     balanced: float | None = None
 
     @classmethod
     def of(cls, evaluation: Record, weights: str) -> Self | None:
-        """Return the metrics of "ema" or "raw" weights in a record; None without them."""
+        """Return the metrics of the "ema" or "raw" weights in a record, or None."""
         if f"{weights}_top1_percent" not in evaluation:
             return None
         values = {name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()}
         return cls(examples=evaluation["examples"], **values)
 
     def keyed(self, weights: str) -> Record:
-        """Return its figures under the keys of records."""
+        """Return the metrics under the keys of a record."""
         return {f"{weights}_{key}": getattr(self, name) for name, key in _FIGURES.items()}
 
     @property
     def named(self) -> dict[str, float]:
-        """Its figures under the names that a person sees, with balanced accuracy if it differs."""
+        """Metrics under their display names; balanced accuracy only if it differs from top-1."""
         figures = {"top-1": self.top1, "top-5": self.top5}
         if self.balanced is not None and f"{self.balanced:.2f}" != f"{self.top1:.2f}":
             figures["balanced"] = self.balanced
@@ -53,27 +53,27 @@ class Metrics(NamedTuple):
 
 
 class StepMetrics(NamedTuple):
-    """The measurements since the last logged step."""
+    """Measurements since the last logged step."""
 
     done: int  # steps completed
     steps: int  # steps since the last logged one
-    # from here on, the names are the keys of a record
-    loss: float  # their mean
+    # the names below are also the keys of a record
+    loss: float  # mean loss of these steps
     lr: float
-    pixels: int  # size of the training images
-    training_seconds: float  # of the run so far, without evaluation and checkpoints
+    pixels: int  # training image size
+    training_seconds: float  # for the run so far, without evaluation and checkpoints
     images_per_second: float
-    data_wait_share: float  # of the time, in which the step waited for data, 0 to 1
+    data_wait_share: float  # fraction of time spent waiting for data, 0 to 1
 
     def keyed(self) -> Record:
-        """Return its figures under the keys of records."""
+        """Return the measurements under the keys of a record."""
         return {key: getattr(self, key) for key in _NUMBERS["step"]}
 
 
-#: The values that are text; all others are numbers, or null where one was not finite.
+#: Keys with text values; other values are numbers, or null for non-finite numbers.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
 
-#: Keys of every record, and further keys by kind; never null.
+#: Keys of all records, and more keys by kind; never null.
 _ALWAYS = ("kind", "step", "epoch", "wall_seconds")
 _NUMBERS = {
     "begin": ("startup_seconds", "training_seconds"),
@@ -84,8 +84,8 @@ _NUMBERS = {
     "compiled": ("seconds",),
 }
 
-_MAX_BYTES = 512 << 20  # two million records
-_TAIL = 64 << 10  # bytes at the end that hold the last step and evaluation of an unfinished run
+_MAX_BYTES = 512 << 20  # bytes, about two million records
+_TAIL = 64 << 10  # bytes at the end that contain the last step and evaluation of an unfinished run
 
 
 def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:
@@ -94,14 +94,14 @@ def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:
 
 
 def get_top1(evaluation: Record) -> float | None:
-    """Return the accuracy of the weights that count, in percent: EMA's, if there are any."""
+    """Return the top-1 of the EMA weights if there are any, else of the raw ones, in percent."""
     return evaluation.get("ema_top1_percent", evaluation.get("raw_top1_percent"))
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """Return the records of a metrics.jsonl, none if it is absent. Raises NotReadyError.
+    """Return the records in metrics.jsonl; empty if it does not exist. Raises NotReadyError.
 
-    Lines that are not records are skipped: a kill may have truncated a line.
+    Lines that are not records are skipped, since a killed process may leave a truncated line.
     """
     if not os.path.lexists(path):
         return []
@@ -110,11 +110,10 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def read_last_records(path: Path) -> dict[str, Record]:
-    """Return the last step and evaluation, and the first record, by kind.
+    """Return, by kind, the last step, the last evaluation and the first record.
 
-    The last of any kind is "any".
-
-    Reads only the beginning and the end of the file, if there is one. Raises NotReadyError.
+    The last record of any kind has the key "any". Reads only the start and the end of the file; the
+    result is empty if the file does not exist. Raises NotReadyError.
     """
     records: dict[str, Record] = {}
     if not os.path.lexists(path):
@@ -134,7 +133,7 @@ def read_last_records(path: Path) -> dict[str, Record]:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Add a record, on a new line even if the last write was cut short. Raises OSError."""
+    """Append a record on a new line, even if the last write was incomplete. Raises OSError."""
     with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         text = format_record(record)
@@ -147,12 +146,12 @@ def append_record(path: Path, record: Record) -> None:
 
 
 def format_record(record: Record) -> str:
-    """Return the line of a record."""
+    """Return a record as a line."""
     return json.dumps(replace_nonfinite(record)) + "\n"
 
 
 def replace_nonfinite(value: object) -> object:
-    """Return the value with every nan and infinity as null: JSON has no such numbers."""
+    """Return the value with nan and infinity replaced by null, since JSON lacks them."""
     if isinstance(value, dict):
         return {key: replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -161,14 +160,14 @@ def replace_nonfinite(value: object) -> object:
 
 
 def _keep_latest(line: bytes, records: dict[str, Record]) -> None:
-    """Keep the record of a line, unless it has a later record of its kind."""
+    """Store the record in a line, unless `records` has a later record of its kind."""
     if record := _parse_record(line):
         records.setdefault(str(record["kind"]), record)
         records.setdefault("any", record)
 
 
 def _parse_record(line: bytes) -> Record | None:
-    """Return the record of a line; None if it is not one with the right values."""
+    """Return the record in a line, or None if the line is not a valid record."""
     try:
         record = parse_json(line.decode())
     except ValueError:

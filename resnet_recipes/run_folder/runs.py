@@ -1,4 +1,4 @@
-"""Runs as read from their folders: state, changes, progress, accuracy, time."""
+"""Read runs from their folders: state, changes, progress, accuracy and time."""
 
 import os
 import re
@@ -24,11 +24,11 @@ from resnet_recipes.run_folder.metrics import read_last_records
 
 STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 
-#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
-#: long.
+#: Percentage points of top-1. If the EMA weights are further behind the raw weights, the EMA
+#: half-life is too long.
 FAR_BEHIND = 1.0
 
-#: Settings that other columns show: name, folder and epochs of a run.
+#: Settings shown in other columns: the name, folder and epochs of a run.
 _OMITTED = ("run.", "max_duration=", "scale_schedule_ratio=")
 
 #: Times of a finished run, with their keys in its summary.
@@ -44,27 +44,27 @@ _STEP = re.compile(r"step-\d+\.json")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run folder; None where a value was not recorded."""
+    """One run folder; values that were not recorded are None."""
 
     folder: Path
     recipe: str = ""
     state: str  # one of STATES
-    changes: tuple[str, ...] = ()  # settings that were typed, as key=value
-    extends: str = ""  # the run whose stable phase this run continues, and the step
-    epochs: float | None = None  # of the complete run
+    changes: tuple[str, ...] = ()  # settings from the command line, as key=value
+    extends: str = ""  # the run, and step, whose stable phase this run continues
+    epochs: float | None = None  # planned epochs
     epochs_done: float = 0.0
-    top1_percent: float | None = None  # of the final weights: EMA's, if there are any
-    raw_top1_percent: float | None = None  # of the optimizer's own weights
-    best_top1_percent: float | None = None  # of the best evaluation, with checkpoint.best
+    top1_percent: float | None = None  # final weights: EMA if the recipe uses it
+    raw_top1_percent: float | None = None  # raw weights, without EMA
+    best_top1_percent: float | None = None  # best evaluation, with checkpoint.best
     best_epoch: float | None = None
-    pflops: float | None = None  # of training, forward and backward
-    minutes: float | None = None  # training minutes: no evaluation, no checkpoint
-    minutes_papers: float | None = None  # the same, the first epoch timed as the second
-    minutes_mlperf: float | None = None  # first touch of data to the end of the last evaluation
+    pflops: float | None = None  # training compute, forward and backward
+    minutes: float | None = None  # training time, without evaluation and checkpoints
+    minutes_papers: float | None = None  # the same, with the first epoch timed as the second
+    minutes_mlperf: float | None = None  # first data access to the end of the last evaluation
     wall_minutes: float | None = None
     devices: str = ""
     resumable: bool = False
-    reason: str = ""  # why it failed, stopped or cannot be read
+    reason: str = ""  # why the run failed, stopped or cannot be read
 
     @property
     def name(self) -> str:
@@ -73,13 +73,13 @@ class RunRecord:
 
     @property
     def better_raw(self) -> float | None:
-        """Accuracy of the raw weights if EMA's are so far behind that these are to be used."""
+        """Accuracy of the raw weights if the EMA weights are so far behind that raw is better."""
         top1, raw = self.top1_percent, self.raw_top1_percent
         return raw if top1 is not None and raw is not None and raw - top1 > FAR_BEHIND else None
 
     @property
     def shown_changes(self) -> tuple[str, ...]:
-        """Settings that were typed, without the name, folder and length of the run."""
+        """Settings from the command line, except the run's name, folder and epochs."""
         return tuple(change for change in self.changes if not change.startswith(_OMITTED))
 
     def cost(self, price: float) -> float | None:
@@ -87,7 +87,7 @@ class RunRecord:
         return None if self.wall_minutes is None else self.wall_minutes / 60 * price
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON and CSV."""
+        """Return plain values for JSON and CSV."""
         values = {key: value for key, value in vars(self).items() if key != "folder"}
         return {
             "name": self.name,
@@ -98,7 +98,7 @@ class RunRecord:
 
 
 def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the settings that were typed for every run."""
+    """Return the command-line settings that all runs share."""
     readable = [run for run in runs if run.state != "unreadable"]
     return tuple(
         change
@@ -108,9 +108,9 @@ def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
 
 
 def list_runs(root: Path) -> Iterator[RunRecord]:
-    """Yield the runs directly below `root`, by name; anything else is skipped.
+    """Yield the runs directly below `root`, by name; other files and folders are skipped.
 
-    Names with a leading dot are skipped: a kill leaves such a draft of a run folder.
+    Names with a leading dot are skipped: a killed process may leave an unfinished run folder.
     """
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
         is_run = os.path.isdir(entry) and not entry.name.startswith(".")
@@ -119,13 +119,13 @@ def list_runs(root: Path) -> Iterator[RunRecord]:
 
 
 def list_newest(root: Path) -> Iterator[Path]:
-    """Yield the run folders directly below `root`, the one that was started last first."""
+    """Yield the run folders directly below `root`, the most recently started run first."""
     configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
     return (config.parent for config in reversed(configs))
 
 
 def read_run(folder: Path) -> RunRecord | None:
-    """Read one run folder; None if it is not one. Reads a few small files.
+    """Read a run folder; None if it is not a run folder. Reads a few small files.
 
     A run with damaged or forged files has the state "unreadable".
     """
@@ -149,7 +149,7 @@ def read_run(folder: Path) -> RunRecord | None:
 
 
 def _finished(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a run from its summary. Raises ValueError."""
+    """Return the values of a finished run from its summary. Raises ValueError."""
     epochs = _number(summary, "epochs")
     return {
         "state": "finished",

@@ -1,4 +1,4 @@
-"""The figures of a run, computed only from its records: its clocks, its speeds, its summary."""
+"""Compute the clocks, speeds and summary of a run from its records alone."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,30 +23,30 @@ class Summary:
     devices: str
     steps: int
     epochs: float
-    sessions: int  # times the run was started or resumed
-    weights: str  # file with the trained weights: EMA's, if the recipe has them
-    raw_weights: str | None  # file with the optimizer's own weights, if there are EMA's
+    sessions: int  # number of times the run was started or resumed
+    weights: str  # file with the trained weights: EMA weights if the recipe uses EMA
+    raw_weights: str | None  # file with the raw weights, if there are EMA weights
     best_weights: str | None  # file with the weights of the best evaluation, with checkpoint.best
-    best: Metrics | None  # that evaluation, flattered: it is the best of many
+    best: Metrics | None  # the best evaluation: optimistic, since it is the best of many
     best_epoch: float | None
     evaluations: int
-    ema: Metrics | None  # last evaluation with EMA weights, if the recipe has them
-    raw: Metrics | None  # last evaluation with the weights as the optimizer left them
-    training_pflops: float  # 10^15 operations of convolutions and the classifier, over all devices
-    training_seconds: float  # without evaluation and checkpoints
-    training_seconds_papers_rule: float | None  # the same, the first epoch timed as the second
-    mlperf_seconds: float | None  # first touch of data to last evaluation; see run_folder.metrics
-    estimated_seconds: float | None  # training seconds as estimated before the start
-    wall_seconds: float  # everything, over all sessions
-    compile_seconds: float  # part of the training seconds that only compiled
+    ema: Metrics | None  # last evaluation of the EMA weights, if the recipe uses EMA
+    raw: Metrics | None  # last evaluation of the raw weights
+    training_pflops: float  # 10^15 operations of convolutions and classifier, over all devices
+    training_seconds: float  # training time, without evaluation and checkpoints
+    training_seconds_papers_rule: float | None  # the same, with the first epoch timed as the second
+    mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
+    estimated_seconds: float | None  # training seconds estimated before the start
+    wall_seconds: float  # total time, over all sessions
+    compile_seconds: float  # training seconds spent on compilation only
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
-    seconds_by_epoch: tuple[float, ...]  # training seconds of every complete epoch
-    images_per_second: float  # all training images by all training seconds
-    images_per_second_by_pixels: dict[int, float]  # without the first logged interval at a size
-    data_wait_share: float  # of the training seconds, 0 to 1
-    published: Published | None  # the published result nearest to this length
+    seconds_by_epoch: tuple[float, ...]  # training seconds of each complete epoch
+    images_per_second: float  # number of training images divided by the training seconds
+    images_per_second_by_pixels: dict[int, float]  # excludes the first logged interval at a size
+    data_wait_share: float  # fraction of the training time spent waiting for data, 0 to 1
+    published: Published | None  # published result with the nearest number of epochs
 
     def as_json(self) -> Record:
         """Return the contents of summary.json; keys include units."""
@@ -70,11 +70,11 @@ class Interval(NamedTuple):
     steps: int
     seconds: float
     data_wait: float
-    is_settled: bool  # all of it at one image size, and not the first interval at that size
+    is_settled: bool  # at one image size, and not the first interval at that size
 
 
 def find_intervals(records: Sequence[Record]) -> Iterator[Interval]:
-    """Yield the intervals between consecutive records of kind begin and step."""
+    """Yield the intervals between consecutive `begin` and `step` records."""
     before: Record | None = None
     for record in records:
         if record["kind"] == "step" and before is not None:
@@ -87,7 +87,7 @@ def find_intervals(records: Sequence[Record]) -> Iterator[Interval]:
 
 
 def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
-    """Return images per second by image size, only from settled intervals."""
+    """Return images per second by image size, from settled intervals only."""
     steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
     for interval in find_intervals(records):
         if interval.is_settled and interval.seconds > 0:
@@ -97,7 +97,7 @@ def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int,
 
 
 def compute_data_wait(records: Sequence[Record]) -> float:
-    """Return the fraction of the logged training time in which steps waited for data."""
+    """Return the fraction of the logged training time that steps waited for data."""
     parts = list(find_intervals(records))
     total = sum(part.seconds for part in parts)
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
@@ -106,20 +106,19 @@ def compute_data_wait(records: Sequence[Record]) -> float:
 def compute_papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
     """Return the training seconds with the first epoch timed as the second.
 
-    No cold cache or warm-up counts.
-
-    The clock of the published time-to-train figures; `seconds` excludes evaluations and
-    checkpoints. None if the run has no second epoch.
+    This excludes cold caches and warm-up, as in published time-to-train figures. `seconds` does not
+    include evaluation and checkpoints. None if the run has no second epoch.
     """
     epochs = [float(record["seconds"]) for record in filter_kind(records, "epoch")[:2]]
     return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
 
 
 def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
-    """Return the seconds from the first touch of data to the last evaluation.
+    """Return the seconds from the first data access to the last evaluation.
 
-    That is the one that reached a target, if any. Evaluations, checkpoints and steps that a resumed
-    run repeated count; start-ups do not. None without an evaluation.
+    If the run has a target, the last evaluation is the one that reached it. Evaluations,
+    checkpoints and steps repeated after a resume count; startup does not. None if there is no
+    evaluation.
     """
     readings = read_mlperf_clock(records)
     ends = [reading.seconds for reading in readings if reading.record["kind"] == "evaluation"]
@@ -127,14 +126,14 @@ def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
 
 
 class ClockReading(NamedTuple):
-    """A record, and when it was written."""
+    """A record, and the time when it was written."""
 
     record: Record
-    seconds: float  # on MLPerf's clock
+    seconds: float  # seconds on the MLPerf clock
 
 
 def read_mlperf_clock(records: Sequence[Record]) -> Iterator[ClockReading]:
-    """Yield each record with MLPerf's time.
+    """Yield each record with its time on the MLPerf clock.
 
     With EMA, an evaluation ends before the raw weights are evaluated.
     """
@@ -146,9 +145,9 @@ def read_mlperf_clock(records: Sequence[Record]) -> Iterator[ClockReading]:
 
 
 def time_epochs(records: Sequence[Record], size: int) -> dict[int, float]:
-    """Return the training seconds of each epoch of `size` steps, by number, counted from 0.
+    """Return the training seconds of each epoch of `size` steps, by epoch number from 0.
 
-    Each is that since the end of the epoch before it in the records, which may leave some out.
+    Each is measured from the previous recorded epoch end; the records may skip epochs.
     """
     ends = [record for record in filter_kind(records, "step") if not record["step"] % size]
     clock = [0.0, *(record["training_seconds"] for record in ends)]
@@ -172,13 +171,13 @@ def summarize(
 ) -> Summary:
     """Summarize a finished run.
 
-    `seconds` are its training seconds, and the last record's wall time is the run's.
+    `seconds` is its training time; its wall time comes from the last record.
     """
     begins, evaluations = filter_kind(records, "begin"), filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
     best = best if best_weights else {}
-    done = records[-1]["step"]  # fewer than were planned if the run ended at its target
+    done = records[-1]["step"]  # fewer than planned if the run reached its target
     return Summary(
         recipe=facts.recipe,
         folder=str(facts.folder),
@@ -215,7 +214,7 @@ def summarize(
 def _read_estimate(folder: Path) -> float | None:
     """Return the training seconds estimated before the start.
 
-    None if there is no usable estimate.
+    None if the file has no usable estimate.
     """
     try:
         estimate = read_json(folder / ESTIMATE, may_be_absent=True)
