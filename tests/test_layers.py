@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -49,40 +49,87 @@ def test_other_packages_name_no_method():
 
 #: Methods and functions whose answer about a text decides something.
 _DECIDES = {
-    *("startswith", "endswith", "find", "rfind", "index", "count"),
+    *("startswith", "endswith", "find", "rfind", "index", "count", "get"),
     *("match", "search", "fullmatch", "findall", "finditer"),
 }
 
 
 def readings(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield where a program decides by the text of an error or a problem."""
-    handlers = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
-    errors = {"problem", "error", *(handler.name for handler in handlers if handler.name)}
-    for node in ast.walk(tree):
-        texts: list[ast.AST | None] = []
-        if isinstance(node, ast.Compare):
-            texts = [node.left, *node.comparators]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            texts = [node.func.value, *node.args] if node.func.attr in _DECIDES else []
-        elif isinstance(node, ast.Dict):
-            texts = list(node.keys)
-        elif isinstance(node, ast.DictComp):
-            texts = [node.key]
-        if any(text and is_message(text, errors) for text in texts):
+    errors = {"problem", "error", *error_names(tree)}
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.Module | ast.FunctionDef):
+            inside = [*own_nodes(scope)]
+            texts = {
+                target.id
+                for node in inside
+                if isinstance(node, ast.Assign | ast.NamedExpr) and is_message(node.value, errors)
+                for target in getattr(node, "targets", [getattr(node, "target", None)])
+                if isinstance(target, ast.Name)
+            }
+            for node in inside:
+                if any(text and is_message(text, errors, texts) for text in decisive(node)):
+                    yield node
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a module or function, without those of the functions inside it."""
+    for node in ast.iter_child_nodes(scope):
+        if not isinstance(node, ast.FunctionDef):
             yield node
+            yield from own_nodes(node)
 
 
-def is_message(node: ast.AST, errors: set[str]) -> bool:
-    """Return whether an expression is the text of an error or a problem, or made of it."""
+def error_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that stand for an error or for a problem of one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        elif isinstance(node, ast.For | ast.comprehension):
+            name = getattr(node.target, "id", "")
+            if name and getattr(node.iter, "attr", getattr(node.iter, "id", "")) == "problems":
+                yield name
+
+
+def decisive(node: ast.AST) -> list[ast.AST | None]:
+    """Return the expressions by whose value a node decides."""
     match node:
+        case ast.Compare():
+            return [node.left, *node.comparators]
+        case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in _DECIDES:
+            return [value, *node.args]
+        case ast.Dict():
+            return [*node.keys]
+        case ast.DictComp():
+            return [node.key]
+        case ast.Match(subject=subject):
+            return [subject]
+        case ast.Subscript(slice=key):
+            return [key]
+    return []
+
+
+def is_message(node: ast.AST, errors: set[str], texts: Collection[str] = ()) -> bool:
+    """Return whether an expression is the text of an error or a problem, or made of it.
+
+    `texts` are the names of such texts.
+    """
+    match node:
+        case ast.Name(id=name):
+            return name in texts
+        case ast.NamedExpr(value=value):
+            return is_message(value, errors, texts)
         case ast.Attribute(attr="clause" | "message"):
             return True
         case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id=name)]):
             return name in errors
+        case ast.JoinedStr(values=values):
+            parts = [part.value for part in values if isinstance(part, ast.FormattedValue)]
+            return any(getattr(part, "id", "") in errors for part in parts)
         case ast.Call(func=ast.Attribute(attr="lines" | "about")):
             return True
         case ast.Call(func=ast.Attribute(value=value)) | ast.Subscript(value=value):
-            return is_message(value, errors)
+            return is_message(value, errors, texts)
         case ast.Attribute(value=ast.Name(id=name), attr="args"):
             return name in errors
     return False
@@ -106,6 +153,14 @@ def test_no_module_branches_on_problem_text():
         "{str(problem): problem for problem in problems}",
         '"unknown" in problem.lines()[0]',
         "try: pass\nexcept ValueError as wrong: _RULE.fullmatch(str(wrong))",
+        'text = str(error).lower()\nif "price" in text: pass',
+        'if "price" in (text := problem.clause): pass',
+        "def decide(problem):\n    text = problem.clause\n    return text == ''",
+        'match problem.clause:\n    case "must be positive": pass',
+        '"price" in f"{error}"',
+        "_FIXES.get(problem.clause)",
+        "_FIXES[problem.clause]",
+        'any("price" in str(each) for each in error.problems)',
     ],
 )
 def test_the_search_for_such_modules_finds_them(text):

@@ -12,12 +12,12 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
     DRIVER,
-    PYTORCH,
     explain_untested_machine,
     explain_unused_gpu,
     is_usable,
 )
 from resnet_recipes.planning.roofline import find_gpu
+from resnet_recipes.run_folder.ending import make_ending
 
 _SMALLEST = 10e9  # bytes that a micro-batch of 256 images at 176 px needs in bfloat16
 _SLOW = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
@@ -107,7 +107,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
         )
     except RuntimeError as failure:
         why = str(failure).splitlines()[0]
-        fix = PYTORCH if "kernel image" in why else _HARDWARE  # torch is not compiled for this GPU
+        fix = make_ending(failure).hint or _HARDWARE
         return Finding("fix", f"{name} cannot compute a convolution: {why}", fix)
     if not error < 0.5:
         what = f"{name} computes a convolution of integers wrongly: the error is {error:g}"
