@@ -1,4 +1,4 @@
-"""Write a run as a job for the engines of other projects."""
+"""Write a run as a job for third-party job engines."""
 
 import math
 import re
@@ -7,42 +7,42 @@ from typing import NamedTuple
 
 import yaml
 
-#: Where the machines of a job mount the storage that keeps the runs, and perhaps the images.
+#: Mount point, on a job's machines, of the storage with the runs and possibly the images.
 STORAGE = "/storage"
 
-#: Cores and GB of memory for each GPU, to decode its images.
+#: CPU cores and GB of memory per GPU, to decode its images.
 CORES, MEMORY = 8, 64
 
-#: Seconds for which torchrun waits for its ranks to save; a save may take 120.
+#: Seconds that torchrun waits for its ranks to save; a save may take 120 s.
 SAVING = 150
 
 
 class Allocation(NamedTuple):
-    """What a job asks its engine for."""
+    """The resources that a job requests from its engine."""
 
     nodes: int
-    ranks: int  # on each node, one for each GPU
-    is_cpu: bool = False  # no GPUs
+    ranks: int  # number of ranks per node, one per GPU
+    is_cpu: bool = False  # run without GPUs
 
 
 class Job(NamedTuple):
-    """A run on machines that an engine provides."""
+    """A run on the machines of an engine."""
 
-    run: str  # name of the run, the same whenever the job starts again
+    run: str  # name of the run, the same after every restart of the job
     words: Sequence[str]  # recipe=NAME and settings
     allocation: Allocation
     storage: str = ""  # a volume, a claim or the URL of a bucket, mounted at STORAGE
-    extras: Sequence[str] = ()  # of the installation
-    secrets: Sequence[str] = ()  # environment variables that log in somewhere
+    extras: Sequence[str] = ()  # extras of the installation
+    secrets: Sequence[str] = ()  # names of environment variables with credentials
 
     @property
     def name(self) -> str:
-        """The run's name as engines want names: lower case, digits and dashes."""
+        """The run's name in the form that engines accept: lowercase letters, digits and dashes."""
         return re.sub(r"[^a-z0-9]+", "-", self.run.lower()).strip("-")
 
     @property
     def command(self) -> list[str]:
-        """What starts or resumes the run: our launcher on one node, else a rank of torchrun."""
+        """Arguments to start or resume the run: our launcher on one node, else a torchrun rank."""
         nodes, ranks, _ = self.allocation
         words = ["resnet-train", "--resume", "auto", *self.words, f"run.name={self.run}"]
         if self.storage:
@@ -57,6 +57,6 @@ def format_yaml(value: object) -> str:
 
 
 def make_title(recipe: str) -> str:
-    """Return a name for job and run: a recipe's, with only the characters that runs may have."""
+    """Return a name for a job and its run: the recipe's name with valid characters only."""
     stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"

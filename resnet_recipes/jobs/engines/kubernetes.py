@@ -1,9 +1,9 @@
-"""A TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
+"""Write a TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
 
 from resnet_recipes import __version__
 from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
 
-#: The secret of the cluster that has the environment variables.
+#: Name of the cluster's secret with the environment variables.
 _SECRET = "resnet-recipes"
 
 _TRAINJOB = """\
@@ -51,7 +51,7 @@ def write_script(job: Job) -> str:
     """Return the TrainJob of a job, whose storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
-    # Kubernetes replaces $(NAME), and $$ by $
+    # Kubernetes expands $(NAME), and replaces $$ by $
     command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
     limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
     extras = ",".join(job.extras)

@@ -1,11 +1,11 @@
-"""A task file for SkyPilot (0.14): spot machines, replaced until the run is done."""
+"""Write a task file for SkyPilot (0.14): spot machines, replaced until the run is done."""
 
 import shlex
 from textwrap import indent
 
 from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
 
-#: GPUs of which the cheapest are taken; the recipes were published on the first.
+#: GPU types; SkyPilot chooses the cheapest. The recipes were published with the first.
 _GPUS = ("A100-80GB", "H100")
 
 _TASK = """\

@@ -1,4 +1,4 @@
-"""The Slurm scripts of a recipe or a sweep, which requeue themselves until every run is done."""
+"""Write Slurm scripts for a recipe or a sweep, which requeue themselves until all runs are done."""
 
 import re
 import shlex
@@ -7,17 +7,16 @@ from math import ceil
 
 from resnet_recipes.jobs.engines import Allocation, make_title
 
-#: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
-#: in less.
+#: Seconds from Slurm's signal to the time limit. A rank finishes its step and saves in less.
 NOTICE = 180
 
-#: Seconds of the shortest job: a shorter one would spend most of its time starting.
+#: Minimum job duration in seconds: a shorter job would mostly start up.
 SHORTEST = NOTICE + 120
 
-#: Seconds in which the last task ends after the first one: a save, or a summary.
+#: Maximum seconds from the end of the first task to the end of the last: a save, or a summary.
 WAIT = 300
 
-#: Seconds that a job has besides its training's budget.
+#: Seconds in a job's time limit in addition to its training budget.
 SLACK = 900
 
 _SCRIPT = """\
@@ -89,9 +88,9 @@ def write_array(
     time: str,
     at_a_time: int | None = None,
 ) -> str:
-    """Return a script for the runs of a sweep, given by name with their settings.
+    """Return a job array script for the runs of a sweep, given by name with their settings.
 
-    A job array with a task per run.
+    Each run is one task.
     """
     cases = "\n".join(
         f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
@@ -113,7 +112,7 @@ def write_array(
 def _fill(words: str, allocation: Allocation, **parts: str) -> str:
     """Return the script.
 
-    On one node `resnet-train` starts the ranks; on several each task is a rank.
+    On one node `resnet-train` starts the ranks; on several nodes each task is a rank.
     """
     nodes, ranks, is_cpu = allocation
     return _SCRIPT.format(
@@ -128,18 +127,18 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
 
 
 def format_limit(budget: float) -> str:
-    """Return the time limit of a job whose training has a budget in seconds.
+    """Return the time limit of a job whose training budget is in seconds.
 
-    It has room for measuring the machine, and for the signal before its end.
+    It includes time to measure the machine, and the notice before the limit.
     """
     minutes = ceil((budget + SLACK) / 60)
     return f"{minutes // 60}:{minutes % 60:02}:00"
 
 
 def parse_seconds(time: str) -> int:
-    """Return the seconds of a time limit in one of Slurm's forms; else 0.
+    """Return the seconds of a time limit in a form that Slurm accepts; 0 if invalid.
 
-    90, 90:00, 4:00:00, 1-12, 1-12:00:00.
+    Examples: 90, 90:00, 4:00:00, 1-12, 1-12:00:00.
     """
     if not re.fullmatch(
         r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time

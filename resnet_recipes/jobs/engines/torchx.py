@@ -1,4 +1,4 @@
-"""A component for torchx (0.7), which runs it by any of its schedulers."""
+"""Write a component for torchx (0.7), which runs it with any of its schedulers."""
 
 from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, Job
 
@@ -36,7 +36,7 @@ def train() -> AppDef:
 
 
 def write_script(job: Job) -> str:
-    """Return the component of a job; all its nodes must see the folder of the runs."""
+    """Return the component of a job; all its nodes must have access to the folder of runs."""
     nodes, ranks, is_cpu = job.allocation
     words = [word for word in job.command[1:] if not word.startswith("gpus=")]
     return _COMPONENT.format(
