@@ -1,4 +1,4 @@
-"""Runs that are trained to their end, with what a reporter hears of them."""
+"""Train runs to their end and record what their reporter receives."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
 
-#: Every method of Hot, sized for a run of eight steps, with a SAM step in every third.
+#: All methods of Hot, sized for a run of eight steps, with a SAM step every third step.
 HOT = (
     "methods.bce_loss={} methods.blurpool={} methods.stochastic_depth.drop_rate=0.1 "
     "methods.colout.p_row=0.05 methods.colout.p_col=0.05 methods.randaugment.severity=10 "
@@ -20,7 +20,7 @@ HOT = (
 
 
 class RecordingReporter:
-    """A reporter that records losses and the state after some steps, and can stop the run."""
+    """A reporter that records losses and the state after given steps, and can stop the run."""
 
     def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
@@ -45,7 +45,7 @@ class RecordingReporter:
 
 
 def copied(state: Any) -> Any:
-    """Return a copy of a state that shares no memory with its run, like one from a file."""
+    """Return a copy of a state that shares no memory with its run, as if read from a file."""
     if isinstance(state, torch.Tensor):
         return state.clone()
     if isinstance(state, dict):
@@ -54,7 +54,7 @@ def copied(state: Any) -> Any:
 
 
 def differing(ours: Run, theirs: Run) -> list[str]:
-    """Return the names of all tensors (weights, statistics, momentum, averages) that differ."""
+    """Return the names of tensors (weights, statistics, momentum, averages) that differ."""
     pairs = []
     for run in (ours, theirs):
         state = capture(run, 0)
@@ -68,7 +68,7 @@ def differing(ours: Run, theirs: Run) -> list[str]:
 
 
 def record(run: Run, first: int = 0, **options: Any) -> RecordingReporter:
-    """Train a run from a step to its end; return what was recorded."""
+    """Train a run from a step to its end and return the recording."""
     notes = RecordingReporter(run, **options)
     train(run, notes, first)
     return notes

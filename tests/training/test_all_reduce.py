@@ -1,4 +1,4 @@
-"""Gradients are averaged over ranks, bucket by bucket, during the backward pass."""
+"""The all-reduce averages gradients over ranks, by bucket, during the backward pass."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
 def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
     """Average gradients of small buckets over the ranks.
 
-    Return how far they are from the mean that this function computes.
+    Return the error relative to the mean that this function computes.
     """
     all_reduce.BUCKET_BYTES = 600
     rank = distributed.read_rank("cpu")
@@ -42,7 +42,7 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
         loss_of(model, rank.rank).backward()
     results = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
     with averager.average(True):
-        pass  # gradients that no backward pass has announced
+        pass  # gradients without a backward pass in this context
     results["announced by nobody"] = error(model, expected)
     model.zero_grad(set_to_none=True)
     sent_before.clear()
@@ -68,7 +68,7 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
 
 
 def error(model: nn.Module, expected: nn.Module) -> float:
-    """Return the distance of all gradients from those expected, as a fraction of their norm."""
+    """Return the distance between gradients and expected gradients, as a fraction of their norm."""
     results, target = (
         torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
     )
@@ -84,9 +84,9 @@ def test_gradients_are_mean_over_ranks(compress, allowed, nursery, tmp_path):
     assert first["formats"]
     assert first["rounded"] == compress
     assert first["early"] == first["buckets"] == 5
-    # of the layers that the loss does not depend on, and of the first: 2 * 6 * 6 values of 4 biases
+    # unused layer: the loss does not depend on it; first layer: 2 * 6 * 6 values of 4 biases
     assert (first["unused"], first["used"]) == (0.0, 288.0)
-    # each its own where none were asked for
+    # ranks keep their own gradients if averaging is off
     assert len({each["local"] for each in (first, *others)}) == 3
 
 

@@ -30,8 +30,8 @@ from tests.data.conftest import built
 from tests.trained_runs import random_images
 from tests.training.recording import record
 
-#: Every method that can be in one recipe with all others, images that grow from the first epoch on,
-#: and a SAM step in every third.
+#: All methods that can be in one recipe together, with image sizes that grow from the first epoch
+#: and a SAM step every third step.
 ALONE = {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix", "distill"}
 GROWING = "methods.progressive_resizing.delay=0dur methods.progressive_resizing.finetune=0.2dur"
 ALL = " ".join(
@@ -45,7 +45,7 @@ ALL = " ".join(
 
 
 def losses_of(run: Run) -> Tensor:
-    """Train to the end and return the loss of every step."""
+    """Train to the end and return the loss of each step."""
     notes = record(run)
     return torch.stack(notes.losses)
 
@@ -90,7 +90,7 @@ def test_build_with_all_methods_keeps_channels_last(make_run):
 
 
 def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
-    # an epoch is one step, so that every step has another size
+    # one step per epoch, so that each step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
     words = (
         "max_duration=6ba data.train_size=64 data.eval_resize=72 data.eval_size=64 "
@@ -108,13 +108,13 @@ def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
             evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
         assert torch._dynamo.utils.counters["graph_break"] == {}
     assert trained == 1
-    assert len(graphs) == 2  # evaluation is a graph of its own
+    assert len(graphs) == 2  # evaluation has a separate graph
     torch.testing.assert_close(compiled, expected, rtol=1e-5, atol=0)
 
 
 @contextmanager
 def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
-    """Make `torch.compile` run graphs without generating kernels, and collect them."""
+    """Make `torch.compile` run graphs without generating kernels, and collect the graphs."""
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: list) -> Callable:
@@ -124,7 +124,7 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    # one for training, one for evaluation
+    # one graph for training, one for evaluation
     with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
         yield graphs
     torch.compiler.reset()
@@ -162,9 +162,9 @@ def _switch() -> Iterator[None]:
 
 
 def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
-    """Return the parts of a plan that the choice of searched sizes reads.
+    """Return the parts of a plan that determine the searched sizes.
 
-    `sizes` are by epoch, `images` those of a rank in an epoch.
+    `sizes` are by epoch, `images` is the number of images per rank and epoch.
     """
     steps = images // 256
     return SimpleNamespace(
@@ -176,8 +176,8 @@ def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamesp
 
 
 def test_search_chooses_sizes_with_many_pixels():
-    # an epoch at 88 px has 10% of the pixels of 300,000 images of 224 px, at 112 px 17%, at 176 px
-    # 41%
+    # pixels per epoch, relative to 300,000 images of 224 px: 10% at 88 px, 17% at 112 px, 41% at
+    # 176 px
     mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
     assert choose_searched_sizes(mild) == [176]
     assert choose_searched_sizes(plan((88,) * 11 + (112, 176), 200_000)) == [88]
@@ -189,7 +189,7 @@ def test_search_counts_all_epochs_of_a_size():
 
 
 def test_search_is_set_before_first_step_of_size(make_run):
-    """Torch keeps the first algorithm of a shape, the rehearsal's included."""
+    """Torch keeps the first algorithm for a shape, including the rehearsal's."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
     small, *_, large = run.plan.sizes
@@ -216,7 +216,7 @@ def test_evaluation_searches_for_no_algorithms(make_run):
 
 @pytest.fixture
 def tried(make_run, monkeypatch):
-    """Return a search as on a GPU that fits `most` images, its calls, and the run."""
+    """Return a search on a simulated GPU that fits `most` images, its calls, and the run."""
     run, calls = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
 
     def search(most: int, engine: int = 96) -> int:

@@ -1,4 +1,4 @@
-"""Checkpoints are complete or absent, verified when read, and never all lost."""
+"""Checkpoints are complete or absent, are verified when read, and are never all lost."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
-    """A folder with the checkpoints of steps 10 and 20."""
+    """A folder with checkpoints of steps 10 and 20."""
     saved = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
     saved.open_for_writing()
     for step in (10, 20):
@@ -57,7 +57,7 @@ def file_of(checkpoints: Checkpoints, step: int) -> Path:
 
 
 def reopened(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> Checkpoints:
-    """Return the same folder as the next process sees it."""
+    """Return the same folder, opened as by another process."""
     again = Checkpoints(checkpoints.folder, checkpoints.keep, note=note)
     again.open_for_writing()
     return again
@@ -169,7 +169,7 @@ def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
         reopened(checkpoints).newest()
 
 
-@pytest.mark.parametrize("step", [15, 25])  # before the damaged one and after it
+@pytest.mark.parametrize("step", [15, 25])  # before and after the damaged checkpoint
 def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     flip(file_of(checkpoints, 20), 700)
     again = reopened(checkpoints)
@@ -229,7 +229,7 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
 def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
     kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     free(5_000_000)
-    checkpoints.open_for_writing(kept + 5_000_000)  # older checkpoints count
+    checkpoints.open_for_writing(kept + 5_000_000)  # includes older checkpoints
     with pytest.raises(NotReadyError, match=r"has 5 MB free, and the run needs another 20 MB"):
         checkpoints.open_for_writing(kept + 20_000_000)
 
@@ -279,7 +279,7 @@ def test_save_syncs_data_before_renaming(checkpoints, monkeypatch):
             os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))
         )
     checkpoints.save(30, state_at(30), wait=True)
-    # data, its name, manifest, its name, the folder
+    # write data, rename, write manifest, rename, sync the folder
     assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]
 
 
@@ -304,6 +304,6 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
             os._exit(0)
     os.waitpid(child, 0)
     step, state = reopened(checkpoints, warnings.append).newest()
-    assert step == (20 if place < 5 else 30)  # the fifth call gives the manifest its name
+    assert step == (20 if place < 5 else 30)  # the fifth call renames the manifest
     assert same(state, state_at(step))
     assert not warnings

@@ -1,4 +1,4 @@
-"""The stopwatch, with a time that the tests set."""
+"""The stopwatch, with a simulated time."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from resnet_recipes.training.clock import Clock, Compiling
 
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that lets seconds pass."""
+    """Return a function that advances the time by some seconds."""
     now = [1000.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 

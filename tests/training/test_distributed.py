@@ -1,4 +1,4 @@
-"""Several gloo ranks on the CPU match one process, and each other bit for bit."""
+"""Several gloo ranks on the CPU match one process, and are bit-identical to each other."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
-    """Micro-batches of four share BatchNorm statistics on any number of ranks.
+    """Micro-batches of four share BatchNorm statistics, for any number of ranks.
 
     Only the order of float additions differs.
     """
@@ -61,13 +61,13 @@ def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
         summary["ema_top5_percent"],
     )
     assert results.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
-    assert summary["eval_examples"] == 50  # which three ranks do not share evenly
+    assert summary["eval_examples"] == 50  # not divisible by three ranks
     _, summary = finished(3, f"{words} max_duration=1ba schedule.warmup=0ba", eval_examples=2)
-    assert summary["eval_examples"] == 2  # one rank has none
+    assert summary["eval_examples"] == 2  # one rank has no images
 
 
 def averaged(process: RankProcess) -> list[object]:
-    """Average statistics that differ from rank to rank, and those of a network that has none."""
+    """Average statistics that differ between ranks, and those of a network without statistics."""
     rank = read_rank("cpu")
     join(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
@@ -94,7 +94,7 @@ def test_broadcast_statistics_reaches_every_buffer(monkeypatch):
 
 
 def test_vote_is_counted_in_next_step(monkeypatch):
-    others = iter([0, 0, 0, 0, 1])  # what another rank votes
+    others = iter([0, 0, 0, 0, 1])  # votes of another rank
 
     def gather(ballot: torch.Tensor, **_: object) -> Mock:
         return Mock(wait=lambda: ballot.clamp_(min=next(others)))
@@ -122,7 +122,7 @@ def test_digest_changes_with_one_bit():
 
 
 def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
-    """Agree on operations of which rank 1 lacks one, and rank 2 another."""
+    """Agree on operations when rank 1 lacks one operation and rank 2 another."""
     operations = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
         operations = operations.without(name, "why") if process.rank == rank else operations

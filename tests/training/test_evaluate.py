@@ -1,4 +1,4 @@
-"""Evaluation counts every example once and averages exactly."""
+"""Evaluation counts every example exactly once."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from resnet_recipes.training.state import capture, restore
 
 
 class Examples:
-    """Random images in batches of a size; the last batch may be shorter."""
+    """Random images in batches of equal size; the last batch may be smaller."""
 
     def __init__(self, examples: int, size: int):
         generator = torch.Generator().manual_seed(0)
@@ -79,7 +79,7 @@ def test_evaluate_uses_running_statistics_and_restores_training_mode(model):
 
 
 def test_evaluate_uses_statistics_of_rank_0(model, monkeypatch):
-    data, mean = Examples(7, 5), model[1].running_mean.fill_(float("nan"))  # this rank's own
+    data, mean = Examples(7, 5), model[1].running_mean.fill_(float("nan"))  # of this rank only
     monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
     assert run_evaluation(model, data).examples == 7
 
@@ -113,7 +113,7 @@ def test_evaluate_rejects_non_finite_logits(model, value):
     data = Examples(10, 5)
     unused = next(label for label in range(10) if label not in data.labels)
     with torch.no_grad():
-        model[3].bias[unused] = value  # so that -inf leaves the loss finite
+        model[3].bias[unused] = value  # -inf then leaves the loss finite
     with pytest.raises(TrainingError, match="outputs for 10 of 10 images are not finite"):
         run_evaluation(model, data)
 
@@ -128,7 +128,7 @@ def test_evaluate_rejects_non_finite_loss(model):
 
 
 class Passes(TorchFunctionMode):
-    """Records the functions of torch that take a tensor of some number of elements."""
+    """Records the torch functions that take a tensor with a given number of elements."""
 
     def __init__(self, elements: int):
         super().__init__()
@@ -144,7 +144,7 @@ def test_evaluate_reads_logits_three_times():
     model, data = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013)), Examples(3, 3)
     with Passes(3 * 1013) as passes:
         evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 1013)
-    # `float` returns what is float32 already, and `gather` reads two values of each image
+    # `float` does not copy float32, and `gather` reads two values per image
     free = {"float", "gather", "__get__", "dim", "size"}
     assert [name for name in passes.names if name not in free] == ["topk", "amin", "log_softmax"]
 
@@ -183,18 +183,18 @@ def test_evaluate_out_of_memory_suggests_smaller_batch(model):
         run_evaluation(model, Examples(23, 5))
 
 
-#: Evaluations, of which a different one is best by each metric.
+#: Evaluations; each metric selects a different one as the best.
 SEEN = [
     Metrics(50.0, 90.0, 2.0, 100, 40.0),
     Metrics(70.0, 90.0, 1.9, 100, 45.0),
     Metrics(60.0, 90.0, 1.0, 100, 42.0),
     Metrics(65.0, 90.0, 1.5, 100, 55.0),
-    Metrics(70.0, 90.0, 1.0, 100, 55.0),  # not better by any metric: the first stays
+    Metrics(70.0, 90.0, 1.0, 100, 55.0),  # not better by any metric, so the earlier one stays
 ]
 
 
 def after_all(run):
-    """Return the run after all evaluations; before each its first bias is set to its number."""
+    """Return the run after all evaluations; evaluation n runs with the first bias set to n."""
     for number, metrics in enumerate(SEEN, 1):
         run.model.fc.bias.data.fill_(number)
         run.best = run.best.after(number, metrics, run.model)
@@ -227,7 +227,7 @@ def test_resumed_best_weights_require_the_same_metric(make_run):
     assert (same.best.step, same.best.evaluations, same.best.metrics) == (3, 5, SEEN[2])
     assert set(same.best.weights["fc.bias"].tolist()) == {3}
     assert other.best.metrics is None
-    restore(same, {key: value for key, value in state.items() if key != "best"})  # an older one
+    restore(same, {key: value for key, value in state.items() if key != "best"})  # older version
 
 
 @pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])

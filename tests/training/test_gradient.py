@@ -16,7 +16,7 @@ from tests.training.recording import HOT, differing, record
 
 
 def grown(run: Run, limit: int) -> Run:
-    """Let the network of a run need more memory than there is for images above `limit` pixels."""
+    """Make the run's network exceed the memory for images above `limit` pixels."""
 
     def refuse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         if inputs[0].shape[-1] > limit:
@@ -69,7 +69,7 @@ BATCH = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
 
 
 def linear(run: Run) -> Run:
-    """Let a run train a linear layer."""
+    """Replace the network of a run with a linear layer."""
     run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
     run.all_reduce = AllReduce(run.model, False)
     return run

@@ -1,4 +1,4 @@
-"""Replayed gradients are bit-identical to eager ones, with graphs of CPU operations."""
+"""Replayed gradients are bit-identical to eager gradients, with graphs of CPU operations."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ from resnet_recipes.training.run import Run
 from tests.fixtures import same
 from tests.training.recording import HOT, differing, record
 
-#: Smaller images than in other tests.
+#: Images smaller than in other tests.
 TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
 
 
 class Recording(TorchDispatchMode):
-    """A CUDAGraph for CPUs: operations with the tensors that they read and write."""
+    """A CUDAGraph for CPUs: operations with their input and output tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Recording(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Repeat the operations with the present values of the tensors."""
+        """Repeat the operations with the current values of the tensors."""
         self.replays += 1
         for operation, args, kwargs, result in self.calls:
             for place, value in zip(
@@ -48,11 +48,11 @@ class Recording(TorchDispatchMode):
 
 
 class Device:
-    """A GPU as Graphs sees it: whether it waits, and whether graphs can be captured."""
+    """A simulated GPU for Graphs: whether it waits, and whether graphs can be captured."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
-        self.synchronized = []  # how many graphs there had been when the host waited for the device
+        self.synchronized = []  # number of graphs at each synchronization
         event = type("Event", (), {"record": lambda _: None, "query": lambda _: self.waits})
         for name, value in {
             "Event": event,
@@ -74,7 +74,7 @@ class Device:
 
     @contextmanager
     def capture(self, graph: Recording, **_: object) -> Iterator[None]:
-        """Record the operations inside and undo them, since a GPU would not run them."""
+        """Record the operations in the context and undo them, since a GPU would not run them."""
         kept, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
         if self.refuses:
             raise RuntimeError(self.refuses)
@@ -91,7 +91,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 @pytest.fixture
 def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
-    """Return a function that returns a run that may replay its gradients, and its notes."""
+    """Return a function that creates a run that may replay its gradients, and its notes."""
 
     def make(words: str = "") -> tuple[Run, list[str]]:
         run, texts = make_run(words), []
@@ -147,7 +147,7 @@ def test_every_image_size_has_its_own_graph(replayed, device):
         steps - 1,
         steps - 1,
     ]
-    assert device.synchronized == [1, 2]  # before each graph but the last is given up
+    assert device.synchronized == [1, 2]  # before each graph except the last is discarded
     assert texts == [
         "The GPU runs kernels faster than the host launches them: from now on, gradients are "
         "replayed as CUDA graphs."
@@ -178,7 +178,7 @@ def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
 
 
 def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
-    """As by a method that takes a batch's gradient twice."""
+    """A method may compute a batch's gradient twice."""
 
     def twice(compute: Callable, params: list, now: object) -> torch.Tensor:
         compute(sync=False)
@@ -200,9 +200,9 @@ def test_replayed_network_has_graph_for_each_shape(replayed, device):
         for number in numbers:
             images = torch.randn(number, 3, side, side)
             assert torch.equal(teacher(images), run.model(images))
-    # the first two have one for each number of images, which begin at the second call with it
+    # the first two have one graph per number of images, captured at the second call with it
     assert [graph.replays for graph in device.graphs] == [2 + 3, 1 + 2, 2, 1, 2, 1]
-    assert device.synchronized == [2, 4]  # before graphs are given up
+    assert device.synchronized == [2, 4]  # before graphs are discarded
     assert texts == []
 
 

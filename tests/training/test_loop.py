@@ -78,7 +78,7 @@ def test_steps_never_wait_for_device(make_run):
 
 
 def seen(run: Run) -> tuple[list[float], list[float]]:
-    """Train a run; return a draw of its methods' generator and the learning rate, by step."""
+    """Train a run; return a sample of its methods' generator and the learning rate, by step."""
     rows = []
     run.methods.after_step = lambda model, now: rows.append(
         (now.rng.random(), run.optimizer.param_groups[0]["lr"])
@@ -93,14 +93,14 @@ def test_draws_depend_on_seed_rank_and_step(make_run):
         run.rank = replace(run.rank, rank=rank)
         draws, rates = seen(run)
         generators = [np.random.default_rng((3, rank, step)) for step in range(2)]
-        seeds = [int(rng.integers(2**63)) for rng in generators]  # of draws in the forward pass
+        seeds = [int(rng.integers(2**63)) for rng in generators]  # for samples in the forward pass
         assert len({*seeds}) == 2
         assert draws == [rng.random() for rng in generators]
         assert rates == [0.0, 0.05]
 
 
 def test_images_are_normalized_as_in_recipe(make_run):
-    """In training, in evaluation, and for a file's user: each against the loader's own pixels."""
+    """In training, in evaluation and for users of a file, compared with the loader's pixels."""
     half = "data.mean=[127.5,127.5,127.5] data.std=[51,51,51] max_duration=1ba schedule.warmup=0ba"
     run, seen = make_run(half), []
     (raw,) = islice(run.train_data.batches(0), 1)

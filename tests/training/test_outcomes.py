@@ -16,7 +16,7 @@ def random_outcomes(count: int) -> Outcomes:
 def test_calibration_error_matches_loop_over_bins():
     outcomes, error = random_outcomes(300), 0.0
     outcomes.probabilities[0] = 1.0
-    # neighboring bins err in opposite directions: together they would look better
+    # neighboring bins have opposite errors, which would cancel if they were merged
     first, second = ((15 * outcomes.probabilities).ceil() == number for number in (1, 2))
     outcomes.best[second], outcomes.best[first] = (
         outcomes.labels[second],
@@ -71,9 +71,9 @@ def confusion_of(labels: list[int], best: list[int]) -> Confusion:
 
 
 def test_class_metrics_match_manual_computation():
-    """Class 2 is never right, and class 3 is named without having images: it counts as that, too.
+    """Class 2 is never predicted correctly; class 3 is predicted but has no images, and counts.
 
-    scikit-learn's precision_recall_fscore_support says the same, with zero_division=0.
+    scikit-learn's precision_recall_fscore_support gives the same values with zero_division=0.
     """
     confusion = confusion_of([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
     outcomes = {

@@ -66,7 +66,7 @@ def test_restoring_statistics_takes_constant_number_of_operations():
 
 
 def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple:
-    """Give every parameter a scaled gradient, as backward would; return what a step takes."""
+    """Set the scaled gradient of every parameter, as backward would; return a step's arguments."""
     precision.scaler.scale(torch.ones(()))
     for p in model.parameters():
         p.grad = torch.ones_like(p)
@@ -104,6 +104,6 @@ def test_check_float16_stops_only_after_scale_collapse():
     precision.scaler.scale(torch.ones(()))
     precision.check([float("inf")], 1)
     precision.scaler.update(2.0**-12)
-    for loss in (float("inf"), 0.7):  # every gradient may overflow while the losses look well
+    for loss in (float("inf"), 0.7):  # all gradients may overflow while the losses are finite
         with pytest.raises(TrainingError, match="overflow at every step"):
             precision.check([loss], 1)

@@ -1,4 +1,4 @@
-"""Speeds are measured by training."""
+"""The probe measures speeds by training."""
 
 import itertools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ ALONE = Rank(0, 1, torch.device("cpu"))
 
 @pytest.fixture
 def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """A plan with growing images and every kind of method."""
+    """A plan with growing images and all kinds of methods."""
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     methods = {
         "progressive_resizing": {"initial_scale": 0.5},
@@ -58,7 +58,7 @@ def test_end_to_end_within_warm_up_uses_laps(growing, monkeypatch):
 
 
 def test_warm_up_seconds_are_excess_of_first_steps(growing, monkeypatch):
-    """By hand: the first two steps of each size take 7 seconds, later ones 1."""
+    """Manually: the first two steps of each size take 7 s, later ones 1 s."""
     growing.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
     monkeypatch.setattr(probe, "train", lambda run, reporter, *_: reporter.laps.extend(laps))
@@ -69,14 +69,14 @@ def test_warm_up_seconds_are_excess_of_first_steps(growing, monkeypatch):
     ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
 )
 def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
-    """By hand: 8 images in 0.8 seconds are 20 in two."""
+    """Manually: 8 images in 0.8 s are 20 images in 2 s."""
     monkeypatch.setattr(Plan, "bn_size", 32)
     monkeypatch.setattr(probe, "time_steps", lambda *_: laps)
     assert probe.choose_batch_size(growing, ALONE, 16) == size
 
 
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
-    """Measure on every rank at once."""
+    """Measure on all ranks at once."""
     probe.STEPS = 3
     torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
@@ -98,7 +98,7 @@ def test_two_ranks_measure_together(nursery, growing, tmp_path):
 
 
 class Ticking:
-    """A loader with its own clock: batches of the first pass take longer."""
+    """A loader with a simulated clock; batches of the first pass take longer."""
 
     def __init__(self):
         self.now, self._passes = 0.0, 0
@@ -111,7 +111,7 @@ class Ticking:
 
 
 def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
-    """By hand: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
+    """Manually: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
     loader = Ticking()
     monkeypatch.setattr(probe.time, "perf_counter", lambda: loader.now)
     assert probe.measure_loader_rates(loader, 8, ALONE, seconds=20.0) == (4.0, 16.0)
@@ -126,7 +126,7 @@ def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing):
 
 
 def test_extra_gradients_are_spread_over_interval():
-    """One in five steps takes two gradients: by hand, (2 + 4 x 1) / 5."""
+    """One in five steps takes two gradients; manually, (2 + 4 x 1) / 5."""
     laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
     assert probe.spread_extra_gradients(laps, 5) == pytest.approx([1.2] * 5)
     assert probe.spread_extra_gradients([3.0, 4.0], 1) == [3.0, 4.0]
@@ -139,7 +139,7 @@ def test_stopwatch_times_steps_after_warm_up(device, steps):
     while not stopwatch.is_asked_to_stop():
         stopwatch.laps.append(1.0)
     assert len(stopwatch.laps) == steps
-    # the graph is made in one more
+    # the graph is captured in one more step
     assert (
         device == "cpu" or probe.count_warm_up_steps(torch.device(device)) > WAITS_BEFORE_REPLAY + 1
     )

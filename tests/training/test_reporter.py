@@ -1,4 +1,4 @@
-"""What the reporter records, and what it refuses to save."""
+"""The records of the reporter, and the weights that it refuses to save."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_best_weights_with_ema_are_its_average(make_run):
 
 
 class Impatient:
-    """A stop request that is set from the `look`-th time it is read."""
+    """A stop request that is set from the `look`-th read on."""
 
     def __init__(self, look: int):
         self.left = look
@@ -106,7 +106,7 @@ def test_stop_request_discards_evaluation_and_repeats_it(make_run):
     )
     batches = len(list(run.eval_data.batches()))
     assert batches > 1
-    for look in range(1, 2 * batches + 1):  # of EMA's weights, and of the raw ones
+    for look in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
         RunReporter(run, (recorder, Mock()), Impatient(look), Mock()).evaluate(1)
         assert (run.owes_evaluation, run.best.evaluations) == (True, 0)
     assert not recorder.evaluation.called
@@ -116,7 +116,7 @@ def test_stop_request_discards_evaluation_and_repeats_it(make_run):
 
 
 def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
-    """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its own."""
+    """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its images."""
     run, recorder = make_run(), Mock()
     run.rank = replace(run.rank, rank=1, world_size=2)
     run.eval_data = Mock(examples=5)

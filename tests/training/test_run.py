@@ -1,4 +1,4 @@
-"""When a run ends, and how its notes reach the user."""
+"""When a run ends, and how the user receives its notes."""
 
 from unittest.mock import Mock
 
@@ -14,10 +14,10 @@ CONTINUE, FINISHED, INTERRUPTED = Verdict.CONTINUE, Verdict.FINISHED, Verdict.IN
     [
         (6, False, False, 74.9, CONTINUE),
         (6, True, False, 74.9, INTERRUPTED),
-        (6, True, False, 75.0, FINISHED),  # at its target a run is done, whatever was asked
-        (7, True, False, 0.0, FINISHED),  # asked as the last step ended: nothing is left to do
-        (7, False, True, 0.0, INTERRUPTED),  # the last evaluation was cut short
-        (6, False, True, 80.0, INTERRUPTED),  # top1 is that of an earlier evaluation
+        (6, True, False, 75.0, FINISHED),  # at its target a run is done, even after a stop request
+        (7, True, False, 0.0, FINISHED),  # stop request in the last step: nothing is left to do
+        (7, False, True, 0.0, INTERRUPTED),  # the last evaluation was interrupted
+        (6, False, True, 80.0, INTERRUPTED),  # top1 comes from an earlier evaluation
     ],
 )
 def test_verdict_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):

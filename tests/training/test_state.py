@@ -1,4 +1,4 @@
-"""A run resumes from a state, warns of differences, or rejects what would change the run."""
+"""A run resumes from a state, warns of differences, or rejects changes to the run."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -101,7 +101,7 @@ def test_resume_within_epoch_warns_about_averaged_statistics(make_run, state):
     for averages, interval, step, warns in (
         (True, "1ep", 3, True),
         (True, "1ep", 8, False),
-        (True, "3ba", 3, False),  # saving gives all ranks the statistics of rank 0
+        (True, "3ba", 3, False),  # saving copies the statistics of rank 0 to all ranks
         (False, "1ep", 3, False),
     ):
         run = make_run(batch={"bn_average": averages}, checkpoint={"interval": interval})
@@ -181,7 +181,7 @@ def test_is_finite_detects_single_nan(make_run):
     assert not is_finite(model)
 
 
-#: Settings of these sections that may differ when a run resumes.
+#: Settings in these sections that may change when a run resumes.
 FREE = ("data.root", "data.cache", "data.workers", "data.prefetch", "data.on_bad_image")
 FREE += ("batch.eval_size", "batch.bn_size")
 
@@ -202,7 +202,7 @@ def test_changed_settings_report_every_learned_setting(recipe):
 
 
 def after_a_step(run: Run) -> dict[str, Any]:
-    """Return the state of a run with an average that has made a step, as zeros."""
+    """Return the state of a run after one step with zero gradients, with averaged weights."""
     for parameter in run.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     run.optimizer.step()
@@ -213,7 +213,7 @@ def after_a_step(run: Run) -> dict[str, Any]:
 
 DEEP = reduce(lambda inside, _: [inside], range(3000), [])
 
-#: What words of the table below stand for; ABSENT takes out what is there.
+#: Values of the names in the table below; ABSENT removes the key.
 VALUES = {
     "DEEP": {"a": DEEP},
     "BOXED": {"momentum_buffer": torch.zeros(2)},

@@ -1,4 +1,4 @@
-"""Training with a teacher's stored outputs against training with the teacher."""
+"""Training with a teacher's stored outputs matches training with the teacher."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from tests.run_folders import begun
 from tests.tables import rows
 from tests.trained_runs import CLASSES, random_images
 
-#: Two epochs of three steps and some images more, on two sizes if images grow.
+#: Two epochs of three steps plus a few images, at two sizes if images grow.
 IMAGES, STEPS = 30, 6
 RESIZED = (
     "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]] "
@@ -51,7 +51,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
-    """Return a function that returns the words of a run, with a teacher or a file's outputs."""
+    """Return a function that returns a run's arguments, with a teacher or stored outputs."""
     path = tmp_path / "teacher.safetensors"
     base = (
         f"data.root={images} data.backend=torchvision data.workers=0 data.seed=3 "
@@ -67,14 +67,14 @@ def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., 
 
 
 def write_teacher(run: Run, path: Path) -> None:
-    """Write a run's network as that of a teacher."""
+    """Write the network of a run as a teacher."""
     write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
 
 
 def write(
     plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
-    """Write a file of a plan's teacher, as `resnet-recipes teach` does, but for `stop` batches."""
+    """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
     metadata = describe_file(plan, cycle, "cpu")
     plan = make_cycle(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
@@ -88,7 +88,7 @@ def write(
             progress,
             lambda: progress.call_count >= stop,
         )
-        for number in reversed(range(ranks))  # the first one records what is whole
+        for number in reversed(range(ranks))  # rank 0 records which epochs are complete
     ]
     done = [call.args for call in progress.call_args_list]
     assert all(0 < count <= total for count, total in done)
@@ -99,7 +99,7 @@ def write(
 
 @pytest.fixture
 def stored(settings: Callable, planned: Callable, tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that stores a teacher's outputs, two an image, and returns the file."""
+    """Return a function that stores two teacher outputs per image and returns the file."""
 
     def make(words: str = "", name: str = "two", kept: int = 2, ranks: int = 1, **how: int) -> Path:
         plan = planned(settings(words=words), ranks)
@@ -132,7 +132,7 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
 def test_run_with_all_outputs_matches_teacher_run(
     settings, make_run, planned, stored, monkeypatch, ranks, words
 ):
-    # a teacher at every step that sees images before they are mixed, as `teach` does
+    # a teacher in every step that gets images before mixing, as in `teach`
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
@@ -180,7 +180,7 @@ def test_missing_one_output_changes_loss_little(settings, make_run, stored):
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.taught.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
-    # the last one is what is left: only float16 differs
+    # the last output is the remainder, so that only float16 rounding differs
     torch.testing.assert_close(raw.taught, exact.taught, rtol=0, atol=2e-3)
     assert not torch.equal(raw.taught, exact.taught)
 
@@ -202,7 +202,7 @@ def test_repeated_epochs_have_the_same_crops(settings, make_run, stored):
 
 @pytest.fixture
 def refusal(settings: Callable, planned: Callable) -> Callable[..., str]:
-    """Return a function that returns why a plan with a file's outputs is refused."""
+    """Return a function that returns why a plan with stored outputs is rejected."""
 
     def why(error: type[Exception], labels: Path, words: str = "") -> str:
         with pytest.raises(error) as caught:
@@ -240,7 +240,7 @@ def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusa
         metadata = file.metadata()
     rewritten(path, {"data.memory_pixels": "64"})
     planned(settings(path, shrunk))
-    del metadata["data.memory_pixels"]  # as older versions wrote it
+    del metadata["data.memory_pixels"]  # as in files of older versions
     save_file(load_file(path), path, metadata)
     planned(settings(path))
 
@@ -259,7 +259,7 @@ def test_description_contains_every_crop_setting(settings, planned):
 
 
 def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
-    """Change the description or tensors of a file, and nothing else."""
+    """Change only the description or tensors of a file."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     save_file(load_file(path) | tensors, path, metadata | description)
@@ -317,14 +317,14 @@ def test_plan_describes_size_and_repetition_of_outputs(settings, planned, stored
 
 
 def test_interrupted_file_is_completed_bit_identical(stored):
-    complete, part = stored().read_bytes(), stored(name="part", stop=5)  # 4 batches an epoch
+    complete, part = stored().read_bytes(), stored(name="part", stop=5)  # 4 batches per epoch
     assert map_outputs(part)[0].missing() == [1]
     assert stored(name="part").read_bytes() == complete
 
 
 @pytest.fixture
 def replaced(settings, make_run, tmp_path) -> Callable[[], None]:
-    """Return a function that puts another network of the same kind in the teacher's place."""
+    """Return a function that replaces the teacher with another network of the same kind."""
     run = make_run(settings(words="seed=6"))
     return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
 
