@@ -1,4 +1,4 @@
-"""The images of a run: find them, and open them through the backend that reads them."""
+"""The images of a run: find them, and open them with the right backend."""
 
 import hashlib
 import os
@@ -36,11 +36,10 @@ __all__ = [
 
 
 def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
-    """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet.
+    """Survey the images at `config.root` and choose the backend.
 
-    `tell` shows progress.
-
-    Decodes nothing. Raises NotReadyError with all problems found.
+    Takes seconds for ImageNet and decodes nothing. `tell` shows progress. Raises NotReadyError with
+    all problems found.
     """
     if not isinstance(config, DataConfig):
         fix = 'DataConfig(root="images")'
@@ -77,10 +76,10 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
 
 
 def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str = "") -> None:
-    """Raise NotReadyError for remote images that only a run folder names.
+    """Raise NotReadyError for remote images whose URL comes only from a run folder.
 
-    The folder may come from anyone. Its address is requested and its cache is written only if the
-    images were fetched to this machine before, or are among the `changes` of the user's `command`.
+    The run folder may come from anyone. Its URL is requested and its cache is written only if this
+    machine fetched the images before, or if they are among the `changes` of the user's `command`.
     """
     if config.backend == "synthetic" or not is_fetched(config.root) or remote.is_trusted(config):
         return
@@ -101,10 +100,10 @@ def fetch(
     progress: Progress = silent,
     stopped: Stopped = lambda: False,
 ) -> DataConfig | None:
-    """Return the settings with `root` on this machine: remote images are fetched.
+    """Return the settings with `root` on this machine; fetch remote images.
 
-    One process per machine fetches and the others wait; `progress` counts megabytes. None if
-    it was stopped: the fetched files are kept. Raises NotReadyError.
+    One process per machine fetches, and the others wait; `progress` counts megabytes. Returns None
+    if fetching was stopped; fetched files are kept. Raises NotReadyError.
     """
     if config.backend == "synthetic" or not is_fetched(config.root):
         return config
@@ -117,7 +116,7 @@ def open_train(
 ) -> TrainLoader:
     """Open this rank's training images.
 
-    Backends that decode image by image apply `augment` after crop and flip.
+    Backends that decode images one by one apply `augment` after crop and flip.
     """
     if facts.backend == "synthetic":
         return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
@@ -138,7 +137,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
 
 
 def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
-    """Return the images of a split, which must be those of the facts. Raises NotReadyError."""
+    """Return the images of a split, which must match the facts. Raises NotReadyError."""
     digest = facts.train_digest if split == "train" else facts.eval_digest
     if facts.backend == "ffcv":
         return open_samples(facts.root / f"{split}.beton", digest)

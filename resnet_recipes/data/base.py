@@ -1,4 +1,4 @@
-"""The contract between the trainer and the data backends."""
+"""The interface between the trainer and the data backends."""
 
 import json
 import re
@@ -19,21 +19,21 @@ from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import add_likely_value
 from resnet_recipes.data.root import find_address_problems
 
-#: How far from the natural frequencies of classes to equal ones.
+#: Position between natural class frequencies (0) and equal frequencies (1).
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
-#: ImageNet's statistics in 0..255 units, red, green, blue.
+#: ImageNet statistics in 0..255 units: red, green, blue.
 MEAN = (123.675, 116.28, 103.53)
 STD = (58.395, 57.12, 57.375)
 
-#: The levels 0..255 of red, green and blue, and their deviations. Libraries divide both by 255.
+#: Means 0..255 of red, green and blue, and standard deviations. Libraries divide both by 255.
 _Level = Annotated[float, Bounds(least=0, most=255)]
 _Deviation = Annotated[float, Bounds(least=2, most=255)]
 Mean = tuple[_Level, _Level, _Level]
 Deviation = tuple[_Deviation, _Deviation, _Deviation]
 
-#: Pixels: the height and width of a crop.
+#: Height and width of a crop, in pixels.
 CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 
@@ -45,53 +45,53 @@ class DataConfig(Section):
 
     # auto: ffcv if root has .beton files, otherwise torchvision
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
-    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or an address of
+    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or a URL of
     # the last two: s3://, gs://, https://
     root: str = ""
     # folder for copies of remote images; empty: on a local disk with enough free space
     cache: str = ""
     # fraction of each class set aside for validation if there is no val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
-    # "1/5": the first of five parts of the training images is set aside for validation, not val/
+    # "1/5": use the first of five parts of the training images for validation, instead of val/
     fold: str = ""
-    # fraction of each class's training images that is used, at least one; a larger fraction has all
-    # images of a smaller one
+    # fraction of each class's training images to use, at least one image; a larger fraction
+    # includes all images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
     # seed of crops and flips; auto: the seed of the run; set it to reuse stored soft labels
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
-    # seed for val_share, fold and share; separate from `seed`, so all runs use the
-    # same
+    # seed for val_share, fold and share; separate from `seed`, so that all runs use the same images
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
-    # but folders that look like splits are refused
+    # but folders that look like splits are rejected
     nested_classes: bool | None = None
     train_size: CropSize = 176  # training crop size, pixels
     eval_resize: CropSize = 232  # shorter side before the evaluation crop, pixels
     eval_size: CropSize = 224  # evaluation crop size, pixels
-    # area of a training crop, relative to the image
+    # area of a training crop, as a fraction of the image
     crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)
     # width / height of a training crop
     crop_ratio: Annotated[tuple[float, float], Span(most=100)] = (0.75, 4 / 3)
     # how crops are sampled: torchvision | tensorflow (distorted bounding box)
     crop_rule: Annotated[str, OneOf("torchvision", "tensorflow")] = "torchvision"
-    # of training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
-    # pixels depend on Pillow's version
+    # for training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
+    # pixels depend on the Pillow version
     interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
-    # of evaluation images: bilinear | bicubic
+    # for evaluation images: bilinear | bicubic
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
-    # of evaluation images that are not square: crop (loses the ends) | pad (the longer side becomes
-    # eval_resize, and the rest has the mean color) | squash (both sides do); training is the same
+    # for evaluation images that are not square: crop (loses the ends) | pad (the longer side
+    # becomes eval_resize, and the rest is filled with the mean color) | squash (both sides become
+    # eval_resize); training does not change
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
-    # (level - mean) / std enters the network; of red, green and blue, 0..255; a run that starts
-    # from weights takes theirs
+    # the network gets (level - mean) / std; red, green and blue, 0..255; a run that starts from
+    # weights uses their values
     mean: Mean = MEAN
     # standard deviation by channel, as data.mean
     std: Deviation = STD
-    flip: bool = True  # mirror half of the training images
+    flip: bool = True  # flip half of the training images horizontally
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
-    # longer side in pixels of images that are decoded once and kept in memory, from which crops are
-    # cut; auto: the largest that fits; 0: images are decoded for every crop
+    # longer side in pixels of images that are decoded once, shrunk and kept in memory for cropping;
+    # auto: the largest size that fits; 0: decode images for every crop
     memory_pixels: Annotated[int | str, Bounds(least=0, most=2048, word="auto")] = 0
     # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: decode in the
     # training process
@@ -99,15 +99,15 @@ class DataConfig(Section):
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
-    # times each image is used in a row; epochs keep their length, with fewer images
+    # repetitions of each image in a row; epochs keep their length, with fewer distinct images
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
-    # how often classes are shown: natural | sqrt | balanced, or a fraction from 0 to 1
+    # sampling frequency of classes: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
-    # random | quasi_random (ffcv: reads the file in larger pieces)
+    # random | quasi_random (ffcv: reads the file in larger chunks)
     order: Annotated[str, OneOf("random", "quasi_random")] = "random"
 
     def resize_for(self, size: int) -> int:
-        """Return the shorter side for another crop size, keeping the ratio of the two."""
+        """Return the shorter side for another crop size, at the same ratio."""
         return round(size * self.eval_resize / self.eval_size)
 
     @property
@@ -117,11 +117,11 @@ class DataConfig(Section):
 
     @property
     def class_share(self) -> float:
-        """How far `sampling` is from natural to equal classes, 0 to 1."""
+        """The value of `sampling` between natural (0) and equal (1) class frequencies."""
         return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems with these values alone; keys are relative to `data`."""
+        """Yield the problems with these values; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
             yield make_missing_data()._replace(key="root")
@@ -138,7 +138,7 @@ class DataConfig(Section):
         yield from self._wrong_sampling()
 
     def _wrong_sampling(self) -> Iterator[Problem]:
-        """Yield what is wrong with `sampling`, alone and beside other settings."""
+        """Yield the problems with `sampling`, alone and in combination with other settings."""
         setting = self.sampling
         if not (setting in SHARES if isinstance(setting, str) else 0 <= setting <= 1):
             choices = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
@@ -154,7 +154,7 @@ class DataConfig(Section):
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
-#: Images of a sample: the error of a mean over them is about 5%.
+#: Images per sample; the error of their mean is about 5%.
 SAMPLED = 48
 
 #: The facts that a run folder contains, with their types.
@@ -171,17 +171,17 @@ _KEPT = {
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The data set at `data.root`, as found before the run starts.
+    """The dataset at `data.root`, as found before the run starts.
 
-    Written to a file once by the launcher, and checked by ranks when they open images.
+    The launcher writes it to a file once, and ranks check it when they open the images.
     """
 
-    backend: str  # the backend that will run; never "auto"
+    backend: str  # the backend to use; never "auto"
     root: Path
     train_examples: int
     eval_examples: int
     classes: tuple[str, ...]  # in label order
-    notes: tuple[str, ...] = ()  # advice, a sentence each
+    notes: tuple[str, ...] = ()  # advice, one sentence each
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
@@ -196,7 +196,7 @@ class DataFacts:
     def read(cls, path: Path, root: str) -> Self:
         """Read the file of a run whose images are in `root`.
 
-        Raises NotReadyError if it is not such a file.
+        Raises NotReadyError if the file is not valid.
         """
         values = read_json(path)
         try:
@@ -219,7 +219,7 @@ class DataFacts:
         return f"{self.train_digest}-{self.eval_digest}"
 
     def differing(self, other: Self) -> str:
-        """Return how other facts differ, in words; "" if they describe the same images."""
+        """Describe how other facts differ; "" if they describe the same images."""
         parts = {
             "train_digest": "training images",
             "eval_digest": "validation images",
@@ -231,33 +231,33 @@ class DataFacts:
 
     @property
     def augments_samples(self) -> bool:
-        """Whether this backend decodes images one by one and so can run a Augment on each."""
+        """Whether this backend decodes images one by one, and so can augment each."""
         return self.backend in ("torchvision", "ffcv")
 
 
 class Stored(NamedTuple):
-    """A file of a teacher's outputs, and the temperature of their softmax."""
+    """A file with a teacher's outputs, and their softmax temperature."""
 
     path: Path
-    checksum: str  # of the outputs that were checked
-    epochs: int  # after which the first follows again
+    checksum: str  # digest of the outputs that were checked
+    epochs: int  # number of stored epochs; then the first is used again
     classes: int  # K
     temperature: float = 1.0
 
 
 @dataclass(frozen=True)
 class Share:
-    """One rank's part of every epoch."""
+    """One rank's part of each epoch."""
 
     rank: int
     world_size: int
     global_size: int  # examples of one optimizer step, over all ranks
     eval_size: int  # examples of one evaluation batch on this rank
     seed: int
-    # training crop size by epoch, the last one repeated; empty: train_size
+    # training crop size by epoch, the last value repeated; empty: train_size
     train_pixels: tuple[int, ...] = ()
 
-    groups: int = 1  # micro-batches of one optimizer step, over all ranks: copies are kept apart
+    groups: int = 1  # micro-batches per optimizer step, over all ranks; copies go to different ones
     stored: Stored | None = None  # a teacher's output for every image
 
     @property
@@ -267,17 +267,17 @@ class Share:
 
 
 class RawBatch(NamedTuple):
-    """One batch as delivered by every backend, before conversion to floating point."""
+    """One batch in the form that every backend delivers, before conversion to floating point."""
 
-    # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU; synthetic ones are on it
+    # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU; synthetic images are on the GPU
     pixels: Tensor
     labels: Tensor  # int64 [N]
-    taught: Tensor | None = None  # float32 [N, K], a teacher's probabilities, if they are stored
+    taught: Tensor | None = None  # float32 [N, K], a teacher's stored probabilities, if any
 
 
-#: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Named here so that data need
-#: not import methods. If it has `steps(side, generator) -> list[Step]`, it also runs in the native
-#: engine, with the same pixels.
+#: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
+#: does not import methods. With a method `steps(side, generator) -> list[Step]`, it also runs in
+#: the native engine, with the same pixels.
 Augment = Callable[..., object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
@@ -287,7 +287,7 @@ Step = tuple[str, tuple[float, ...]]
 def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor:
     """Return (pixels - mean) / std, float32 [N, 3, H, W] in channels_last.
 
-    One pass over uint8 of any strides.
+    Takes one pass over uint8 input of any strides.
     """
     shift, scale = compute_shift_and_scale(pixels.device, mean, std).view(2, 1, 3, 1, 1)
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
@@ -301,7 +301,7 @@ class Levels(NamedTuple):
 
 
 def relate_levels(target: Levels, current: Levels) -> Levels:
-    """Return what `normalize` needs to change images from `current` to `target`."""
+    """Return the levels for `normalize` that convert images from `current` to `target`."""
     means, deviations = torch.tensor([*zip(target, current, strict=True)], dtype=torch.float64)
     mean = (means[0] - means[1]) / deviations[1]
     return Levels(tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist()))

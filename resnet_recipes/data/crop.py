@@ -10,7 +10,7 @@ from resnet_recipes.data.loading.storage import Rows
 
 TRIES = 100
 
-#: Fraction of the object that a crop must cover; without bounding boxes, the object is the complete
+#: Fraction of the object that a crop must cover; without bounding boxes, the object is the full
 #: image.
 COVERED = 0.1
 
@@ -20,10 +20,10 @@ def draw_crops(
 ) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
-    Width / height is uniform in `ratio`, and the height is uniform over values that keep the area
-    within `scale`. Takes the first of 100 tries that fits, otherwise the whole image. As in the
-    original, a crop smaller than the image never touches its right or bottom border. `draws` is [N,
-    4 * 100], from `draw_uniforms`.
+    TensorFlow's rule: width / height is uniform in `ratio`, and the height is uniform over values
+    that keep the area within `scale`. Takes the first of 100 attempts that fits, otherwise the full
+    image. As in TensorFlow, a crop smaller than the image never touches its right or bottom border.
+    `draws` is [N, 4 * 100], from `draw_uniforms`.
     """
     tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
@@ -50,13 +50,13 @@ def draw_crops(
 
 
 def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Return the first of each image's tries [N, tries, 4] that fits, int64 [N, 4]."""
+    """Return each image's first attempt that fits, of [N, attempts, 4], as int64 [N, 4]."""
     chosen = tried[np.arange(len(tried)), fits.argmax(axis=1)]
     return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
 
 
 _TRIES = 10
-#: Separates the generator of an image's augmentation from all others seeded with the run's seed.
+#: Separates the generators of augmentations from others seeded with the run's seed.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
@@ -88,17 +88,17 @@ class TrainCrop:
     def draw_boxes(self, rows: Rows, sizes: np.ndarray) -> "CropDraws":
         """Return crops of images of `sizes` [N, 2] (height, width).
 
-        Their numbers are int64 [N, 4]: top, left, height, width.
+        The numbers are int64 [N, 4]: top, left, height, width.
         """
         draws, mirrored = self._draw(rows)
         crops = draw_crops if self.rule == "tensorflow" else draw_random_crops
         return CropDraws(crops(draws, sizes, self.scale, self.ratio), mirrored)
 
     def draw_attempts(self, rows: Rows) -> "CropDraws":
-        """Return what `draw_boxes` needs before sizes are known.
+        """Return the random numbers that `draw_boxes` needs before sizes are known.
 
-        The numbers are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are
-        [N, 404]: draws, scale and ratio.
+        They are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are [N,
+        404]: draws, scale and ratio.
         """
         draws, mirrored = self._draw(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
@@ -117,7 +117,7 @@ class TrainCrop:
     def bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
 
-        The others with bilinear.
+        The other images use bilinear interpolation.
         """
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
@@ -141,7 +141,7 @@ class CropDraws(NamedTuple):
 def draw_uniforms(
     seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0
 ) -> np.ndarray:
-    """Return float64 [N, count] draws in [0, 1), by (seed, epoch, index, copy) alone.
+    """Return float64 [N, count] in [0, 1), a function of (seed, epoch, index, copy) alone.
 
     Uses SplitMix64 (Steele, Lea and Flood, 2014) as a stateless counter hash, so every worker, rank
     and resumed run gets the same numbers.
@@ -160,8 +160,8 @@ def draw_random_crops(
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
     Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
-    and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centered crop within
-    `ratio`. `draws` is [N, 4 * 10], from `draw_uniforms`.
+    and a log-uniform aspect ratio from `ratio`; if ten attempts fail, the largest centered crop
+    within `ratio`. `draws` is [N, 4 * 10], from `draw_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
     share, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)
@@ -178,9 +178,9 @@ def draw_random_crops(
 def make_attempts(
     draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return float64 [N, 10, 4], crops to try.
+    """Return float64 [N, 10, 4], the crops to try.
 
-    Relative area, width / height, and position (down, right) in 0..1.
+    Each is a relative area, width / height, and position (down, right) in 0..1.
     """
     tried = draws.reshape(-1, _TRIES, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
@@ -192,12 +192,10 @@ def make_attempts(
 def _compute_widest_crops(
     height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall.
+    """Return float64 [N, 4]: the full image, trimmed if it is too wide or too tall.
 
-    Height and width are [N, 1].
-
-    Each side keeps at least one pixel, however extreme the image: an empty crop would abort native
-    code.
+    Height and width are [N, 1]. Each is at least one pixel for any image shape, because an empty
+    crop would abort native code.
     """
     tall = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
     wide = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))
@@ -205,7 +203,7 @@ def _compute_widest_crops(
 
 
 def _mix(bits: np.ndarray) -> np.ndarray:
-    """Scramble uint64 so that neighbouring inputs give unrelated outputs."""
+    """Scramble uint64 so that neighboring inputs give unrelated outputs."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

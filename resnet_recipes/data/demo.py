@@ -1,7 +1,4 @@
-"""Generate the demo dataset.
-
-Small synthetic images of twelve classes of objects, as a folder of JPEGs.
-"""
+"""Generate the demo dataset: small synthetic images of twelve object classes, as JPEG files."""
 
 import colorsys
 from pathlib import Path
@@ -17,7 +14,7 @@ VAL_IMAGES = 45  # per class
 SHAPES = ("cross", "disc", "ring", "triangle")
 TEXTURES = ("halved", "plain", "striped")
 
-#: Typical hue of each shape, in turns: a hint about the class, as with fire engines and frogs.
+#: Typical hue of each shape, as a fraction of a turn: a hint about the class.
 HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 
 #: Class names in label order: texture and outline. Position, size, angle and background are
@@ -30,10 +27,8 @@ def write(
 ) -> Path:
     """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it.
 
-    Takes about ten seconds.
-
-    Each image depends only on its class, number and `seed`. The folder is created completely or not
-    at all.
+    Takes about ten seconds. Each image depends only on its class, number and `seed`. The folder is
+    created completely or not at all.
     """
     if folder.exists():
         return folder
@@ -50,7 +45,7 @@ def write(
 
 
 def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
-    """Draw one picture: an object of the class somewhere over clutter, unevenly lit and noisy."""
+    """Draw one picture: an object at a random place over clutter, unevenly lit and noisy."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
     far, near, ink = _choose_colors(HUES[shape], rng)
@@ -63,7 +58,7 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
     mask = Image.new("L", (2 * width, 2 * height))
     outline = _draw_outline(shape, middle, radius, rng)
     ImageDraw.Draw(mask).polygon(outline, fill=255)
-    if shape == "ring":  # with a hole of half the size
+    if shape == "ring":  # a ring has a hole of half the size
         ImageDraw.Draw(mask).polygon(
             [(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0
         )
@@ -74,10 +69,7 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Choose three distinct colors [3, 3].
-
-    Background, object (close to this hue), and the pattern on the object.
-    """
+    """Choose three distinct colors [3, 3]: background, object (near this hue), and its pattern."""
     while True:
         far, ink = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
@@ -107,7 +99,7 @@ def _draw_pattern(
 def _draw_outline(
     shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator
 ) -> list[tuple[float, float]]:
-    """Return the corners of a shape at twice the picture's size, turned and a little squeezed."""
+    """Return the corners of a shape at twice the picture size, rotated and slightly squeezed."""
     if shape == "cross":
         arm = 0.32  # half the width of an arm, as a fraction of its length
         corners = [(1, -arm), (1, arm), (arm, arm)]
@@ -124,7 +116,7 @@ def _draw_outline(
 def _draw_clutter(
     draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator
 ) -> None:
-    """Draw a small object that belongs to no class: a line, a box or a blob."""
+    """Draw a small object that does not belong to a class: a line, a box or a blob."""
     x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
     color = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)
@@ -139,7 +131,7 @@ def _draw_clutter(
 
 
 def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Blur the scene slightly, light it from one side and add the noise of a cheap camera."""
+    """Blur the scene slightly, light it from one side and add camera noise."""
     pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]
     right, down = (np.linspace(-0.5, 0.5, side, dtype=np.float32) for side in (width, height))

@@ -1,4 +1,4 @@
-"""The order in which a rank reads examples, as a function of seed, epoch and step."""
+"""The reading order of examples per rank, as a function of seed, epoch and step."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -9,8 +9,7 @@ from resnet_recipes.base.duration import steps_per_epoch
 from resnet_recipes.base.schedule import get_epoch_value
 from resnet_recipes.data.base import DataConfig, Share
 
-#: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a
-#: step.
+#: Separates this generator from others seeded with the run's seed and an epoch, rank or step.
 _ORDER = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
@@ -19,20 +18,20 @@ Permute = Callable[[int, int, int], np.ndarray]
 
 
 class BatchOrder(NamedTuple):
-    """A rank's batch still to be read, or some rows of it.
+    """A batch, or some rows of it, that a rank still has to read.
 
     Seed, epoch, index and copy determine each image's crop.
     """
 
     epoch: int
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
-    # int64 [N], how often the image was used before in this epoch
+    # int64 [N], earlier uses of the image in this epoch
     copies: np.ndarray
     pixels: int  # height and width of the images
-    first: int = 0  # first of these rows in the batch
+    first: int = 0  # position of the first row in the batch
 
     def parts(self, size: int) -> Iterator["BatchOrder"]:
-        """Yield the job in parts of at most `size` rows."""
+        """Split the job into parts of at most `size` rows."""
         for first in range(0, len(self.indices), size):
             rows = slice(first, first + size)
             yield self._replace(
@@ -51,7 +50,7 @@ def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
 def list_train_jobs(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffle
 ) -> Iterator[BatchOrder]:
-    """Yield this rank's batches from `first_step` on, without end."""
+    """Yield this rank's batches endlessly, from `first_step` on."""
     steps = steps_per_epoch(examples, share.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
@@ -69,10 +68,10 @@ def list_train_jobs(
 def list_epoch_jobs(
     config: DataConfig, share: Share, examples: int, epoch: int
 ) -> Iterator[BatchOrder]:
-    """Yield this rank's blocks of all images of an epoch, in the order of their indices.
+    """Yield this rank's blocks of all images of an epoch, in index order.
 
-    All blocks are of one size, for which the last repeats images: one image alone is computed
-    otherwise, with other bits.
+    All blocks have the same size; the last block repeats images. A single image would be computed
+    differently, so its outputs would not be bit-identical.
     """
     pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
     starts = range(share.rank * share.rank_size, examples, share.global_size)
@@ -83,7 +82,7 @@ def list_epoch_jobs(
 
 
 def count_occurrences(order: np.ndarray) -> np.ndarray:
-    """Return how often each index of an epoch's order came before in it: int64 [N]."""
+    """Return how often each index occurred earlier in an epoch's order: int64 [N]."""
     if np.bincount(order).max() == 1:
         return np.zeros_like(order)
     by_index = np.argsort(order, kind="stable")
@@ -96,10 +95,10 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
 
 
 def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
-    """Return this rank's positions of a step in an order with each image `repeats` times in a row.
+    """Return this rank's positions in an order in which each image occurs `repeats` times in a row.
 
-    Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision
-    deal them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two
+    Copies of an image go to different micro-batches, as the samplers of timm and torchvision assign
+    them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two
     copies of an image, if avoidable.
     """
     places = np.arange(step * share.global_size, (step + 1) * share.global_size)
@@ -109,25 +108,25 @@ def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
 
 
 def list_eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[BatchOrder]:
-    """Yield evaluation examples in batches, the last one short."""
+    """Yield evaluation examples in batches; the last one may be shorter."""
     starts = range(0, len(indices), share.eval_size)
     parts = (indices[start : start + share.eval_size] for start in starts)
     return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
-#: Separates this generator from all others seeded with the run's seed and an epoch.
+#: Separates this generator from others seeded with the run's seed and an epoch.
 _SAMPLING = 0x73616D70
 
-FEW = 20  # images of a class below which its accuracy is mostly chance
+FEW = 20  # images per class below which its accuracy is mostly chance
 
 
 def sample_classes(labels: np.ndarray, share: float) -> Permute:
-    """Return an order with class c in proportion to its images to the power of 1 - `share`.
+    """Return an order that samples a class in proportion to its number of images ** (1 - `share`).
 
     0 is natural, 1 is equal for all classes with images. The length of an epoch does not change.
-    The counts of images of a class differ by at most one: every epoch chooses the images that occur
-    once more. The order is a function of (seed, epoch), so it is the same on every rank and after a
-    resume. It takes 0.3 s per epoch for ImageNet.
+    Within a class, image counts differ by at most one: every epoch chooses the images that occur
+    one more time. The order is a function of (seed, epoch), so it is the same on every rank and
+    after a resume. Takes 0.3 s per epoch for ImageNet.
     """
     members = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
@@ -137,8 +136,8 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
         rng = np.random.default_rng((seed, epoch, 0, _SAMPLING))
-        # Each class gets its expected number, rounded down or up, and all together
-        # exactly the epoch.
+        # Each class gets its expected number, rounded down or up, and the total is exactly one
+        # epoch.
         ends = np.floor(np.cumsum(shares) * examples + rng.random())
         ends[-1] = examples
         quotas = np.diff(ends, prepend=0).astype(np.int64)
@@ -153,7 +152,7 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
 
 
 def _sample_class(rng: np.random.Generator, images: np.ndarray, quota: int) -> np.ndarray:
-    """Return `quota` of a class's images, each as often as any other, or once more."""
+    """Return `quota` images of a class; their counts differ by at most one."""
     rounds, rest = divmod(quota, len(images))
     return np.concatenate([np.tile(images, rounds), rng.permutation(images)[:rest]])
 

@@ -1,4 +1,4 @@
-"""Check `data.root` itself: whether it can be read, and which folder was probably meant."""
+"""Check `data.root`: whether it can be read, and which folder the user probably meant."""
 
 import os
 import re
@@ -15,13 +15,13 @@ from resnet_recipes.base.paths import is_fetched
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")
 
-#: Names for the splits, including Hugging Face's keywords. The first that exists counts.
+#: Names for the splits, including Hugging Face keywords. The first that exists is used.
 SYNONYMS = {
     "train": ("train", "training"),
     "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation"),
 }
 
-#: In a name in lower case: a word for a split, alone or as in "trainset" and "test_images".
+#: A word for a split in a lower-case name, alone or as in "trainset" and "test_images".
 _LETTER = r"[^\W\d_]"
 _WORD = re.compile(
     rf"(?<!{_LETTER})({'|'.join(chain(*SYNONYMS.values()))})"
@@ -40,7 +40,7 @@ _SEARCHED = 200  # folders searched for splits
 
 
 def find_root_problem(place: str) -> Problem | None:
-    """Return why `place` cannot be used, with the folder that was probably meant.
+    """Return why `place` cannot be used, with the folder that the user probably meant.
 
     None if it looks right.
     """
@@ -74,7 +74,7 @@ def find_root_problem(place: str) -> Problem | None:
 
 
 def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return names with one word for a split, and that word, by the rest of the name.
+    """Group names that contain one split word: {rest of the name: {name: split word}}.
 
     {"set": {"training_set": "training", "test_set": "test"}}; the rest of "val" is "".
     """
@@ -88,12 +88,12 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def is_both(words: Collection[str]) -> bool:
-    """Return whether some of the words are for training and some for validation."""
+    """Return whether the words include training and validation words."""
     return not any({*synonyms}.isdisjoint(words) for synonyms in SYNONYMS.values())
 
 
 def find_split_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the names of splits with the synonym that each stands for.
+    """Return the names that are splits, each with its synonym.
 
     They are synonyms, or differ only in a synonym, such as "seg_train" and "seg_test".
     """
@@ -105,10 +105,10 @@ def find_split_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def find_split_folders(folder: Path) -> dict[str, str]:
-    """Return the folders in a folder that are splits, as `find_split_names` does.
+    """Return the folders in a folder that are splits, like `find_split_names`.
 
-    Those with more in their names than a synonym have class folders: "seg_train" alone could be
-    a class.
+    Names that contain more than a synonym also need class folders, because "seg_train" alone could
+    be a class.
     """
     words = find_split_names(_folders(folder))
     is_exact = "" in find_split_families(words)
@@ -116,13 +116,13 @@ def find_split_folders(folder: Path) -> dict[str, str]:
 
 
 def find_address_problems(address: str) -> Iterator[Problem]:
-    """Yield why images cannot be fetched from an address; its key is relative to `data`."""
+    """Yield why images cannot be fetched from a URL; its key is relative to `data`."""
     if not is_fetched(address):
         return
     try:
         parts = urlsplit(address)
         has_more = parts.query or parts.fragment or parts.username is not None
-        _ = parts.port  # in me:a/b@host, the text before the slash would be the host
+        _ = parts.port  # in me:a/b@host, the parser takes the text before the slash as the host
     except ValueError:
         has_more = True
     if has_more or not (parts.netloc and address.isprintable()) or " " in address:
@@ -134,7 +134,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
 
 
 def explain_unreadable(error: OSError) -> Problem:
-    """Return the problem for a folder below `data.root` that cannot be listed, or a file in it."""
+    """Return the problem for an unreadable folder below `data.root`, or a file in it."""
     folder = Path(error.filename)
     fix = ""
     if isinstance(error, PermissionError):
@@ -143,7 +143,7 @@ def explain_unreadable(error: OSError) -> Problem:
 
 
 def _explain_missing(root: Path) -> Problem:
-    """Return the problem of a folder that does not exist, with the nearest one that does."""
+    """Return the problem of a missing folder, with the nearest existing folder."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     names = {name.lower(): name for name in _folders(there)}
@@ -187,7 +187,7 @@ def _has_splits(folder: Path) -> bool:
 
 
 def _list_below(root: Path) -> Iterator[Path]:
-    """Yield the folders below `root`, three levels deep, the upper ones first."""
+    """Yield the folders below `root`, three levels deep, upper levels first."""
     level = [root]
     for _ in range(3):
         level = [
@@ -215,10 +215,10 @@ def _value(folder: Path) -> Value:
 
 
 def make_problem(root: object, rule: str, fix: Fix = ()) -> Problem:
-    """Return the problem with `data.root`, or a part of it."""
+    """Return a problem with `data.root`, or a part of it."""
     return Problem("data.root", str(root), rule, fix)
 
 
 def make_error(root: object, rule: str, fix: Fix = ()) -> NotReadyError:
-    """Return the error of the images at `data.root`, or of a part of them."""
+    """Return an error about the images at `data.root`, or a part of them."""
     return NotReadyError([make_problem(root, rule, fix)])

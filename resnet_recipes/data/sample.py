@@ -1,4 +1,4 @@
-"""Read a sample of a run's images, to estimate the memory and time of all of them."""
+"""Read a sample of a run's images to estimate memory and time for all images."""
 
 import os
 import time
@@ -27,35 +27,35 @@ from resnet_recipes.data.images.shrink import compute_shrunk_size
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.order import BatchOrder
 
-#: CPU milliseconds of a crop of a photograph of ImageNet at 88 to 176 px, on an AMD EPYC 9004 core:
-#: from its JPEG, from its pixels in memory, and the first one, which puts them there.
+#: CPU milliseconds per crop of an ImageNet photograph at 88 to 176 px, on an AMD EPYC 9004 core:
+#: from its JPEG, from its pixels in memory, and the first crop, which stores them there.
 TABLE = {"engine": (0.72, 0.1, 1.8), "Python": (1.9, 0.5, 7.0)}
 
-#: CPU milliseconds of RandAugment or TrivialAugment at 176 px.
+#: CPU milliseconds per image of RandAugment or TrivialAugment at 176 px.
 AUGMENT = 0.18
 
-#: Seconds after which no more images are read.
+#: Time limit for reading images, in seconds.
 PATIENCE = 0.3
 
-#: Images that are cropped at once.
+#: Images that are cropped together.
 _AT_ONCE = 16
 
 
 class Sample(NamedTuple):
-    """Some training images that can be read."""
+    """Some readable training images."""
 
     source: Files | Samples
     indices: np.ndarray  # int64 [n]
     shapes: np.ndarray  # int64 [n, 2], height and width
     images: int  # training and validation images of the run
-    # seconds that the disk takes for an image if many are requested; 0.0: they are in memory
+    # disk seconds per image if many are requested; 0.0: the images are in memory
     disk: float
-    times: "dict[str, CropSeconds | None]"  # of crops that were timed, by their settings
+    times: "dict[str, CropSeconds | None]"  # times of crops, by their settings
 
     @classmethod
     @lru_cache(1)
     def of(cls, facts: DataFacts) -> Self | None:
-        """Read some images; None if none can be read, as of a plan without data."""
+        """Read some images; None if no image can be read, for example in a plan without data."""
         try:
             is_beton = facts.backend == "ffcv"
             path = facts.root / "train.beton"
@@ -82,7 +82,7 @@ class Sample(NamedTuple):
         return cls(source, indices, sizes, facts.train_examples + facts.eval_examples, disk, {})
 
     def bytes_at(self, longest: int) -> int:
-        """Return about how many bytes all images take with a longer side of `longest`."""
+        """Estimate the bytes of all images with a longer side of `longest`."""
         sizes = [
             compute_shrunk_size(int(height), int(width), longest) for height, width in self.shapes
         ]
@@ -93,7 +93,7 @@ class Sample(NamedTuple):
     ) -> "CropSeconds | None":
         """Return the CPU time of a training crop; None if an image is damaged.
 
-        Crops with equal settings, as of the runs of a sweep, are timed once.
+        Crops with equal settings, as in the runs of a sweep, are timed once.
         """
         config = replace(config, workers=0, train_size=side, sampling="natural")
         if (key := f"{config} {augment}") not in self.times:
@@ -120,17 +120,17 @@ class Sample(NamedTuple):
 
     @property
     def source_text(self) -> str:
-        """Where the times come from, in words."""
+        """A description of the source of the times."""
         return f"measured on {len(self.indices)} of these images"
 
 
 class Typical:
-    """ImageNet's photographs, by a table."""
+    """Typical ImageNet photographs, from a table."""
 
     images, disk = 1_281_167 + 50_000, 0.0
 
     def bytes_at(self, longest: int) -> int:
-        """Return about how many bytes all images take with a longer side of `longest`."""
+        """Estimate the bytes of all images with a longer side of `longest`."""
         return int(2.2 * longest**2) * self.images
 
     def crop_seconds(self, config: DataConfig, augment: Augment | None, side: int) -> "CropSeconds":
@@ -155,8 +155,8 @@ class CropSeconds(NamedTuple):
 def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
     """Return the seconds that the disk needs for a part of a file; 0.0 for parts in memory.
 
-    A part has a path, its first byte and its length (0: the complete file). The page cache is
-    unchanged afterwards.
+    A part has a path, its first byte and its length (0: the complete file). The page cache does not
+    change.
     """
     with ExitStack() as stack:
         ranges = list[tuple[FileIO, int, int]]()
@@ -177,7 +177,7 @@ def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
                     break
             for part in cold:
                 _advise(*part, os.POSIX_FADV_DONTNEED)
-        except OSError:  # a file system that does not know
+        except OSError:  # a file system that does not support it
             return 0.0
     return seconds
 
@@ -187,7 +187,7 @@ def _advise(file: FileIO, first: int, length: int, advice: int) -> None:
 
 
 def _is_cached(file: FileIO, first: int, length: int) -> bool:
-    """Return whether the system has the middle of a part of a file in memory."""
+    """Return whether the middle of a part of a file is in the page cache."""
     try:
         os.preadv(file.fileno(), [bytearray(1)], first + length // 2, os.RWF_NOWAIT)
     except BlockingIOError:
@@ -196,6 +196,6 @@ def _is_cached(file: FileIO, first: int, length: int) -> bool:
 
 
 def measure_usable_memory() -> int:
-    """Return how many bytes of images fit in the memory of this machine or container."""
+    """Return the number of bytes of images that fit in the memory of this machine or container."""
     available = available_memory()
     return max(0, available - reserve(available))

@@ -21,8 +21,8 @@ Layout = dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]
 class SharedArrays:
     """Named arrays in one anonymous memory file, passed to child processes by its descriptor.
 
-    Because the file has no name, a killed run leaves nothing behind. It does not count against
-    /dev/shm either, so containers can keep their 64 MB default.
+    Because the file has no name, a killed run leaves nothing behind. It also does not count against
+    /dev/shm, so containers can keep their 64 MB default.
     """
 
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
@@ -33,10 +33,10 @@ class SharedArrays:
 
     @classmethod
     def joined(cls, name: str, **layout: tuple[npt.DTypeLike, tuple[int, ...]]) -> Self:
-        """Return the arrays that another process of this user has under this name, or new ones.
+        """Return the arrays that another process of this user has under this name, or new arrays.
 
-        They last as long as one of these processes. Pages take memory once they are written to, so
-        the layout may be larger than the memory.
+        They last until the last of these processes ends. Pages take memory only once they are
+        written, so the layout may be larger than the memory.
         """
         array = cls.__new__(cls)
         array.layout, size = layout, count_layout_bytes(layout)
@@ -46,12 +46,12 @@ class SharedArrays:
                 os.ftruncate(descriptor, size)
             array._attach(descriptor)
         for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTDUMP):
-            with suppress(OSError):  # where the system has none
+            with suppress(OSError):  # not supported on all systems
                 array._memory.madvise(advice)
         return array
 
     def free(self, name: str, start: int, end: int) -> None:
-        """Free the complete pages of an array of bytes from `start` to `end`; they become 0."""
+        """Free the complete pages of a byte array from `start` to `end`; they become 0."""
         array, page = self.arrays[name], mmap.PAGESIZE
         place = array.ctypes.data - self.whole.ctypes.data
         first = place + -(-start // page) * page
@@ -78,7 +78,7 @@ class SharedArrays:
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
-            # the memory itself is freed with the last array that uses it
+            # the memory is freed with the last array that uses it
             os.close(self._descriptor)
 
     def __getstate__(self) -> tuple:
@@ -102,7 +102,7 @@ def _count_array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Let one process of this machine at a time look for a name."""
+    """Lock a name: only one process on this machine at a time can look it up."""
     with socket.socket(socket.AF_UNIX) as lock:
         while True:
             try:
@@ -116,9 +116,9 @@ def alone(name: str) -> Iterator[None]:
 
 
 def _open_held(name: str, size: int) -> int | None:
-    """Return a descriptor of the memory file of this name that a process of this user has open."""
+    """Return a descriptor of the memory file with this name in a process of this user."""
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
-        with suppress(OSError):  # the process is another user's, or has ended
+        with suppress(OSError):  # the process belongs to another user, or has ended
             if os.readlink(link) == f"/memfd:{name} (deleted)":
                 descriptor = os.open(link, os.O_RDWR | os.O_CLOEXEC)
                 status = os.fstat(descriptor)

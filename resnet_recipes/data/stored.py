@@ -1,8 +1,8 @@
 """Soft labels: a file with a teacher's outputs for every training image.
 
-A .safetensors file of three tensors. `values` and `classes`, [epochs, copies, images, k], are the k
-largest of K outputs for one crop each: logits in float32 if k = K, else logarithms of probabilities
-in float16. `sha256`, [epochs, 32], has a digest of each epoch, or zeros if it is incomplete.
+The .safetensors file has three tensors. `values` and `classes`, [epochs, copies, images, k], are
+the k largest of K outputs for one crop each: logits in float32 if k = K, else log probabilities in
+float16. `sha256`, [epochs, 32], is a digest of each epoch, or zeros if it is incomplete.
 """
 
 import fcntl
@@ -25,15 +25,15 @@ from resnet_recipes.data.tensors import read_tensors
 
 WRITE = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
-#: The error of a file with other tensors or another description.
+#: Error message for a file with other tensors or metadata.
 FOREIGN = "it was not written by `resnet-recipes teach`, or by another version of it"
 
-#: The least probability that is left for outputs that are not kept: rounding could leave none.
+#: Minimum probability of the outputs that are not kept, because rounding could leave none.
 _LEAST = 1e-6
 
 
 class Taught:
-    """A storage whose rows include a teacher's probabilities."""
+    """A storage that also fills in a teacher's probabilities."""
 
     def __init__(self, storage: Storage, stored: Stored):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
@@ -41,7 +41,7 @@ class Taught:
         self._outputs = _open_checked(stored)
 
     def __reduce__(self) -> tuple:
-        return Taught, (self._storage, self._stored)  # a mapping would travel as its bytes
+        return Taught, (self._storage, self._stored)  # a mapping would be pickled as its bytes
 
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
@@ -52,7 +52,7 @@ class Taught:
 
 
 def _open_checked(stored: Stored) -> "Outputs":
-    """Map a file. Raises NotReadyError unless it still has the outputs that were checked."""
+    """Map a file. Raises NotReadyError if its outputs changed since they were checked."""
     try:
         outputs = map_outputs(stored.path).outputs
         if outputs.checksum != stored.checksum:
@@ -70,7 +70,7 @@ class TopOutputs(NamedTuple):
 
 
 def choose_outputs(logits: Tensor, count: int) -> TopOutputs:
-    """Return the outputs that are stored of a batch's logits [n, K]."""
+    """Return the outputs to store for the logits [n, K] of a batch."""
     values = logits if count == logits.shape[1] else logits.log_softmax(1)
     return TopOutputs(*values.topk(count))
 
@@ -80,8 +80,8 @@ def spread_probabilities(
 ) -> None:
     """Write probabilities [n, K] of stored outputs [n, k], at a temperature.
 
-    With all outputs, they are bit-identical to torch's softmax; else the other classes share the
-    rest equally.
+    With all outputs, they are bit-identical to torch softmax; else the other classes share the
+    remaining probability equally.
     """
     rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
@@ -115,7 +115,7 @@ class Outputs(NamedTuple):
         return np.frombuffer(digest.digest(), np.uint8)
 
     def missing(self) -> list[int]:
-        """Return the incomplete epochs. Reads the others, 1 s for each GB."""
+        """Return the incomplete epochs. Reads the complete epochs, 1 s per GB."""
         return [
             epoch
             for epoch, digest in enumerate(self.sha256)
@@ -137,7 +137,7 @@ class Outputs(NamedTuple):
             raise ValueError("its tensors do not belong to these images")
         if self.missing():
             raise ValueError("it was changed after it was written")
-        # a sum in float64 is finite if all are, and needs no memory
+        # a float64 sum is finite if all values are, and needs no memory
         if not np.isfinite(self.values.sum(dtype=np.float64)) or self.classes.max() >= classes:
             raise ValueError("it has outputs that are not finite numbers, or of no class")
 
@@ -158,7 +158,7 @@ class OutputsFile(NamedTuple):
     """A file of outputs, mapped into memory."""
 
     outputs: Outputs
-    about: dict[str, str]  # images and settings that the outputs are for
+    about: dict[str, str]  # images and settings that the outputs belong to
 
 
 def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> OutputsFile:
@@ -199,7 +199,7 @@ def make_header(about: dict[str, str], shape: tuple[int, int, int, int], classes
 def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
     """Create a file with all its disk space, or continue it, and lock it.
 
-    Raises NotReadyError if it belongs to another command, OSError if it cannot be written.
+    Raises NotReadyError if another command uses it, OSError if it cannot be written.
     """
     part.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Copy a loader's batches to the device while it works on the previous ones."""
+"""Copy the loader's batches to the device while it works on previous batches."""
 
 import time
 from collections import deque
@@ -9,17 +9,17 @@ import torch
 
 from resnet_recipes.data.base import RawBatch
 
-#: Most batches on the device that issued steps still use.
+#: Maximum number of batches on the device that issued steps still use.
 AHEAD = 3
 
 
 class Stream:
     """An iterator of batches on `device`.
 
-    On CUDA a side stream copies a batch while the device still computes on the previous ones. The
-    host waits for the copy of the batch before, and that for the step of AHEAD batches before: a
-    fast loader would fill the device's memory otherwise. On a CPU nothing is copied, and a batch is
-    valid until the next one is requested.
+    On CUDA, a side stream copies a batch while the device still computes on previous batches. The
+    host waits for the copy of the previous batch, and that copy waits for the step AHEAD batches
+    earlier; otherwise a fast loader would fill device memory. On a CPU nothing is copied, and a
+    batch is valid until the next one is requested.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):
@@ -28,7 +28,7 @@ class Stream:
         self._device = device
         self._side = _get_side_stream(device) if device.type == "cuda" else None
         self._copied: torch.cuda.Event | None = None
-        # one for each batch under way: the device is finished with the batch before it
+        # one event per batch in flight: the device is finished with the previous batch
         self._finished: deque[torch.cuda.Event] = deque(maxlen=AHEAD)
 
     def __iter__(self) -> Iterator[RawBatch]:
@@ -36,7 +36,7 @@ class Stream:
 
     def __next__(self) -> RawBatch:
         if self._copied is not None:
-            # a copy issued one batch ago: now the loader may overwrite its memory
+            # wait for the previous copy; then the loader may overwrite its memory
             self._copied.synchronize()
         began = time.perf_counter()
         raw = next(self._batches)
@@ -60,14 +60,14 @@ class Stream:
         current.wait_event(self._copied)
         for tensor in batch:
             if tensor is not None:
-                tensor.record_stream(current)  # not to be reused before this step is done with it
+                tensor.record_stream(current)  # do not reuse the memory before this step is done
         return batch
 
 
 @cache
 def _get_side_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream of all copies to a device.
+    """Return the stream for all copies to a device.
 
-    Torch reuses a batch's memory on the same stream only.
+    torch reuses a batch's memory only on the same stream.
     """
     return torch.cuda.Stream(device)

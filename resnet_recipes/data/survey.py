@@ -1,4 +1,4 @@
-"""Check the images of a run before it starts: in files, or in train.beton and val.beton."""
+"""Check the images of a run before it starts: files, or train.beton and val.beton."""
 
 import os
 import shlex
@@ -35,14 +35,14 @@ from resnet_recipes.data.root import (
     make_problem,
 )
 
-#: The suggested fraction.
+#: Suggested value of data.val_share.
 _TENTH = 0.1
 
 
 def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found.
 
-    With `compares`, read a few validation images, and note copies of training images.
+    With `compares`, reads a few validation images to detect copies of training images.
     """
     try:
         facts, train, val = _survey(config, tell)
@@ -58,12 +58,12 @@ def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]
     NotReadyError.refuse(_find_split_problems(config, there, tell))
     train, val = listings = [list_split(config, split, tell) for split in SPLITS]
     unread = _describe_unread(train.others + val.others)
-    # what val_share sets aside has no part
+    # images set aside by val_share have no part
     of_parts = list(zip(there.values(), listings, strict=False))
     NotReadyError.refuse(
         make_problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
         for part, listing in of_parts
-        if not listing.classes  # with data.nested_classes, folders without images are none
+        if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
     NotReadyError.refuse(_find_doubts(config, there, listings))
     problems = list(_find_class_problems(config, train, val))
@@ -89,7 +89,7 @@ def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]
 
 
 def _find_part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
-    """Yield why parts cannot be read at all, as one problem."""
+    """Yield why parts cannot be read, as one problem."""
     flat = [
         part.place for part in there.values() if not (part.is_table or list_classes(part.place))
     ]
@@ -131,7 +131,7 @@ def _find_split_problems(
     if "val" not in there and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
-        except NotReadyError as error:  # the fraction would not help
+        except NotReadyError as error:  # setting the fraction would not help
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
             hint = error.problems[0].about("")
         else:
@@ -143,7 +143,7 @@ def _find_split_problems(
 def _find_doubts(
     config: DataConfig, there: Mapping[str, Part], listings: list[Listing]
 ) -> Iterator[Problem]:
-    """Yield why folders are probably not classes, of one split; the other has the same ones."""
+    """Yield why folders in one split are probably not classes; the other split has the same."""
     if config.nested_classes is None:
         yield from islice(
             (
@@ -159,7 +159,7 @@ def _find_doubts(
 def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield how the classes of the splits differ.
 
-    Labels are positions in the sorted list, so one extra shifts them.
+    Labels are positions in the sorted list, so one extra class shifts them.
     """
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
     unread = _describe_unread(train.others + val.others)
@@ -208,7 +208,7 @@ def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: boo
 
 
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
-    """Yield that some validation images are training images."""
+    """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
         yield (
             f"{len(copies.paths)} of {copies.looked_at} validation images that were compared are "
@@ -218,14 +218,14 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[s
 
 
 def _has_nested_classes(listing: Listing) -> bool:
-    """Return whether folders in a class folder could be classes: no other has any of them."""
+    """Return whether inner folders could be classes: no two class folders share one."""
     inside = find_inner_folders(listing).values()
     folders = [name for names in inside for name in names]
     return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)
 
 
 def _describe_source(root: Path, there: dict[str, Part]) -> Iterator[str]:
-    """Yield where labels come from, if a folder has tables as well."""
+    """Yield the source of labels if a folder also has tables."""
     labels = [
         str(part.place) if part.is_table else f"the names of folders in {part.place}"
         for part in there.values()
@@ -239,7 +239,7 @@ def _describe_source(root: Path, there: dict[str, Part]) -> Iterator[str]:
 def _describe_details(
     config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
-    """Yield where images come from."""
+    """Yield the source of the images."""
     if config.sets_aside:
         part = f"part {config.fold}" if config.fold else f"a share of {config.val_share:g}"
         yield (

@@ -1,4 +1,4 @@
-"""Images without files, generated from class and index: for tests and timing the trainer."""
+"""Synthetic images generated from class and index, for tests and timing the trainer."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -15,20 +15,20 @@ CLASSES = 10
 TRAIN_EXAMPLES = 128
 EVAL_EXAMPLES = 50
 
-#: Number of noise images; each example is one of them plus the pattern of its class.
+#: Number of noise images; each example is a noise image plus the pattern of its class.
 _NOISES = 64
 
 
 class SyntheticImages:
     """Images of one size, on the device.
 
-    A coarse pattern to learn for each class, plus new noise in every epoch.
+    Each class has a coarse pattern to learn; the noise is new in every epoch.
     """
 
     def __init__(self, pixels: int, classes: int = CLASSES):
         self._classes = min(classes, CLASSES)
         rng = np.random.default_rng(pixels)
-        # the same at every size
+        # patterns do not depend on the size
         coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
         place = np.arange(pixels) * 4 // pixels
         self._patterns = _to_device(coarse[:, place][:, :, place])
@@ -39,7 +39,7 @@ class SyntheticImages:
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
         """Return examples of an epoch.
 
-        The class is the index modulo their number, CLASSES at most.
+        The class is the index modulo the number of classes, at most CLASSES.
         """
         labels = _to_device(indices % self._classes)
         noises = (indices // self._classes * 31 + epoch * 17) % _NOISES

@@ -1,4 +1,4 @@
-"""Tensors in .safetensors files, which may come from anyone."""
+"""Read tensors from untrusted .safetensors files."""
 
 import math
 from pathlib import Path

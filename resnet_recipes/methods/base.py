@@ -134,9 +134,7 @@ class Method(Section):
     stored_setting: ClassVar[str] = ""
     # what transform_batch changes: images (sampled for each batch) | sizes | labels | mixes
     changes: ClassVar[str] = "images"
-    cheaper_steps: ClassVar[str] = (
-        ""  # how it makes steps cheaper, in a few words; "" if it does not
-    )
+    cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper; "" if it does not
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

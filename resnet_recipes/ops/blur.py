@@ -104,9 +104,7 @@ def _backward_fake(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 
 
 def _kernel(x: Tensor) -> Tensor:
-    kernel = x.new_full(
-        (3, 3), 1 / 16
-    )  # created on the device, because a copy from the host would block
+    kernel = x.new_full((3, 3), 1 / 16)  # created on the device: a copy from the host would block
     kernel[1] *= 2
     kernel[:, 1] *= 2
     return kernel.expand(x.shape[1], 1, 3, 3)

@@ -1,9 +1,9 @@
-"""The .beton file of FFCV (version 2): its layout, checked before a single image is decoded.
+"""The .beton file of FFCV (version 2): its layout, checked before any image is decoded.
 
 Little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one
 descriptor per field, one metadata row per sample, image content on pages of equal size, and the
 allocation table at the end. FFCV checks only the version, and reads a damaged file as wrong pixels
-under right labels. Nothing of FFCV is needed here.
+with correct labels. This package does not need FFCV.
 """
 
 import hashlib
@@ -42,9 +42,9 @@ METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
 AGAIN = "resnet-recipes convert SRC DST"
 
-_MOST_CLASSES = 1 << 16  # without a sidecar
-_MOST_SAMPLES = 1 << 26  # 3 GiB of metadata and table
-_LARGEST_IMAGE = 64_000_000  # pixels; also bounds the decoder's scratch memory
+_MOST_CLASSES = 1 << 16  # limit of classes without a sidecar
+_MOST_SAMPLES = 1 << 26  # limit of samples; 3 GiB of metadata and table
+_LARGEST_IMAGE = 64_000_000  # pixels; also limits the decoder's scratch memory
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Beton:
 
     @cached_property
     def mapping(self) -> mmap:
-        """The file, mapped, not read."""
+        """The memory-mapped file."""
         with open_regular(self.path) as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
 
@@ -89,18 +89,18 @@ class Beton:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all samples; without a sidecar, only of their positions, sizes and labels."""
+        """A digest of all samples; without a sidecar, of their positions, sizes and labels only."""
         crc32 = self.sidecar.crc32 if self.sidecar else ""
         return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
 
     def sample(self, index: int) -> np.ndarray:
-        """Read the stored bytes of one sample, uint8; a map of a truncated file would kill us."""
+        """Read the stored bytes of one sample, uint8; reading a truncated mapping would crash."""
         with open_regular(self.path) as file:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
     def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Return the damage of a sample that is visible without decoding, or None."""
+        """Describe damage to a sample that is visible without decoding, or return None."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -125,7 +125,7 @@ def get_half_path(path: Path) -> Path:
 def open_beton(path: Path) -> Beton:
     """Read and check the header and tables of a .beton file. Raises NotReadyError.
 
-    Reads header, metadata and table (48 bytes a sample; about a second for ImageNet), never the
+    Reads header, metadata and table (48 bytes per sample; about a second for ImageNet), but not the
     images.
     """
     path = Path(path)
@@ -164,7 +164,7 @@ def open_beton(path: Path) -> Beton:
 
 
 def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why two files do not fit: labels that differ in meaning, or classes without images."""
+    """Yield why two files do not match: different label meanings, or classes without images."""
     again = (AGAIN, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
@@ -183,7 +183,7 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
 
 
 def _refuse(path: Path, faults: Iterator[str]) -> None:
-    """Raise NotReadyError for the first fault, if there is one; the others may follow from it."""
+    """Raise NotReadyError for the first fault, if any; it may have caused the others."""
     for fault in faults:
         raise NotReadyError.at(path, fault, AGAIN)
 
@@ -213,7 +213,7 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
 
 
 def _find_field_faults(types: list[int]) -> Iterator[str]:
-    """Yield a fault for anything but an image followed by an integer."""
+    """Yield a fault unless the fields are an image and an integer."""
     if types != [IMAGE_FIELD, INT_FIELD]:
         rule = "an RGB image (2) and an integer label (1) are expected"
         yield f"has fields of types {types}; {rule}"
@@ -222,7 +222,7 @@ def _find_field_faults(types: list[int]) -> Iterator[str]:
 def _find_table_faults(
     pointers: np.ndarray, allocations: np.ndarray, table_ptr: int, page_size: int
 ) -> Iterator[str]:
-    """Yield missing, overlapping or misplaced samples; the table's entries are by sample."""
+    """Yield missing, overlapping or misplaced samples; table entries are in sample order."""
     count = len(pointers)
     if not np.array_equal(allocations["sample"], np.arange(count, dtype=np.uint64)):
         yield "is damaged: its table does not list every sample once"
@@ -244,7 +244,7 @@ def _find_table_faults(
 
 
 def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
-    """Yield images of unknown kind or impossible size, and raw ones without 3 bytes a pixel."""
+    """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
     pixels = images["height"].astype(np.int64) * images["width"]
     yield from _report_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
     too_many = (pixels == 0) | (pixels > _LARGEST_IMAGE)
@@ -261,7 +261,7 @@ def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
 
 
 def _report_first(bad: np.ndarray, rule: str) -> Iterator[str]:
-    """Yield the fault of the first of these samples, if there are any, and how many have it."""
+    """Yield the fault of the first of these samples, if any, and the number of samples."""
     if bad.any():
         others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""
         yield f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}{others}"

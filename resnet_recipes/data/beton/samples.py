@@ -1,4 +1,4 @@
-"""The samples of a .beton file as a source of images, and the orders that fit its layout."""
+"""The samples of a .beton file as an image source, and the orders that suit its layout."""
 
 import contextlib
 import mmap
@@ -16,12 +16,11 @@ from resnet_recipes.data.order import Permute
 
 
 class Samples:
-    """A Source.
+    """A Source of the samples of a .beton file.
 
-    The engine checks each sample's CRC-32 the first time it is read, if the file has a sidecar.
-
-    Its header and the decoder's result are checked every time. `streamed` files do not fit into
-    memory: samples are requested from the disk before they are decoded.
+    If the file has a sidecar, the engine checks each sample's CRC-32 when it is first read. The
+    header and the decoder's result are checked every time. `streamed` files do not fit into memory:
+    their samples are requested from disk before they are decoded.
     """
 
     mostly_jpeg = True
@@ -33,7 +32,7 @@ class Samples:
         self._unchecked = np.full(len(beton), beton.checksums is not None)
 
     def __reduce__(self) -> tuple:
-        return open_samples, (self.beton.path, self.digest)  # a mapping would travel as its bytes
+        return open_samples, (self.beton.path, self.digest)  # a mapping would pickle as its bytes
 
     @property
     def digest(self) -> str:
@@ -64,7 +63,7 @@ class Samples:
         return "Convert the images again:  resnet-recipes convert"
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Make the engine's rows [n] point into the mapped file."""
+        """Point the engine rows [n] into the mapped file."""
         if self._streamed:
             self._announce(self.beton.starts[indices], self.beton.lengths[indices])
         _locate(self.beton, indices, engine_rows)
@@ -73,11 +72,11 @@ class Samples:
             _locate(self.small, indices, engine_rows["small"])
 
     def mark_verified(self, indices: np.ndarray) -> None:
-        """Stop checking the checksums of these samples."""
+        """Skip the checksums of these samples from now on."""
         self._unchecked[indices] = False
 
     def _announce(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Ask the system to read all samples at once instead of one by one on access."""
+        """Ask the system to read all samples at once, not one by one on access."""
         with contextlib.suppress(OSError):
             for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
                 first = start // mmap.PAGESIZE * mmap.PAGESIZE
@@ -100,7 +99,7 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
 
 def fits_memory(beton: Beton) -> bool:
-    """Return whether the page cache can hold the file, with a tenth of the memory to spare."""
+    """Return whether the page cache can hold the file, with 10% of the memory to spare."""
     return beton.content.size < 0.9 * available_memory()
 
 
@@ -124,22 +123,19 @@ def _locate(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         engine_rows["crc"] = beton.checksums[indices]
 
 
-#: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same
-#: order.
+#: Pages whose samples are shuffled together. A constant, because all ranks need the same order.
 WINDOW = 256
 
-#: Keeps these generators apart from all others that are seeded with the run's seed and an epoch.
+#: Separates these generators from others seeded with the run's seed and an epoch.
 _PAGES = 0x70616765
 
 
 def make_quasi_random_order(beton: Beton) -> Permute:
-    """Return an order of training that needs only a few GB of the file in memory at a time.
+    """Return a training order that needs only a few GB of the file in memory at a time.
 
-    It is a function (seed, epoch, examples) -> permutation.
-
-    Pages are in random order, and the samples of every 256 pages (2 GiB; 14 thousand images of
-    ImageNet) are shuffled together. All ranks of a machine read the same pages at the same time and
-    share them through the page cache.
+    The result is a function (seed, epoch, examples) -> permutation. Pages are in random order, and
+    the samples of every 256 pages (2 GiB; 14 thousand ImageNet images) are shuffled together. All
+    ranks on a machine read the same pages at the same time and share them through the page cache.
     """
     pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
 
@@ -153,7 +149,7 @@ def make_quasi_random_order(beton: Beton) -> Permute:
 
 def find_quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this machine cannot read the file in quasi-random order; None if it can."""
-    # one window in use, the next on its way
+    # one window in use, and the next being read
     needed, free = 2 * WINDOW * beton.page_size, available_memory()
     if needed > free and beton.content.size > free:
         rule = (
@@ -171,7 +167,7 @@ def find_quasi_random_problem(beton: Beton) -> Problem | None:
 
 
 def is_sorted_by_class(beton: Beton) -> bool:
-    """Return whether neighbours in the file are mostly of one class, unlike in a shuffled file."""
+    """Return whether neighbors in the file mostly have the same class (not shuffled)."""
     classes = len(np.unique(beton.labels))
     if classes < 2 or len(beton) < 2 * classes:
         return False

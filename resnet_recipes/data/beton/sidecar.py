@@ -1,7 +1,4 @@
-"""The sidecar of a .beton file.
-
-How it was made, the names of its classes, and the checksum of every sample.
-"""
+"""The sidecar of a .beton file: its origin, its class names and a checksum per sample."""
 
 import base64
 import json
@@ -15,7 +12,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
-_LARGEST = 1 << 30  # bytes; ImageNet's has 7 MB
+_LARGEST = 1 << 30  # bytes; the ImageNet sidecar has 7 MB
 
 
 @dataclass(frozen=True)
@@ -24,15 +21,15 @@ class Sidecar:
 
     classes: tuple[str, ...]  # in label order
     examples: int
-    bytes: int  # of the .beton file
-    structure: str  # SHA-256 of everything in it that is not image content
-    crc32: str  # of every sample's bytes: base64 of little-endian uint32 [examples]
-    source: str  # folder or file that it was made from
-    source_sha256: str  # of the paths and sizes of the source's files, its first half
-    skipped: tuple[str, ...]  # source images left out because they could not be read
-    options: dict  # of the conversion, the seed of the order included
+    bytes: int  # size of the .beton file
+    structure: str  # SHA-256 of everything in the file except image content
+    crc32: str  # CRC-32 of each sample's bytes: base64 of little-endian uint32 [examples]
+    source: str  # source folder or file
+    source_sha256: str  # first half of the SHA-256 of the paths and sizes of the source files
+    skipped: tuple[str, ...]  # source images skipped because they could not be read
+    options: dict  # conversion options, including the seed of the order
     version: int = 1
-    split: str = ""  # train or val; empty: one file alone
+    split: str = ""  # train or val; empty: a single file
 
     @property
     def checksums(self) -> np.ndarray:
@@ -60,7 +57,7 @@ def pack_checksums(crc32: np.ndarray) -> str:
 
 
 def read_sidecar(beton: Path) -> Sidecar | None:
-    """Read the sidecar of a .beton file; None if there is none.
+    """Read the sidecar of a .beton file; None if it does not exist.
 
     Raises NotReadyError if it is damaged.
     """

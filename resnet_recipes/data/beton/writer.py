@@ -1,7 +1,4 @@
-"""Write a .beton file in order.
-
-Resumable if killed, and renamed to its final name only when complete.
-"""
+"""Write a .beton file in order, resume after a kill, and rename it when it is complete."""
 
 import fcntl
 import hashlib
@@ -18,8 +15,7 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.data import beton as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, get_sidecar_path, pack_checksums
 
-#: One record of the journal: a sample that is safely on disk, or (size 0) an image that was
-#: skipped.
+#: One record of the journal: a sample that is safely on disk, or (size 0) a skipped image.
 RECORD = np.dtype(
     [
         ("mode", "u1"),
@@ -39,11 +35,13 @@ def get_partial_path(path: Path) -> Path:
 
 
 def read_journal(path: Path, key: str) -> np.ndarray:
-    """Return the records of an interrupted attempt at `path` by the same conversion, if any."""
+    """Return the records of an interrupted attempt of the same conversion at `path`, if any."""
     partial, journal, head = get_partial_path(path), _get_journal_path(path), f"{key}\n".encode()
     content = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = content[len(head) :] if content.startswith(head) else b""
-    records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)  # without a torn last one
+    records = np.frombuffer(
+        body, RECORD, len(body) // RECORD.itemsize
+    )  # drop an incomplete last one
     is_whole = not len(records) or _find_end(records) <= partial.stat().st_size
     return records if is_whole else records[:0]
 
@@ -56,9 +54,9 @@ def _find_end(records: np.ndarray) -> int:
 class BetonWriter:
     """Append samples to `path.partial`; `path.partial.journal` records the progress.
 
-    Each `append` is on disk before the journal lists it. The journal of another conversion (another
+    Each `append` is on disk before the journal lists it. A journal of another conversion (another
     `key`) is discarded. `finish` writes the description and the header last. `publish` renames the
-    file, so a file named `path` is complete and was checked by its writer.
+    file, so a file named `path` is complete and verified by its writer.
     """
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
@@ -84,7 +82,7 @@ class BetonWriter:
     def append(self, samples: Sequence[tuple[tuple, bytes]]) -> None:
         """Write samples: a record and the content, which is empty for a skipped image.
 
-        Position and size in a record are not read.
+        Position and size in the records are ignored.
         """
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
@@ -107,7 +105,7 @@ class BetonWriter:
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
-        """Write the description, and a sidecar (with `about`) of the incomplete name."""
+        """Write the description, and a sidecar (with `about`) under the incomplete name."""
         written = self.records[self.records["size"] > 0]
         table = _table(written)
         numbers = layout.VERSION, 2, self.page_size, len(written), self._end
@@ -128,7 +126,7 @@ class BetonWriter:
         atomic.write_text(get_sidecar_path(get_partial_path(self.path)), sidecar.dump())
 
     def publish(self) -> None:
-        """Give file and sidecar their names, and remove the journal."""
+        """Rename file and sidecar to their final names, and remove the journal."""
         partial = get_partial_path(self.path)
         os.replace(get_sidecar_path(partial), get_sidecar_path(self.path))
         os.replace(partial, self.path)
@@ -137,13 +135,13 @@ class BetonWriter:
         atomic.sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """Delete the partial file, so that the next attempt starts again."""
+        """Delete the partial file, so that the next attempt starts from scratch."""
         partial = get_partial_path(self.path)
         for path in (_get_journal_path(self.path), partial, get_sidecar_path(partial)):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files, which stay for the next attempt; safe to call twice."""
+        """Close the files and keep them for the next attempt; safe to call twice."""
         self._file.close()
         self._journal.close()
 
@@ -153,7 +151,7 @@ def _get_journal_path(path: Path) -> Path:
 
 
 def _fields() -> bytes:
-    """Describe the two fields by the names in FFCV's own ImageNet files."""
+    """Describe the two fields with the names in FFCV ImageNet files."""
     fields = np.zeros(2, layout.FIELD)
     fields["type_id"], fields["name"] = (layout.IMAGE_FIELD, layout.INT_FIELD), (b"image", b"label")
     return fields.tobytes()
@@ -175,7 +173,7 @@ def _table(records: np.ndarray) -> bytes:
 
 
 def write_all(file: FileIO, data: bytes) -> None:
-    """Write everything: a raw file may accept less at once, as when the disk is nearly full."""
+    """Write all data; a raw file may accept less at once, for example on a nearly full disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

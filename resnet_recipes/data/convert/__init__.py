@@ -1,4 +1,4 @@
-"""Convert images, or another .beton file, to .beton files: resumed if killed, then verified."""
+"""Convert images or a .beton file to .beton files: resumable and verified."""
 
 import random
 import shlex
@@ -32,15 +32,15 @@ from resnet_recipes.data.convert.splits import (
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
-PAGE_SIZE = 8 << 20  # bytes, FFCV's own default
-# bytes, used when images keep their size: one image must fit into a page
+PAGE_SIZE = 8 << 20  # bytes, the FFCV default
+# bytes, if images keep their size, because an image must fit into a page
 LARGE_PAGE_SIZE = 128 << 20
-SAMPLED = 500  # images
+SAMPLED = 500  # images to measure
 
-_PAGE_LOSS = 1.02  # ends of pages that no image fits into
-_METADATA = 48  # bytes of one image
+_PAGE_LOSS = 1.02  # factor for unused space at the end of pages
+_METADATA = 48  # bytes per image
 
-_CHUNK = 128  # images between two visits to the disk
+_CHUNK = 128  # images between two writes to disk
 
 
 class Forecast(NamedTuple):
@@ -48,9 +48,9 @@ class Forecast(NamedTuple):
 
     images: int
     bytes: int  # of all files together
-    minutes: float  # on this machine, as busy as it is now
-    free_bytes: int  # on the disk of the target
-    resumed_images: int  # done by an interrupted attempt
+    minutes: float  # on this machine at its current load
+    free_bytes: int  # on the target disk
+    resumed_images: int  # images finished by an interrupted attempt
     sampled: int  # images that were measured
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
     left_out: tuple[str, ...]  # files of the source that are not converted
@@ -93,8 +93,8 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     )
 
 
-#: Consecutive images, encoded: samples of each level for BetonWriter.append, of which unreadable
-#: ones have no bytes; and names of those with reasons.
+#: Consecutive encoded images: samples of each level for BetonWriter.append, with no bytes for
+#: unreadable images; and the names of unreadable images with reasons.
 _Chunk = tuple[list[list[tuple[tuple, bytes]]], list[tuple[str, str]]]
 
 
@@ -105,13 +105,11 @@ def convert(
     progress: Progress,
     expected: Forecast | None = None,
 ) -> list[Path]:
-    """Write the files and return their paths.
+    """Write the files and return their paths; resume an interrupted attempt at the same conversion.
 
-    Resumes an interrupted attempt at the same conversion.
-
-    `expected` is the forecast, if already made. Old files of the same name stay until the new ones
-    are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker
-    died, a file reads back differently).
+    `expected` is the forecast, if already made. Old files with the same names stay until the new
+    files are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a
+    worker died, a file reads back differently).
     """
     splits = plan_splits(src, dst, options)
     NotReadyError.refuse(problem for split in splits for problem in _find_skipped(split))
@@ -147,7 +145,7 @@ def _find_skipped(split: Split) -> Iterator[Problem]:
 
 
 def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) -> None:
-    """Write a file, and its small level, in permuted order, one chunk at a time; read them back."""
+    """Write a file and its small level in permuted order, chunk by chunk; read them back."""
     first, total, order = levels[0], len(levels[0]), levels[0].order()
     writers = [opened.enter_context(closing(_open_writer(split))) for split in levels]
     done = min(len(writer.records) for writer in writers)
@@ -179,7 +177,7 @@ def _open_writer(split: Split) -> BetonWriter:
 
 
 def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
-    """Describe a file whose samples are written, and read it back."""
+    """Write the description of a file whose samples are written, and read it back."""
     left_out = order[writer.records["size"] == 0]
     if len(left_out) == len(split):
         raise NotReadyError.at(split.source.place, "has no readable image")
@@ -199,9 +197,9 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
 
 
 def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
-    """Yield the images in chunks, in the given order.
+    """Yield the encoded images in chunks, in the given order.
 
-    The processes work at most a few chunks ahead.
+    The worker processes are at most a few chunks ahead.
     """
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
     workers = min(levels[0].options.processes, len(chunks))
@@ -242,7 +240,7 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
 
 
 def _verify(path: Path) -> str | None:
-    """Read a finished file back: its description, and 500 of its images, decoded."""
+    """Read back a finished file: its description, and 500 decoded images."""
     samples = open_samples(path)
     for index in random.Random(0).sample(range(len(samples)), min(SAMPLED, len(samples))):
         try:

@@ -1,4 +1,4 @@
-"""The images of a conversion, each encoded for a .beton file."""
+"""Encode the images of a conversion for a .beton file."""
 
 import io
 import os
@@ -24,8 +24,8 @@ from resnet_recipes.data.images.python import Readable
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 
 WRITE_MODES = ("raw", "proportion", "jpg")
-_RESTART = 4  # units of 16 pixels between two restart markers
-_LONGEST = 65_500  # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
+_RESTART = 4  # units of 16 pixels between restart markers
+_LONGEST = 65_500  # pixels: limit of JPEG encoders and of 16 bits in a .beton file
 
 
 @dataclass
@@ -34,23 +34,23 @@ class ConvertOptions(Section):
 
     # raw | jpg | proportion: JPEG with compress_probability, else raw
     write_mode: Annotated[str, OneOf(*WRITE_MODES)] = "proportion"
-    # pixels, longer side; larger images are area-averaged down; None: no limit
+    # pixels, longer side; larger images are shrunk by area averaging; None: no limit
     max_resolution: Annotated[int, Bounds(least=16, most=8192)] | None = 500
     compress_probability: ZeroToOne = 0.5  # proportion only
     jpeg_quality: Annotated[int, Bounds(least=1, most=100)] = 90
-    # 2: also write train.half.beton, for crops shrunk to less than half
+    # 2: also write train.half.beton, for crops at less than half the size
     levels: Annotated[int, OneOf(1, 2)] = 1
-    shuffle: bool = True  # store in random order, so that neighbours in the file differ in class
+    shuffle: bool = True  # store in random order, so that neighbors in the file differ in class
     seed: int = 0  # for the order and the choice between JPEG and raw
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"  # error | skip
-    val_share: BelowOne = 0.0  # as data.val_share: set aside as val.beton
+    val_share: BelowOne = 0.0  # as data.val_share: fraction for val.beton
     val_seed: int = 0
     nested_classes: bool | None = None
     workers: Annotated[int, Bounds(least=0, most=256)] = 0  # processes; 0: one per core
 
     @property
     def processes(self) -> int:
-        """How many processes encode."""
+        """The number of encoding processes."""
         return self.workers or cores()
 
 
@@ -66,9 +66,9 @@ class Encoded(NamedTuple):
 def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     """Encode one image. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two
-    levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
-    skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
+    In `jpg` mode, a JPEG with usual chroma subsampling within the size limit is kept byte for byte.
+    With two levels it is encoded again with restart markers every 64 pixels, so that the native
+    decoder can skip the intervals outside a crop. EXIF orientation is ignored, as in training.
     """
     pixels = image.shrunk(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     longest = options.max_resolution or _LONGEST
@@ -103,21 +103,21 @@ def _is_plain(data: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Original:
-    """Labelled images in a fixed order; small enough to send to another process."""
+    """Labeled images in a fixed order; small enough to send to another process."""
 
     images: Readable
-    place: str  # whence they come: a folder, or a file
+    place: str  # their source: a folder or a file
     classes: tuple[str, ...]
-    # changes when images are added, removed, renamed, or replaced by others in size
+    # changes when images are added, removed, renamed, or replaced by images of another size
     fingerprint: str
-    left_out: tuple[str, ...] = ()  # other files, which belong to no split
-    groups: np.ndarray | None = None  # int64 [N], of images that are read together; None: none are
+    left_out: tuple[str, ...] = ()  # other files, which do not belong to a split
+    groups: np.ndarray | None = None  # int64 [N], images to read together; None: no groups
 
     @classmethod
     def files(cls, listing: Listing, place: Path) -> Self:
-        """Return image files, sorted by class and name as ImageFolder numbers them.
+        """Return image files, sorted by class and name as in ImageFolder.
 
-        They were found at `place`, a folder or a table.
+        `place` is the folder or table where they were found.
         """
         return cls(Files(listing), os.path.realpath(place), listing.classes, listing.digest)
 
@@ -138,7 +138,7 @@ class Original:
     def encoded(
         self, index: int, options: ConvertOptions, has_half: bool = False
     ) -> list[Encoded] | str:
-        """Encode one image, and with `has_half` its half; or return why it cannot be read."""
+        """Encode one image, and with `has_half` its half-size level; or return a read error."""
         try:
             image = self.images.read(index)
             levels = make_levels(image, options.max_resolution) if has_half else (image,)
@@ -157,7 +157,7 @@ class Original:
 
 
 class Halved:
-    """Images at half their size, sides rounded up."""
+    """Images at half their size, rounded up."""
 
     def __init__(self, images: Readable, longest: int | None):
         self.labels, self.path = images.labels, images.path
@@ -169,7 +169,7 @@ class Halved:
 
 
 def make_levels(image: Pixels, longest: int | None) -> tuple[Pixels, Pixels]:
-    """Return an image with a longer side of at most `longest`, and its half, from one decode."""
+    """Return an image with longer side at most `longest`, and its half, from one decode."""
     full = image.shrunk(*compute_shrunk_size(image.height, image.width, longest))
     height, width, _ = full.shape
     return Pixels(full), Pixels(shrink_by_area(full, -(-height // 2), -(-width // 2)))

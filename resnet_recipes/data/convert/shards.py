@@ -1,4 +1,4 @@
-"""Images in shards of other programs: WebDataset's tar files, Hugging Face's parquet files."""
+"""Images in shards of other programs: WebDataset tar files, Hugging Face parquet files."""
 
 import hashlib
 import os
@@ -24,19 +24,19 @@ from resnet_recipes.data.root import SYNONYMS
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-#: Files next to the shards with the names of the classes, one per line.
+#: Files next to the shards with class names, one per line.
 NAMES = ("classnames.txt", "classes.txt")
 
 _LONGEST = 1 << 16  # bytes of a label or JSON in a tar file
-_LONGEST_NAME = 200  # characters of a class
+_LONGEST_NAME = 200  # characters of a class name
 _MOST_CLASSES = 1_000_000
 _LABELS = (
     f"a number from 0 to {_MOST_CLASSES - 1:,}, or a name of at most {_LONGEST_NAME} characters"
 )
-_MOST_GROUP = 1 << 30  # bytes of a group of rows; each process keeps one group
-_MOST_BATCH = 1 << 26  # bytes of the rows of a group that are decoded together
+_MOST_GROUP = 1 << 30  # bytes of a row group; each process keeps one group
+_MOST_BATCH = 1 << 26  # bytes of rows of a group that are decoded together
 _TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
-_END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
+_END = 8  # last bytes of a parquet file: the size of the footer before them, and PAR1
 
 
 class ShardPlace(NamedTuple):
@@ -48,15 +48,15 @@ class ShardPlace(NamedTuple):
 
 
 class ShardSample(NamedTuple):
-    """Where an image is, and its label as the shard has it: a number, or a name."""
+    """The place of an image, and its label in the shard: a number or a name."""
 
     label: int | str
-    place: int  # in a tar file the byte where it starts, in a parquet file its row
-    size: int  # bytes; in a parquet file the number of its group of rows
+    place: int  # tar file: the byte where it starts; parquet file: its row
+    size: int  # tar file: bytes; parquet file: the number of its row group
 
 
 class Shards:
-    """The images of several files, in their order there."""
+    """The images of several files, in file order."""
 
     def __init__(self, listings: Mapping[Path, Sequence[ShardSample]], classes: Sequence[str]):
         numbers: dict[int | str, int | str] = dict(zip(classes, range(len(classes)), strict=True))
@@ -72,7 +72,7 @@ class Shards:
 
 
 class TarShards(Shards):
-    """The images of WebDataset's tar files."""
+    """The images of WebDataset tar files."""
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
@@ -86,7 +86,7 @@ class TarShards(Shards):
 
 
 class ParquetShards(Shards):
-    """The images of parquet files, whose row groups are read at once."""
+    """The images of parquet files; row groups are read as a unit."""
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
@@ -105,7 +105,7 @@ class ParquetShards(Shards):
 def find_shards(src: Path) -> dict[str, Original]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
-    Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
+    Empty if there are no shards. Raises OSError, or NotReadyError if the shards cannot be used.
     """
     there = sorted(_list_files(src))
     tars = [path for path in there if path.suffix == ".tar"]
@@ -121,19 +121,19 @@ def find_shards(src: Path) -> dict[str, Original]:
     left_out, sources = tuple(str(path) for path in files if path not in listings), {}
     for split, paths in named.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
-        if not tars:  # a row group is read at once
+        if not tars:  # a row group is read as a unit
             begins = np.diff(images.shards, prepend=0) | np.diff(images.places[:, 1], prepend=0)
             groups = np.cumsum(begins != 0)
         identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
         fingerprint = hashlib.sha256(identity + images.places.tobytes()).hexdigest()
         place = os.path.realpath(os.path.commonpath(paths))
         sources[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
-        left_out = ()  # they are named once
+        left_out = ()  # report them only once
     return sources
 
 
 def _list_files(src: Path) -> list[Path]:
-    """Return the files of a folder and its split folders; none if those have class folders."""
+    """Return the files of a folder and its split folders; none if there are class folders."""
     if not src.is_dir():
         return []
     names, top = {"data", *chain(*SYNONYMS.values())}, [*src.iterdir()]
@@ -144,7 +144,7 @@ def _list_files(src: Path) -> list[Path]:
 
 
 def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
-    """Return the shards of each split, by the first synonym that exists; or all under ""."""
+    """Return the shards of each split, by the first synonym that exists, or all under ""."""
     words = {path: re.findall("[a-z]+", str(path.relative_to(src)).lower()) for path in files}
     named: dict[str, list[Path]] = {}
     for split, synonyms in SYNONYMS.items():
@@ -175,7 +175,7 @@ def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequenc
 
 
 def _read_names(path: Path, value: object, count: int) -> list[str]:
-    """Return the names of at least `count` classes. Raises NotReadyError if they are none."""
+    """Return the names of at least `count` classes. Raises NotReadyError if they are invalid."""
     names = value if isinstance(value, list) else []
     texts = {name for name in names if isinstance(name, str)}
     if len(texts) == len(names) >= count:
@@ -191,7 +191,7 @@ def _bytes(path: str, start: int, size: int) -> bytes:
 
 
 def _read_tar(path: Path) -> Iterator[ShardSample]:
-    """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
+    """Yield the samples of a tar file: members with a common key, including one image."""
     try:
         for key, group in groupby(list_members(path), lambda member: _split_name(member)[0]):
             yield _make_sample(path, key, [*group])
@@ -272,7 +272,7 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
 
 @lru_cache(maxsize=1)
 def read_row_group(path: str, number: int) -> dict[int, bytes]:
-    """Return the images of a group of rows, by row. Raises ValueError or OSError."""
+    """Return the images of a row group, by row. Raises ValueError or OSError."""
     file = _open_parquet(Path(path))
     if number >= file.num_row_groups:
         raise ValueError("the file has changed")
@@ -288,10 +288,10 @@ def read_row_group(path: str, number: int) -> dict[int, bytes]:
 
 
 def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
-    """Yield the values of a column in a group of rows. Raises ValueError or OSError.
+    """Yield the values of a column in a row group. Raises ValueError or OSError.
 
-    A few kilobytes can encode a large value in every row, so the number of rows decoded at once is
-    limited by the size of the column.
+    A few kilobytes can encode a large value in every row, so the column size limits the number of
+    rows decoded at once.
     """
     from pyarrow import ArrowException
 
@@ -313,7 +313,7 @@ def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
 
 
 def _read_class_names(path: Path) -> object:
-    """Return the names of the classes in Hugging Face's description; None without one."""
+    """Return the class names in the Hugging Face metadata; None without metadata."""
     try:
         said = parse_json(_open_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
         features = said["info"]["features"]
@@ -323,7 +323,7 @@ def _read_class_names(path: Path) -> object:
 
 
 def _open_parquet(path: Path) -> "ParquetFile":
-    """Open a parquet file. Raises NotReadyError if pyarrow is missing, or the file damaged."""
+    """Open a parquet file. Raises NotReadyError if pyarrow is missing or the file is damaged."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -332,7 +332,7 @@ def _open_parquet(path: Path) -> "ParquetFile":
             path, "needs the package pyarrow", suggest_install("parquet")
         ) from None
     try:
-        with open_regular(path) as file:  # pyarrow takes a description of any size into memory
+        with open_regular(path) as file:  # pyarrow loads a footer of any size into memory
             file.seek(-_END, os.SEEK_END)
             if int.from_bytes(file.read(4), "little") > MAX_BYTES:
                 raise OSError(f"its description is larger than {MAX_BYTES:,} bytes")

@@ -1,4 +1,4 @@
-"""The files that a conversion writes, and their state after an interrupted attempt."""
+"""The output files of a conversion, and their state after an interrupted attempt."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ _ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an att
 class Split:
     """One .beton file to make."""
 
-    name: str  # "train", "val", or the file's stem
+    name: str  # "train", "val", or the stem of the file name
     source: Original
     target: Path
     options: ConvertOptions
@@ -43,7 +43,7 @@ class Split:
         return np.arange(len(self))
 
     def key(self) -> str:
-        """Return a digest of everything that must be unchanged for an attempt to be resumed."""
+        """Return a digest of everything that must not change if an attempt is to be resumed."""
         settings = sorted((asdict(self.options) | _ANY).items())
         said = repr((settings, self.source.fingerprint, self.source.classes))
         return hashlib.sha256(said.encode()).hexdigest()
@@ -53,14 +53,14 @@ class Split:
         return read_journal(self.target, self.key())
 
     def earlier(self) -> Sidecar | None:
-        """Return the sidecar of the file that a conversion wrote here; None without one."""
+        """Return the sidecar of the file that a conversion wrote here, or None."""
         try:
             return open_beton(self.target).sidecar
         except NotReadyError:
             return None
 
     def is_taken(self) -> bool:
-        """Return whether a file is there that was not made from this source."""
+        """Return whether a file exists that was not made from this source."""
         if not os.path.lexists(self.target):
             return False
         there = self.earlier()
@@ -83,10 +83,10 @@ class Split:
 
 
 def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
-    """Return the files to make: DST/train.beton and DST/val.beton if SRC has both, else DST.
+    """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST.
 
-    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it, or is
-    something else, or if options are wrong.
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is another
+    kind of file, or if options are wrong.
     """
     RecipeError.refuse(options.problems())
     src, dst = Path(src), Path(dst)
@@ -119,9 +119,9 @@ def count_finished(splits: list[Split]) -> int:
 
 
 def group_levels(splits: list[Split]) -> list[list[Split]]:
-    """Return each file with its small level, which follows it: both are made from one decode.
+    """Group each file with its small level, which follows it: both come from one decode.
 
-    A small level is alone if its file is finished already.
+    A small level is alone if its file is already finished.
     """
     groups: list[list[Split]] = []
     for split in splits:

@@ -1,4 +1,4 @@
-"""The files in a tar file that anyone may have written: all of them, or it is refused."""
+"""List the files in an untrusted tar file: all of them, or raise an error."""
 
 import os
 import re
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from resnet_recipes.base.reading import open_regular
 
 _BLOCK = tarfile.BLOCKSIZE
-_LONGEST = 1 << 16  # bytes of a name, or of an extended header
+_LONGEST = 1 << 16  # bytes of a name or an extended header
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
-#: Headers that describe the next member, the archive, or the target of a link.
+#: Header types that describe the next member, the archive, or a link target.
 _EXTENDED, _IGNORED = (tarfile.XHDTYPE,), (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK)
 _LONG_NAME = (tarfile.GNUTYPE_LONGNAME,)
 
-#: The start of a record of an extended header: its length, and its key.
+#: The start of a record in an extended header: its length and key.
 _RECORD = re.compile(rb"([1-9]\d{0,5}) ([^=\n]{1,200})=")
 
 
@@ -33,8 +33,8 @@ class Member(NamedTuple):
 def list_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
 
-    Python's tarfile takes a damaged header for the end of the archive, and neither tarfile nor
-    libarchive requires the closing blocks, without which the archive was cut.
+    Python's tarfile treats a damaged header as the end of the archive. Neither tarfile nor
+    libarchive requires the closing blocks, without which the archive is truncated.
     """
     with open_regular(path) as raw, BufferedReader(raw, 1 << 16) as file:
         end, later = os.fstat(file.fileno()).st_size, dict[bytes, bytes]()

@@ -1,4 +1,4 @@
-"""The image files of a split as a source, with their list in memory shared by all workers."""
+"""The image files of a split as a source; all workers share the list in memory."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ from resnet_recipes.data.files.listing import Listing, pack_names
 from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared import SharedArrays
 
-#: With a smaller fraction of JPEGs the interpreter is the bottleneck.
+#: Minimum fraction of JPEGs; below it the interpreter is the bottleneck.
 _MOST = 0.9
 
 
@@ -42,7 +42,7 @@ class Files:
     def of(cls, config: DataConfig, split: str, digest: str = "") -> Self:
         """List "train" or "val".
 
-        Raises NotReadyError if a `digest` is given, and names or sizes differ.
+        Raises NotReadyError if names or sizes do not match `digest`, when given.
         """
         listing = list_split(config, split)
         if digest and listing.digest != digest:
@@ -54,7 +54,7 @@ class Files:
 
     @classmethod
     def named(cls, paths: Sequence[str]) -> Self:
-        """Return files by their absolute paths, in this order, with label 0."""
+        """Return the files at absolute paths, in this order, with label 0."""
         names = [os.fsencode(path.removeprefix("/")) for path in paths]
         return cls(
             Listing("/", ("",), *pack_names(names), np.full(len(names), -1), np.array([len(names)]))
@@ -75,7 +75,7 @@ class Files:
 
     @property
     def mostly_jpeg(self) -> bool:
-        """Whether most of the images are JPEGs, judging by their names."""
+        """Whether most of the images are JPEGs, according to their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
         names = [self.path(index).lower() for index in some]
         return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MOST * len(names)
@@ -97,7 +97,7 @@ class Files:
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Make the engine's rows [n] point to the files."""
+        """Point the engine rows [n] to the files."""
         starts = self._arrays["ends"][indices]
         engine_rows["folder"] = self._start.ctypes.data
         engine_rows["path"] = self._arrays["text"].ctypes.data + starts

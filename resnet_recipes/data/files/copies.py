@@ -1,4 +1,4 @@
-"""Find validation images that are copies of training images, from a few of them."""
+"""Find validation images that are copies of training images, from a small sample."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from resnet_recipes.data.images.decode import BadImageError, read_file
 _LOOKED_AT = 32  # validation images that are read
 _COMPARED = 4  # training images of the same size that are read for each
 _THREADS = 16  # network file systems serve many requests at once
-_HEAD = 8  # bytes: all zero where a file's content has not been fetched yet
+_HEAD = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
 
 class Copies(NamedTuple):
@@ -25,7 +25,8 @@ class Copies(NamedTuple):
 def find_copies(train: Listing, val: Listing) -> Copies:
     """Return the copies among some validation images, evenly spread.
 
-    A training image is read only if it has the size of one of them; first the one of the same name.
+    A training image is read only if its size equals that of a validation image; an image of the
+    same name is read first.
     """
     last, count = len(val) - 1, min(len(val), _LOOKED_AT)
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
@@ -44,7 +45,7 @@ def find_copies(train: Listing, val: Listing) -> Copies:
 
 
 def _match_name(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
-    """Return which of these images have a name, int64 [0 or 1]."""
+    """Return which of these images have this name, int64 [0 or 1]."""
     lengths = listing.ends[among] - np.where(among > 0, listing.ends[among - 1], 0)
     encoded = os.fsencode(name)
     candidates = among[lengths == len(encoded)]
@@ -54,9 +55,9 @@ def _match_name(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
 
 
 def _is_among(path: str, others: list[str]) -> bool:
-    """Return whether a file has the content of another one."""
+    """Return whether a file has the same content as another file."""
     try:
         content = read_file(path)
         return any(content[:_HEAD]) and any(read_file(other) == content for other in others)
-    except BadImageError:  # which is reported where the image is decoded
+    except BadImageError:  # reported when the image is decoded
         return False

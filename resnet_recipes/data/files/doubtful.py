@@ -23,8 +23,8 @@ _CLASSES = ("data.nested_classes=false", Hint("if they are classes"))
 def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
     """Yield why the class folders in `root` look like something else, as one problem.
 
-    A network would learn to tell the splits of a dataset apart, with an accuracy that looks
-    meaningful.
+    Otherwise a network would learn to distinguish the splits of a dataset, with an accuracy that
+    looks plausible.
     """
     inside = find_inner_folders(listing)
     if alike := _find_similar(inside):
@@ -37,7 +37,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
 
 
 def find_inner_folders(listing: Listing) -> dict[str, set[str]]:
-    """Return the image folders inside each class folder that has few other images."""
+    """Return the image folders inside each class folder with few other images."""
     if not listing.has_inner:
         return {}
     images: dict[str, Counter[str]] = defaultdict(Counter)
@@ -64,7 +64,7 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def _report_repeated(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
-    """Return the problem of class folders with the same folders inside."""
+    """Return the problem of class folders that contain the same folders."""
     rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(alike)}"
     if any(is_both(family.values()) for family in find_split_families(inner).values()):
         return make_problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
@@ -81,7 +81,7 @@ def _report_repeated(root: Path, listing: Listing, alike: list[str], inner: set[
 
 
 def _choose_pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
-    """Return the folders to train on and to validate with: by their names, or the larger first."""
+    """Return the folders for training and validation: by name, or the larger first."""
     for family in find_split_families(alike).values():
         if is_both(family.values()):
             names = {word: name for name, word in family.items()}
@@ -93,5 +93,5 @@ def _choose_pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
 
 
 def list_first(names: list[str]) -> str:
-    """Return the first few names, and how many there are."""
+    """Return the first few names, and the number of names."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""The layout of a dataset: where the images of each split are, and where their labels come from."""
+"""The layout of a dataset: the location of the images of each split, and the source of labels."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ from resnet_recipes.data.root import (
 class Part(NamedTuple):
     """The images of a split: a folder of class folders, or rows of a table."""
 
-    name: str  # as the folder or the table calls it
+    name: str  # name in the folder or table
     place: Path
     is_whole: bool = True  # False: the table has several splits
 
@@ -49,8 +49,8 @@ class Part(NamedTuple):
 def find_parts(root: Path) -> dict[str, Part]:
     """Return the parts named "train" and "val", or all images as "".
 
-    Labels come from a table if there is one, else from the names of folders. Raises NotReadyError,
-    also if more than one table or folder can be meant, or OSError.
+    Labels come from a table if there is one, else from folder names. Raises OSError, or
+    NotReadyError, also if more than one table or folder matches.
     """
     if root.is_file():
         return _divide_table(root)
@@ -62,13 +62,11 @@ def find_parts(root: Path) -> dict[str, Part]:
 
 
 def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
-    """List the images of "train" or "val".
+    """List the images of "train" or "val". Raises NotReadyError, or OSError.
 
-    With data.val_share, validation images are those set aside if there are no others; with
-    data.fold, they are a part of the training images; with data.share, training images are some of
-    all.
-
-    Raises NotReadyError, or OSError.
+    With data.val_share and no other validation images, "val" is the fraction that is set aside.
+    With data.fold, "val" is a part of the training images. With data.share, "train" is a fraction
+    of all training images.
     """
     there = find_parts(Path(config.root))
     if config.fold or (config.val_share and "val" not in there):
@@ -91,7 +89,7 @@ def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
 def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -> np.ndarray:
     """Return which images are in a fraction `share` of each class, bool [N].
 
-    The number is rounded, and at least one and at most `most` [C]. A larger fraction includes all
+    The number is rounded, at least 1 and at most `most` [C]. A larger fraction includes all
     images of a smaller fraction.
     """
     counts = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
@@ -100,19 +98,18 @@ def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -
 
 
 def choose_fold(listing: Listing, fold: str, seed: int) -> np.ndarray:
-    """Return which images are in a part of all, such as "1/5", bool [N].
+    """Return which images are in a fold, such as "1/5", bool [N].
 
-    The parts differ by at most one image, in each class and in all.
+    The sizes of folds differ by at most one image, per class and in total.
     """
     part, parts = map(int, fold.split("/"))
     return _rank_images(listing, seed) % parts == part - 1
 
 
 def _rank_images(listing: Listing, seed: int) -> np.ndarray:
-    """Return the place of each image, int64 [N], in an order by class and then by digest.
+    """Return the rank of each image, int64 [N], ordered by class and then by digest.
 
-    It depends only on the seed and the names: an image that is added moves others by at most one
-    place.
+    It depends only on the seed and the names: adding an image changes other ranks by at most one.
     """
     keys = [
         (label, hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest())
@@ -124,7 +121,7 @@ def _rank_images(listing: Listing, seed: int) -> np.ndarray:
 
 
 def _divide_table(place: Path) -> dict[str, Part]:
-    """Return the parts of a table with a column of splits."""
+    """Return the parts of a table that has a split column."""
     splits = {row.split for row in table.read_rows(place)}
     if splits == {""}:
         return {"": Part("", place)}
@@ -136,7 +133,7 @@ def _divide_table(place: Path) -> dict[str, Part]:
 
 
 def _find_named(root: Path) -> dict[str, Part]:
-    """Return the folders and tables that are called like a split or a synonym."""
+    """Return the folders and tables that are named like a split or a synonym."""
     folders: dict[str, list[Path]] = {}
     tables: dict[str, list[Path]] = {}
     for name, word in sorted(find_split_folders(root).items()):
@@ -150,7 +147,7 @@ def _find_named(root: Path) -> dict[str, Part]:
             here, listed = folders.get(names[0], []), tables.get(names[0], [])
             labels = [*filter(table.has_labels, listed), *chain(*map(_find_metadata, here))]
             if here and not labels:
-                # a table called like another folder is of that one; any other may be of this one
+                # a table named like another folder belongs to it; other tables may belong here
                 others = chain(*(tables[name] for name in names[1:] if name not in folders))
                 labels = [*here, *filter(table.has_labels, others)]
             place = _require_one(root, labels or listed)
@@ -161,7 +158,7 @@ def _find_named(root: Path) -> dict[str, Part]:
 
 
 def _unwrap(place: Path, split: str) -> Path:
-    """Return the folder with a split's class folders, as train/train of some archives."""
+    """Return the folder with a split's class folders, such as train/train in some archives."""
     while len(inner := list_classes(place)) == 1:
         words = chain(*(family.values() for family in find_split_families(inner).values()))
         only = place / inner[0]
@@ -178,7 +175,7 @@ def _find_metadata(folder: Path) -> list[Path]:
 
 
 def _require_one(root: Path, places: list[Path]) -> Path:
-    """Return the only place. Raises NotReadyError if there are more."""
+    """Return the only place. Raises NotReadyError if there are several."""
     if len(places) > 1:
         said = " and ".join(str(place.relative_to(root)) for place in places)
         rule = f"has several sources of labels: {said}"

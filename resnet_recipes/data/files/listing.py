@@ -1,7 +1,4 @@
-"""List the images of a split with their labels from folders.
-
-Long listings are cached between starts.
-"""
+"""List the images of a split with their labels from folders; cache long listings."""
 
 import errno
 import hashlib
@@ -24,7 +21,7 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
 from resnet_recipes.data.root import DEBRIS
 
-_DEEPEST = 100  # folders in one another
+_DEEPEST = 100  # maximum depth of nested folders
 
 
 def list_classes(split: Path) -> list[str]:
@@ -36,9 +33,9 @@ def list_classes(split: Path) -> list[str]:
 
 
 def list_images(folder: Path) -> Iterator[str]:
-    """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each.
+    """Yield the paths of images below `folder`, relative to it and unsorted; see `walk`.
 
-    See `walk`.
+    Makes no `stat` call per image.
     """
     return (path for path, _ in walk(folder))
 
@@ -51,7 +48,7 @@ def walk(
 ) -> Iterator[tuple[str, os.DirEntry]]:
     """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 
-    `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside`
+    `others` counts the remaining files by suffix; `folders` collects the listed folders, `inside`
     first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
     """
     if inside.count("/") >= _DEEPEST:
@@ -73,25 +70,25 @@ def walk(
 #: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000
 
-#: Nanoseconds for which no folder may have changed before a listing is cached: some file systems
-#: keep times in steps of two seconds.
+#: Nanoseconds without a change in any folder before a listing is cached, because some file systems
+#: round times to two seconds.
 _SETTLED = 2 * 10**9
 
 _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 
-#: Errors of a link that leads nowhere. Others may pass: the same images would be others then.
+#: Errors of a broken link. Other errors may be temporary, which would change the list of images.
 _NO_SIZE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
-#: Of folders: path, time of change, inode.
+#: Path, time of change and inode of folders.
 _Stamps = list[tuple[str, int, int]]
 
 
 def choose_strata(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Return positions of at most `count` sizes, ascending: the middle one of each equal part.
+    """Return positions of at most `count` sizes, ascending: the middle of each equal part.
 
-    So a mean over them is close to the mean over all, even if a few are much larger.
+    The mean over them is close to the mean over all sizes, even if a few are much larger.
     """
     count = min(count, len(sizes))
     middle = (2 * np.arange(count) + 1) * len(sizes) // (2 * max(1, count))
@@ -102,7 +99,7 @@ def choose_strata(sizes: np.ndarray, count: int) -> np.ndarray:
 class Listing:
     """Every image of a split, sorted by class and name."""
 
-    folder: str  # names are relative to it
+    folder: str  # base folder of the names
     classes: tuple[str, ...]
     text: np.ndarray  # uint8, all names joined
     ends: np.ndarray  # int64 [N], where each name ends
@@ -158,7 +155,7 @@ class Listing:
 
     @classmethod
     def of(cls, split: Path, tell: Say = silent) -> Self:
-        """List a folder of class folders, or return the cached listing if no folder has changed."""
+        """List a folder of class folders; use the cached listing if no folder has changed."""
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:
             return cached
@@ -172,7 +169,7 @@ class Listing:
 
     @classmethod
     def build(cls, folder: str, images: Iterable[tuple[str, str, int]]) -> Self:
-        """Return the listing of images given as (class, name, size), in any order."""
+        """Build a listing from images given as (class, name, size), in any order."""
         rows = list(images)
         classes = sorted({label for label, _, _ in rows})
         places = {label: place for place, label in enumerate(classes)}
@@ -187,7 +184,7 @@ class Listing:
         )
 
     def select(self, mask: np.ndarray) -> Self:
-        """Return the images for which `mask` [N] is true, under the same classes."""
+        """Return the images for which `mask` [N] is true, with the same classes."""
         lengths = np.diff(self.ends, prepend=0)
         counts = np.bincount(self.labels[mask], minlength=len(self.classes))
         return replace(
@@ -206,7 +203,7 @@ def get_cache_path(split: Path) -> Path:
 
 
 def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
-    """List a split; return with it (path, time of change, inode) of all its folders."""
+    """List a split; also return (path, time of change, inode) of all its folders."""
     classes, others = list_classes(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
     began = reported = time.monotonic()
@@ -254,7 +251,7 @@ def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps,
         except OSError as error:
             if error.errno not in _NO_SIZE:
                 raise
-            size = -1  # the error comes when it is read
+            size = -1  # the error is reported when the image is read
         images.append((path, size))
     return sorted(images), [_stamp(split, folder) for folder in folders], others
 
@@ -265,7 +262,7 @@ def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
 
 
 def _read_cache(cache: Path, split: Path) -> Listing | None:
-    """Read a cached listing; None without one, or if a folder has changed since."""
+    """Read a cached listing; None if it does not exist or a folder has changed since."""
     try:
         with np.load(cache) as content:
             about = json.loads(content["about"].tobytes())

@@ -1,7 +1,4 @@
-"""A table of images and their labels.
-
-A CSV file, or the metadata file of a Hugging Face dataset.
-"""
+"""A table of images and labels: a CSV file, or the metadata file of a Hugging Face dataset."""
 
 import codecs
 import csv
@@ -20,25 +17,25 @@ from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error
 
-#: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
+#: Files with labels next to the images, as in Hugging Face `imagefolder`.
 METADATA = ("metadata.csv", "metadata.jsonl")
 
-#: Column names, the first one present counts: an image's path relative to the table's folder, its
-#: class, its split.
+#: Column names; the first that is present is used: image path relative to the table's folder,
+#: class, split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
 _NAMELESS = Hint("give the columns names in the first line: path,label")
 _ROWS = Hint("each row names another file, and its label")
 _FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write it
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheets
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
 _LONGEST_LINE = 1 << 20  # bytes
 _THREADS = 16  # network file systems serve many requests in parallel
-_ASKED = 1000  # sizes that a task requests; each task uses 1.5 kB
+_ASKED = 1000  # file sizes per task; each task uses 1.5 kB
 
 
-#: The names of columns; and of each row, its line and its cells.
+#: Column names; and the line number and cells of each row.
 _Cells = tuple[list[str], list[tuple[int, list[str]]]]
 
 
@@ -48,18 +45,18 @@ class TableRow(NamedTuple):
     line: int
     name: str
     label: str
-    # in lower case; without such a column the first folder of the path, if it is a split's name
+    # in lower case; without a split column, the first folder of the path if it names a split
     split: str
 
     @property
     def is_whole(self) -> bool:
-        """Whether it names a file and a label."""
+        """Whether the row has a file and a label."""
         is_file = self.name and "\0" not in self.name and not self.name.endswith("/")
         return bool(is_file and self.label)
 
 
 def read_rows(table: Path, only: str = "") -> list[TableRow]:
-    """Read a table, which has `only` one split if that is given.
+    """Read a table; `only` is its only split, if given.
 
     Raises NotReadyError with its problems, or OSError.
     """
@@ -94,9 +91,9 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
 
 
 def has_labels(table: Path) -> bool:
-    """Return whether a table has a column of labels; others have captions or boxes.
+    """Return whether a table has a label column; other tables have captions or boxes.
 
-    Of a CSV file the first line is read, and the rest only if that has no names.
+    For a CSV file, reads the first line; reads the rest only if that has no column names.
     """
     columns: list[str] = []
     if table.suffix.lower() != ".jsonl":
@@ -107,7 +104,7 @@ def has_labels(table: Path) -> bool:
 
 
 def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
-    """Return the images of these rows.
+    """Return the listing of these rows.
 
     Raises NotReadyError if files are missing or listed twice.
     """
@@ -173,7 +170,7 @@ def _text(value: object) -> str:
 
 
 def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
-    """Return the position of the first column with one of these names; None without one."""
+    """Return the position of the first column with one of these names, or None."""
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 
@@ -186,7 +183,7 @@ def _first_folder(name: str) -> str:
 
 
 def _make_relative(name: str, folder: str) -> str:
-    """Return a path relative to `folder`, which has no links."""
+    """Return a path relative to `folder`, which must not contain links."""
     return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 
 

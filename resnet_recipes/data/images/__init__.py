@@ -1,4 +1,4 @@
-"""Encoded images as pipelines, read by the native engine where it can."""
+"""Pipelines for encoded images, which use the native engine where possible."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from resnet_recipes.data.stored import Taught
 def build_train_pipeline(
     source: Source, config: DataConfig, share: Share, augment: Augment | None, name: str = ""
 ) -> Pipeline:
-    """Return random crops, of images that are in memory under `name`."""
+    """Return a pipeline of random crops; `name` identifies shared images in memory."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
     images = use_engine(cropped, capacity.workers)
@@ -33,9 +33,9 @@ def build_train_pipeline(
 def build_eval_pipeline(
     source: Source, config: DataConfig, share: Share, name: str = ""
 ) -> Pipeline:
-    """Return center crops.
+    """Return a pipeline of center crops.
 
-    An unreadable image is always an error, to keep accuracies comparable.
+    Unreadable images are always errors, so that accuracies stay comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
     source, is_bicubic = _shrink(source, config, name), config.eval_interpolation == "bicubic"
@@ -44,14 +44,14 @@ def build_eval_pipeline(
 
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
-    """Return the images, kept in shared memory if `data.memory_pixels` is set."""
+    """Keep the images in shared memory if `data.memory_pixels` is set."""
     return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
 def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
-    """Return images that the engine reads, if it is built and can; else these.
+    """Return images that the engine reads, if it is built and suitable; else the same images.
 
-    Of images that are mostly no JPEGs, processes read more than the engine's threads.
+    If most images are not JPEGs, processes are faster than the engine's threads.
     """
     if explain_unavailable() or not images.source.mostly_jpeg or not images.suit_engine:
         return images
@@ -59,10 +59,10 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 
 
 class NativeImages:
-    """A storage with the crops, draws and augmentation of another.
+    """A storage with the crops, random numbers and augmentation of another, read by the engine.
 
-    Evaluation pixels are equal, those of training within a gray level. Python fills the rows that
-    the engine rejects, and reports their errors.
+    Evaluation pixels are equal; training pixels differ by at most one gray level. Python fills the
+    rows that the engine rejects, and reports their errors.
     """
 
     in_threads = True
@@ -74,13 +74,13 @@ class NativeImages:
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         source = self._images.source
-        request = self._images.make_engine_rows(rows)  # keeps the memory that its rows point to
+        request = self._images.make_engine_rows(rows)  # keeps alive the memory of its rows
         engine_rows, stride = request.rows, rows.pixels.strides[0]
         source.locate(rows.indices, engine_rows)
         engine_rows["side"] = rows.pixels.shape[1]
         engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
         refused = self._engine.fill(engine_rows, rows.reading)
-        # others were read from a small level
+        # the other rows were read from a small level
         source.mark_verified(rows.indices[~engine_rows["checked"]])
         for row in refused.tolist():
             one, engine_row = rows.only(row), engine_rows[row : row + 1]
@@ -92,16 +92,16 @@ class NativeImages:
                 self._images.fill(one)
 
     def _is_read_again(self, rows: Rows, engine_rows: np.ndarray) -> bool:
-        """Return whether the engine has read a file that it could not read a moment ago.
+        """Return whether the engine can now read a file that it could not read before.
 
-        A network disk can do that, and Python would decode pixels that are a little different.
-        Raises UnreadableError if the file still cannot be read.
+        This happens on network disks; Python would decode slightly different pixels. Raises
+        UnreadableError if the file still cannot be read.
         """
         self._images.opened(rows, 0)
         return not self._engine.fill(engine_rows, rows.reading).size
 
     def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
-        """Let the engine crop an image that Python decodes, as it will crop it from memory."""
+        """Let the engine crop an image that Python decodes, as it later crops it from memory."""
         pixels = self._images.opened(rows, 0).whole()
         engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
         engine_rows["size"], engine_rows["raw"], engine_rows["checked"] = (

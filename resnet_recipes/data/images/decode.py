@@ -17,8 +17,8 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.jpeg import count_passes, has_usual_chroma
 from resnet_recipes.data.images.shrink import shrink_by_area
 
-#: Suffixes by Pillow's name of the format. Suffixes decide which files are images; their content
-#: decides of which kind.
+#: File suffixes by Pillow format name. Suffixes decide which files are images; the content decides
+#: their format.
 KINDS = {
     "JPEG": (".jpg", ".jpeg"),
     "PNG": (".png",),
@@ -29,7 +29,7 @@ KINDS = {
     "GIF": (".gif",),
 }
 
-if find_spec("PIL._avif"):  # in Pillow's own wheels since 11.3
+if find_spec("PIL._avif"):  # in Pillow wheels since 11.3
     KINDS["AVIF"] = (".avif",)
 if find_spec("pillow_heif"):
     KINDS["HEIF"] = (".heic", ".heif")
@@ -43,20 +43,20 @@ if "HEIF" in FORMATS:
 
     pillow_heif.register_heif_opener()
 
-#: Larger images are refused before anything is allocated for them.
+#: Limit of pixels; larger images are rejected before anything is allocated.
 MAX_PIXELS = 64_000_000
 
-#: Larger files are refused unread.
+#: Limit of bytes; larger files are rejected unread.
 MAX_BYTES = 1 << 28
 
-#: Scans of a progressive JPEG, and scans times pixels, as in the engine: each scan is a pass over
-#: coefficients of the whole image, which have to be kept. Real files have about ten; fewer count as
-#: ten.
+#: Limits of scans in a progressive JPEG, and of scans times pixels, as in the engine: each scan is
+#: a pass over the coefficients of the full image, which must be kept. Real files have about ten
+#: scans; fewer count as ten.
 MAX_SCANS, MAX_PASSES, USUAL_SCANS = 100, 256_000_000, 10
 
 
 class BadImageError(ValueError):
-    """A file without a usable image. The message continues a sentence that starts with its path."""
+    """A file without a usable image. The message continues a sentence that starts with the path."""
 
 
 def read_file(path: str | os.PathLike) -> bytes:
@@ -83,12 +83,12 @@ class Pixels:
     """A decoded image."""
 
     def __init__(self, pixels: np.ndarray):
-        """Take uint8 [height, width, 3]."""
+        """Store uint8 [height, width, 3]."""
         self._pixels = pixels
         self.height, self.width = pixels.shape[:2]
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return that part of the image as uint8 [height, width, 3]."""
+        """Return a box of the image as uint8 [height, width, 3]."""
         return self._pixels[top : top + height, left : left + width]
 
     def whole(self) -> np.ndarray:
@@ -96,15 +96,15 @@ class Pixels:
         return self.crop(0, 0, self.height, self.width)
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
-        """Shrink by the mean over areas to uint8 [height, width, 3]. Raises BadImageError."""
+        """Shrink by area averaging to uint8 [height, width, 3]. Raises BadImageError."""
         return shrink_by_area(self.whole(), height, width)
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return a part (top, left, height, width) resized to uint8 [side, side, 3].
+        """Return a box (top, left, height, width) resized to uint8 [side, side, 3].
 
-        Faster than Pillow, and within a gray level of it.
+        Faster than Pillow, and within one gray level of it.
         """
         image = torch.from_numpy(self.crop(*box)).permute(2, 0, 1)[None]
         mode = "bicubic" if bicubic else "bilinear"
@@ -113,13 +113,13 @@ class Pixels:
 
 
 class Picture(Pixels):
-    """An encoded image: its size at once, its pixels on demand, as Pillow decodes them.
+    """An encoded image: its size at once, its pixels on demand, decoded by Pillow.
 
     EXIF orientation is ignored, as for the published results.
     """
 
     def __init__(self, data: bytes):
-        """Read the header. Raises BadImageError if it is missing or announces too much work."""
+        """Read the header. Raises BadImageError if it is missing or the image is too expensive."""
         self.data = data
         self._image = _open(data)
         self.width, self.height = self._image.size
@@ -139,11 +139,11 @@ class Picture(Pixels):
             )
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return that part of the image as uint8 [height, width, 3]. Raises BadImageError."""
+        """Return a box of the image as uint8 [height, width, 3]. Raises BadImageError."""
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
-        """Return the image by the mean over areas; the engine decodes the JPEGs that it takes."""
+        """Shrink by area averaging; the engine decodes the JPEGs that it supports."""
         pixels = None
         if self._image.format == "JPEG" and not native.explain_unavailable():
             data = np.frombuffer(self.data, np.uint8)
@@ -153,18 +153,18 @@ class Picture(Pixels):
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return a part (top, left, height, width) resized to uint8 [side, side, 3].
+        """Return a box (top, left, height, width) resized to uint8 [side, side, 3].
 
-        With `reduce`, a JPEG of usual chroma is decoded at 1/2, 1/4 or 1/8 of its size, inside its
-        inverse DCT, while both sides of the part keep `side` pixels; the part is then cut out at
-        exact fractions of pixels. Raises BadImageError.
+        With `reduce`, a JPEG with usual chroma subsampling is decoded at 1/2, 1/4 or 1/8 of its
+        size in the inverse DCT, as long as both dimensions of the box keep `side` pixels. The box
+        is then cut at exact fractional pixels. Raises BadImageError.
         """
         (top, left, height, width), shrink = box, 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
             shrink *= 2
         if shrink == 1 or not has_usual_chroma(self.data):
             return super().resized_crop(box, side, reduce, bicubic)
-        image = _open(self.data)  # Pillow reduces an image once
+        image = _open(self.data)  # Pillow can reduce an image only once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
         part = to_rgb(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
@@ -179,9 +179,9 @@ class Picture(Pixels):
 
 
 def read_pixels(image: object) -> Pixels:
-    """Return an image that a program holds: a file's bytes, Pillow's image, an array or a tensor.
+    """Convert an image in memory to pixels: file bytes, a Pillow image, an array or a tensor.
 
-    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is that of torchvision's
+    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is in the format of torchvision
     `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError.
     """
     if isinstance(image, Tensor):
@@ -206,10 +206,10 @@ def read_pixels(image: object) -> Pixels:
 def resize_exactly(
     pixels: np.ndarray, height: int, width: int, bicubic: bool = False
 ) -> np.ndarray:
-    """Resize uint8 [h, w, 3] to [height, width, 3] by Pillow's antialiased filter.
+    """Resize uint8 [h, w, 3] to [height, width, 3] with Pillow's antialiased filter.
 
-    The width comes first with every version of Pillow. From 13 on, one call would resize the height
-    first, if it shrinks by more than twice as many pixels.
+    Resizes the width first with every version of Pillow. From Pillow 13 on, a single call resizes
+    the height first if that removes more than twice as many pixels.
     """
     filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
     narrow = Image.fromarray(pixels).resize((width, len(pixels)), filter)
@@ -219,24 +219,24 @@ def resize_exactly(
 def _open(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
-        # odd EXIF is ignored; Picture judges the size
+        # ignore warnings about EXIF; Picture checks the size
         with warnings.catch_warnings(action="ignore"):
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
         raise BadImageError(_identify(data)) from None
-    except Exception as error:  # Pillow's parsers raise all kinds
+    except Exception as error:  # parsers in Pillow raise many types
         raise BadImageError(f"cannot be opened: {error}") from None
 
 
 def _identify(data: bytes) -> str:
-    """Return a description of a file that Pillow does not recognize."""
+    """Describe a file that Pillow does not recognize."""
     if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
         return "is HEIC;  pip install pillow-heif  makes it readable"
     return f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty"
 
 
 def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
-    """Return an image, or a part (left, top, right, bottom), as RGB, uint8 [h, w, 3].
+    """Return an image, or a box (left, top, right, bottom), as RGB, uint8 [h, w, 3].
 
     Raises BadImageError.
     """
@@ -252,7 +252,7 @@ def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> 
 
 
 def _to_eight_bits(image: Image.Image) -> np.ndarray:
-    """Return a deep grayscale image as uint8: the upper half of 16 bits.
+    """Convert a high-bit-depth grayscale image to uint8: the upper 8 of 16 bits.
 
     32 bits have no standard range: 0 to 255, or 0 to 1.0.
     """

@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Start-of-frame markers are 0xC0 to 0xCF but for these: Huffman tables, reserved, arithmetic
-#: tables (T.81, table B.1).
+#: Start-of-frame markers are 0xC0 to 0xCF, except these: Huffman tables, reserved, arithmetic
+#: coding tables (T.81, table B.1).
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
 _START, _SCAN, _END = b"\xff\xd8", 0xDA, 0xD9
 
-#: A marker after the header, other than those without a segment: restarts, and bytes that only look
-#: like one.
+#: A marker after the header, other than markers without a segment: restart markers, and stuffed
+#: bytes that only look like markers.
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 
 
 class FrameSize(NamedTuple):
-    """The size of a JPEG in its frame header; zeros if the file is incomplete."""
+    """The size of a JPEG from its frame header; zeros if the file is incomplete."""
 
     height: int = 0
     width: int = 0
@@ -27,8 +27,8 @@ class FrameSize(NamedTuple):
 def read_frame_size(data: np.ndarray) -> FrameSize:
     """Return the size of a JPEG, uint8 [bytes].
 
-    It is incomplete without its start, frame header or end. Reads about ten segments and the last
-    two bytes.
+    A JPEG is incomplete without its start, frame header or end. Reads about ten segments and the
+    last two bytes.
     """
     if data.size < 16 or data[-2:].tobytes() != b"\xff\xd9" or not (start := _find_frame(data)):
         return FrameSize()
@@ -70,7 +70,7 @@ def ends_early(data: bytes) -> bool:
 
 
 def _find_frame(data: bytes | np.ndarray) -> int:
-    """Return where the frame header starts; 0 without one."""
+    """Return the offset of the frame header; 0 without a frame header."""
     segments = (
         start
         for marker, start in _list_segments(data)
@@ -80,7 +80,7 @@ def _find_frame(data: bytes | np.ndarray) -> int:
 
 
 def _find_scan(data: bytes) -> int:
-    """Return where the first scan starts; 0 without one."""
+    """Return the offset of the first scan; 0 without a scan."""
     return next((start for marker, start in _list_segments(data) if marker == _SCAN), 0)
 
 
@@ -100,7 +100,7 @@ def _list_segments(data: bytes | np.ndarray) -> Iterator[tuple[int, int]]:
     start = 2 if bytes(data[:2]) == _START else len(data)
     while start + 9 < len(data) and data[start] == 0xFF:
         marker = int(data[start + 1])
-        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # never found before a scan
+        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # never occurs before a scan
             return
         yield marker, start
         if marker == _SCAN:

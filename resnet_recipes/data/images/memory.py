@@ -1,4 +1,4 @@
-"""Shrunk images as a source: decoded once, then kept in memory that all ranks share."""
+"""Shrunk images as a source: decoded once, then kept in memory shared by all ranks."""
 
 import time
 
@@ -11,35 +11,35 @@ from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import compute_shrunk_size
 from resnet_recipes.data.shared import SharedArrays, alone
 
-#: Fraction of the available memory that images may fill. The rest is for batches, pages of the
-#: files that are read, and other programs. It is at least RESERVE, in bytes.
+#: Fraction of the available memory that images may fill. The rest is for batches, the page cache
+#: and other programs, and is at least RESERVE bytes.
 USABLE, RESERVE = 0.8, 1 << 30
 
-#: Seconds between two questions whether memory is short: 96 cores fill less than 2 GB meanwhile.
+#: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 INTERVAL = 0.1
 
-#: An entry of an image that is not kept, and what others consist of; see native/src/memory.h.
+#: The entry of an image that is not kept, and the parts of other entries; see native/src/memory.h.
 _TAKEN, _SIDE_BITS, _UNIT = (1 << 64) - 1, 13, 64
 
-#: Places in `counts`: bytes that are used, bytes that there are, whether nothing more is kept, and
-#: the available memory below which that is so.
+#: Indices in `counts`: bytes used, capacity in bytes, whether the memory is closed to new images,
+#: and the available memory below which it is closed.
 _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 
 class Shrunk:
-    """The images of another source with a longer side of at most `longest`.
+    """The images of another source, shrunk to a longer side of at most `longest`.
 
-    An image is decoded completely and shrunk by area means. Its pixels are a function of image and
-    `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`,
+    An image is decoded completely and shrunk by area averaging. Its pixels depend only on the image
+    and `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`,
     pixels are kept in memory until it runs short, shared by all processes of this user with the
     same name. Other images are decoded every time.
     """
 
-    mostly_jpeg = True  # the engine also crops what only Python decodes
+    mostly_jpeg = True  # the engine also crops images that only Python can decode
 
     def __init__(self, source: Source, longest: int, name: str = ""):
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
-        self._asked = 0.0  # time of the last query of the free memory
+        self._asked = 0.0  # time of the last check of free memory
         if not name or native.explain_unavailable():
             return
         largest = 3 * longest**2 * len(source)
@@ -51,7 +51,7 @@ class Shrunk:
         self._arrays = SharedArrays.joined(name, **layout)
         counts = self._arrays["counts"]
         with alone(name):
-            if not counts[_LEAST]:  # the memory is new
+            if not counts[_LEAST]:  # the memory was just created
                 counts[_CAPACITY], counts[_LEAST] = largest, reserve(available_memory())
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Shrunk:
         return Pixels(pixels)
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Make the engine's rows [n] point to the images, and to their places in memory."""
+        """Point the engine rows [n] to the images, and to their places in memory."""
         self._source.locate(indices, engine_rows)
         engine_rows["small"]["data"] = 0
         engine_rows["longest"] = self._longest
@@ -99,7 +99,7 @@ class Shrunk:
             self._put_places(indices, engine_rows)
 
     def _put_places(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Make rows [n] point into the memory."""
+        """Point rows [n] into the memory."""
         assert self._arrays is not None  # callers check it
         counts, entries = self._arrays["counts"], self._arrays["entries"]
         engine_rows["memory"], engine_rows["kept"] = (
@@ -109,9 +109,9 @@ class Shrunk:
         engine_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
 
     def _watch(self) -> None:
-        """Keep nothing more if the system runs short of memory, then free some.
+        """Stop keeping images if the system runs short of memory, then free some memory.
 
-        The images that came last go first; see native/src/memory.h.
+        The images that were added last are freed first; see native/src/memory.h.
         """
         assert self._arrays is not None  # callers check it
         counts = self._arrays["counts"]
@@ -128,7 +128,7 @@ class Shrunk:
             self._arrays.free("kept", int(counts[_CAPACITY]), end)
 
     def _read_kept(self, index: int) -> np.ndarray | None:
-        """Return the pixels of an image in memory; None if it is not there."""
+        """Return the pixels of an image in memory, or None."""
         assert self._arrays is not None  # callers check it
         entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
         if entry in (0, _TAKEN):
@@ -143,5 +143,5 @@ class Shrunk:
 
 
 def reserve(available: int) -> int:
-    """Return how many bytes of the available memory images may not fill."""
+    """Return the bytes of available memory that images must leave free."""
     return max(RESERVE, int((1 - USABLE) * available))

@@ -1,4 +1,4 @@
-"""Fill rows of a batch from encoded images in Python, and prepare the same rows for the engine."""
+"""Fill rows of a batch from encoded images in Python, or prepare the rows for the engine."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, make_blank_
 
 
 class Readable(Protocol):
-    """Labelled images. They pickle: workers may be processes."""
+    """Labeled images; picklable, because workers may be processes."""
 
     @property
     def labels(self) -> np.ndarray:
@@ -43,24 +43,24 @@ class Source(Readable, Protocol):
         """Return advice for the user about an unreadable image."""
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Make the engine's rows [n] point to the images; memory that this source keeps."""
+        """Point the engine rows [n] to the images, in memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
-        """Record that the engine need not compare the checksums of these images again."""
+        """Record that the checksums of these images need not be checked again."""
 
 
 class EngineRows(NamedTuple):
-    """Rows for the native engine, without images and pixels."""
+    """Rows for the native engine, without input images and output pixels."""
 
     rows: np.ndarray
     memory: Sequence[np.ndarray] = ()  # arrays that the rows point to
 
 
 class PythonRows:
-    """The common part of training and evaluation images."""
+    """Common base of training and evaluation images."""
 
     in_threads = False
-    suit_engine = True  # whether the engine can do everything that these need
+    suit_engine = True  # whether the engine supports everything that these images need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -88,7 +88,7 @@ class PythonRows:
 
 
 class TrainImages(PythonRows):
-    """Random crops, resized, mirrored and augmented: a function of (seed, epoch, index, copy)."""
+    """Random crops, resized, flipped and augmented: a function of (seed, epoch, index, copy)."""
 
     def __init__(
         self,
@@ -119,11 +119,11 @@ class TrainImages(PythonRows):
 
     @property
     def suit_engine(self) -> bool:
-        """Whether the engine can augment them."""
+        """Whether the engine supports the augmentation."""
         return self.augment is None or hasattr(self.augment, "steps")
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
-        """Return the engine's rows, which lack images and pixels."""
+        """Return the engine rows, without input images and output pixels."""
         crop, engine_rows = self.crop, make_blank_rows(len(rows.indices))
         crops = crop.draw_attempts(rows)
         draws, engine_rows["mirror"] = crops.numbers, crops.mirrored
@@ -144,7 +144,7 @@ class TrainImages(PythonRows):
 class EvalImages(PythonRows):
     """The center of an image that is resized to a shorter side of `resize`.
 
-    As torchvision's Resize and CenterCrop, which the engine also computes; or another `fit`.
+    Matches torchvision Resize and CenterCrop, which the engine also computes; `fit` selects others.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class EvalImages(PythonRows):
                 )
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
-        """Return the engine's rows, which lack images and pixels."""
+        """Return the engine rows, without input images and output pixels."""
         engine_rows = make_blank_rows(len(rows.indices))
         engine_rows["geometry"], engine_rows["resize"], engine_rows["whole"] = (
             CENTRE,
@@ -191,8 +191,9 @@ def center_crop(
 ) -> np.ndarray:
     """Return the center of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
 
-    With `fit` "squash" both sides become `resize`; with "pad" the longer side does, and the rest of
-    the square has the color `mean`: timm's crop modes "squash" and "border".
+    With `fit` "squash" both sides become `resize`. With "pad" the longer side becomes `resize`, and
+    the rest of the square has the color `mean`. These are the timm crop modes "squash" and
+    "border".
     """
     sizes = picture.height, picture.width
     if fit == "crop":
@@ -201,7 +202,7 @@ def center_crop(
         return image[top : top + side, left : left + side]
     height, width = resize, resize
     if fit == "pad":
-        # in this order, as in timm, whose halves go to even numbers
+        # in this order, as in timm, which rounds half to even
         height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
     image = resize_exactly(picture.whole(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
@@ -214,7 +215,7 @@ def center_crop(
 
 
 def _find_middle(length: int, side: int) -> tuple[slice, slice]:
-    """Return the position of a line's middle in a line of `side` pixels, and in its own line."""
+    """Return the middle of a line as slices of the `side` output pixels and of the line itself."""
     length_used, to = min(length, side), max(0, side - length) // 2
     first = round(max(0, length - side) / 2)
     return slice(to, to + length_used), slice(first, first + length_used)
@@ -223,12 +224,12 @@ def _find_middle(length: int, side: int) -> tuple[slice, slice]:
 def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
     """Return the box to resize, and the corner of the center crop: (box, top, left).
 
-    The box is the complete image, or its middle if the image is longer than five squares. Otherwise
-    a line of 20,000 pixels would become 4.6 million by 232. The crop moves by less than a pixel.
+    The box is the full image, or its middle if the image is longer than five squares. Otherwise a
+    line of 20,000 pixels would become 4.6 million by 232. The crop moves by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _scale_shorter_side(height, width, resize)
-    corner = [round((length - side) / 2) for length in resized]  # half to even, as torchvision
+    corner = [round((length - side) / 2) for length in resized]  # half to even, as in torchvision
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
         box[axis], box[axis + 2] = before * shorter, 4 * shorter

@@ -1,4 +1,4 @@
-"""Shrink images by the mean over the area that each new pixel covers."""
+"""Shrink images by area averaging: each new pixel is the mean over the area that it covers."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class ImageSize(NamedTuple):
 
 
 def compute_shrunk_size(height: int, width: int, longest: int | None) -> ImageSize:
-    """Return an image's size if its longer side is at most `longest`; 600x800 becomes 375x500."""
+    """Return the size with a longer side of at most `longest`: 375x500 from 600x800 at 500."""
     if longest is None or max(height, width) <= longest:
         return ImageSize(height, width)
     ratio = longest / max(height, width)
@@ -23,16 +23,13 @@ def compute_shrunk_size(height: int, width: int, longest: int | None) -> ImageSi
 
 
 def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Shrink uint8 [h, w, 3] to [height, width, 3].
-
-    Bit-identical with the engine and in Python.
-    """
+    """Shrink uint8 [h, w, 3] to [height, width, 3]; bit-identical in the engine and in Python."""
     if pixels.shape[:2] == (height, width):
         return pixels
     if not native.explain_unavailable():
         pixels = np.ascontiguousarray(pixels)
         shrunk = native.shrink(pixels, pixels.shape[:2], (height, width), raw=True)
-        assert shrunk is not None  # the engine refuses damaged JPEGs only
+        assert shrunk is not None  # the engine rejects only damaged JPEGs
         return shrunk
     rows = _shrink_axis(pixels.astype(np.float32), height)
     return np.rint(_shrink_axis(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
@@ -41,7 +38,7 @@ def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 def _shrink_axis(values: np.ndarray, length: int) -> np.ndarray:
     """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
 
-    Pillow's BOX uses complete rows only, which is visible if an image shrinks slightly.
+    BOX in Pillow uses only complete rows, which is visible if an image shrinks slightly.
     """
     scale = len(values) / length
     edges = np.arange(length + 1) * scale

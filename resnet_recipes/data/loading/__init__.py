@@ -1,4 +1,4 @@
-"""Loaders of training and evaluation batches, which are filled ahead of their use."""
+"""Loaders of training and evaluation batches, which are filled ahead of time."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ class BatchSource:
     def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order; it is valid until the next one is requested.
 
-        None instead of a job: the jobs before it have to be used first.
+        None instead of a job means that all earlier batches must be used first.
         """
         raise NotImplementedError
 
@@ -48,22 +48,22 @@ class EvalLoader:
     """
 
     def __init__(self, config: DataConfig, share: Share, source: BatchSource):
-        self.examples = source.examples  # over all ranks
+        self.examples = source.examples  # number of examples, over all ranks
         self._config, self._share, self.source = config, share, source
 
     def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one short.
+        """Yield this rank's evaluation batches; the last one may be shorter.
 
-        Rank r has examples r, r + world_size, ...
+        Rank r gets examples r, r + world_size, ...
         """
         return self.only(np.arange(self._share.rank, self.examples, self._share.world_size))
 
     def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
-        """Yield these images in batches, the last one short."""
+        """Yield these images in batches; the last one may be shorter."""
         return self.source.run(order.list_eval_jobs(self._config, self._share, indices))
 
     def normalized(self, batch: RawBatch) -> Tensor:
-        """Return a batch's images as the network takes them, float32 [N, 3, H, W]."""
+        """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
         return normalize(batch.pixels, self._config.mean, self._config.std)
 
     def path(self, index: int) -> str:
@@ -78,18 +78,17 @@ class EvalLoader:
 class TrainLoader(EvalLoader):
     """This rank's part of an endless, shuffled stream of global batches.
 
-    Every step can be the first, at no cost.
-
-    The global batch of step k within epoch e is `permutation(seed, e)[k *
-    global_size:][:global_size]`, whatever the number of ranks; rank r takes the r-th contiguous
-    part. Incomplete last batches are dropped. Crops and flips depend only on (seed, epoch, index).
+    The stream can start at any step at no extra cost. The global batch of step k within epoch e is
+    `permutation(seed, e)[k * global_size:][:global_size]` for any number of ranks; rank r gets the
+    r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend only on (seed,
+    epoch, index).
     """
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield an endless stream of batches, one a step from `first_step` on.
+        """Yield an endless stream of batches, one per step, starting at `first_step`.
 
-        Nothing of earlier steps is decoded, and each image of later steps once. Up to
-        `data.prefetch` batches are read ahead; a run that stops loses them, and decodes them again
+        Images of earlier steps are not decoded, and each image of later steps is decoded once. Up
+        to `data.prefetch` batches are read ahead; a stopped run loses them, and decodes them again
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         with the path of an unreadable image.
         """
@@ -100,22 +99,22 @@ class TrainLoader(EvalLoader):
         )
 
     def whole(self, epoch: int) -> list[BatchOrder]:
-        """Return this rank's jobs for all images of an epoch, with the crops of training.
+        """Return this rank's jobs for all images of an epoch, with training crops.
 
-        They are blocks in the order of the files, copy after copy.
+        They are blocks in file order, copy after copy.
         """
         return list(order.list_epoch_jobs(self._config, self._share, self.examples, epoch))
 
 
-#: Seconds without an image after which the loader fails: a dead network drive never responds.
+#: Timeout in seconds without an image, because a dead network drive never responds.
 STUCK_SECONDS = 300.0
 
 
 class Pipeline(BatchSource):
     """Batches from a storage: uint8 rows that workers write in place.
 
-    Nothing is copied, stacked or pickled on the way from a Job to its RawBatch: a slot of memory
-    holds the job's Rows, workers fill parts of them, and the batch is a view of the slot.
+    Nothing is copied, stacked or pickled between a job and its RawBatch: a memory slot holds the
+    Rows of the job, workers fill parts of them, and the batch is a view of the slot.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):
@@ -124,7 +123,7 @@ class Pipeline(BatchSource):
         self._storage, self._capacity = storage, capacity
         self._slots = Slots(capacity)
         self._pool = WorkerPool(WorkerContext(storage, self._slots, skip_bad), capacity.workers)
-        # batches being filled, and the futures of their workers
+        # batches in progress, and the futures of their workers
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
         self._runs = 0  # only the last run's batches remain valid
@@ -145,7 +144,7 @@ class Pipeline(BatchSource):
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Images that could not be read and were replaced by their neighbours."""
+        """Images that could not be read and were replaced by their neighbors."""
         return tuple(map(self._storage.path, sorted(self._skipped)))
 
     def close(self) -> None:
@@ -178,7 +177,7 @@ class Pipeline(BatchSource):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn failures of worker processes into a TrainingError."""
+        """Convert failures of worker processes to a TrainingError."""
         try:
             yield
         except TimeoutError:
@@ -193,21 +192,21 @@ class Pipeline(BatchSource):
             ) from None
 
     def _being_read(self) -> str:
-        """Return the names of the first images that are now being read."""
+        """Return the names of the first images that workers are reading now."""
         indices = [rows.indices[rows.reading] for rows, _ in self._ahead]
         first = np.concatenate([*indices, np.array([], np.int64)])[:4].tolist()
         return ", ".join(map(self._storage.path, first)) or "no image"
 
     def _abandon(self) -> None:
-        """Cancel the requests of an earlier run, to free their slots."""
+        """Cancel the requests of an earlier run and free their slots."""
         self._runs += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
-            with self._explained():  # its images are not needed, so its failure is ignored
+            with self._explained():  # the images are not needed, so ignore failures
                 part.exception(STUCK_SECONDS)
         self._ahead.clear()
 
 
 def _make_batch(rows: Rows) -> RawBatch:
-    """Return rows as a batch, a view of them."""
+    """Return a batch that is a view of rows."""
     pixels, labels, taught = map(torch.from_numpy, (rows.pixels, rows.labels, rows.taught))
     return RawBatch(pixels.permute(0, 3, 1, 2), labels, taught if taught.shape[1] else None)

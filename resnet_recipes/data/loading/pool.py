@@ -16,7 +16,7 @@ from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.order import BatchOrder
 
-#: Signals that stop a whole job and also reach its workers.
+#: Signals that stop a complete job and also reach its workers.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -28,9 +28,9 @@ class WorkerContext(NamedTuple):
     skip_bad: bool
 
     def fill(self, slot: int, job: BatchOrder) -> list[int]:
-        """Fill a job's rows; return the indices of unreadable images that were replaced.
+        """Fill the rows of a job; return the indices of unreadable images that were replaced.
 
-        Raises TrainingError, which can be pickled, unlike what an augmentation may raise.
+        Raises TrainingError, which can be pickled, unlike some exceptions of augmentations.
         """
         rows = self.slots.rows(slot, job)
         rows.reading[:] = True
@@ -45,19 +45,18 @@ class WorkerContext(NamedTuple):
             rows.reading[:] = False
 
 
-#: Images that a worker gets at once: few enough that workers finish a batch together, enough to
-#: make the overhead negligible.
+#: Images per task: few enough that workers finish a batch together, enough to make the overhead
+#: negligible.
 _AT_ONCE = 32
 
 Result = TypeVar("Result")
 
 
 class WorkerPool:
-    """Workers that share one queue: threads or processes, as the storage needs.
+    """Workers that share one queue: threads or processes, as the storage requires.
 
-    With 0, the caller does the work.
-
-    The first processes take 3 s to start, later ones a few milliseconds.
+    With 0 workers, the caller does the work. The first processes take 3 s to start, later ones a
+    few milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
@@ -74,16 +73,16 @@ class WorkerPool:
 
     @property
     def processes(self) -> list[ForkServerProcess]:
-        """The processes among its workers."""
+        """The processes among the workers."""
         return self._executor.processes if isinstance(self._executor, ProcessPool) else []
 
     def submit(self, slot: int, job: BatchOrder) -> list[Future[list[int]]]:
-        """Start filling a slot in parts; each yields the indices of images that were replaced."""
+        """Start filling a slot in parts; each future returns the indices of replaced images."""
         size = min(_AT_ONCE, -(-len(job.indices) // self._workers))
         return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
 
     def death(self) -> str:
-        """Close the pool and return how one of its processes died."""
+        """Close the pool and describe how one of its processes died."""
         by_sentinel = {process.sentinel: process for process in self.processes}
         dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
         self.close()
@@ -97,11 +96,11 @@ class WorkerPool:
     def close(self, stuck: bool = False) -> None:
         """Stop at once; safe to call twice.
 
-        Waits for threads to finish their work, unless they are `stuck` or once were.
+        Waits for threads to finish, unless they are `stuck` or were in an earlier call.
         """
         self._is_stuck |= stuck
         for process in self.processes:
-            process.kill()  # it holds nothing that could be lost
+            process.kill()  # it has no state that could be lost
         for process in self.processes if self._is_stuck else ():
             process.join(5)
         self._executor.shutdown(wait=not self._is_stuck, cancel_futures=True)
@@ -117,12 +116,11 @@ class _Caller(Executor):
 
 
 def start() -> None:
-    """Prepare a worker process.
+    """Prepare a worker process to ignore STOPS.
 
-    It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has
-    saved a checkpoint.
+    When a complete job is stopped, the trainer still needs batches until it has saved a checkpoint.
     """
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
-    torch.set_num_threads(1)  # the workers are the parallelism
+    torch.set_num_threads(1)  # the workers already use all cores
     warnings.simplefilter("ignore")

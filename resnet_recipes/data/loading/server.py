@@ -4,7 +4,7 @@ import signal
 
 from resnet_recipes.data.loading.pool import STOPS
 
-# The server must survive signals that stop a whole job, and so must workers from the start: the
-# trainer treats their death as a failure.
+# The server must survive signals that stop a complete job, and so must workers from the start,
+# because the trainer treats their death as a failure.
 for number in STOPS:
     signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The workers of a loader, and its batches in memory that processes and GPUs share."""
+"""The workers of a loader, and its batches in memory shared by processes and GPUs."""
 
 import os
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
 from resnet_recipes.data.shared import Layout, SharedArrays, count_layout_bytes
 
-_MOST = 16  # more would not make one rank faster
+_MOST = 16  # limit of workers per rank; more are not faster
 
 
 def count_workers(config: DataConfig, ranks: int = 1) -> int:
-    """Return the number of loader processes or threads of a rank.
+    """Return the number of loader processes or threads per rank.
 
-    It is the recipe's number, or the rank's part of the cores, at most 16. `ranks` is the number of
-    ranks on this machine if no launcher has set it.
+    This is the recipe's number, or the rank's part of the cores, at most 16. `ranks` is the number
+    of ranks on this machine if no launcher has set it.
     """
     if config.workers != "auto":
         return int(config.workers)
@@ -34,9 +34,9 @@ def count_fair_workers(ranks: int) -> int:
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe sets more workers than cores, assuming one rank per GPU."""
+    """Yield a note if a recipe requests more workers than cores, assuming one rank per GPU."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
-    # a rank needs one in any case
+    # a rank always needs at least one
     if config.workers != "auto" and int(config.workers) > max(1, cores() // ranks):
         each = f" for each of {ranks} ranks" if ranks > 1 else ""
         yield (
@@ -48,11 +48,11 @@ def find_oversubscription(config: DataConfig) -> Iterator[str]:
 class Capacity(NamedTuple):
     """The resources of a loader."""
 
-    workers: int  # threads or processes; 0: images are read when requested
-    prefetch: int  # batches ahead of the one in use
+    workers: int  # threads or processes; 0: read images when requested
+    prefetch: int  # batches to read ahead of the current one
     rows: int  # images of the largest batch
     pixels: int  # height and width of the largest image
-    taught: int = 0  # a teacher's probabilities for an image
+    taught: int = 0  # teacher probabilities per image
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
@@ -79,7 +79,7 @@ class Capacity(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes of these batches at most, which more workers do not change."""
+        """Maximum bytes of these batches, independent of the number of workers."""
         return count_layout_bytes(self.layout)
 
     @property
@@ -104,7 +104,7 @@ class Slots:
         self._memory, self._is_pinned = SharedArrays(**capacity.layout), False
 
     def rows(self, slot: int, job: BatchOrder) -> Rows:
-        """Return a job's rows of the batch in a slot: views of the memory."""
+        """Return a job's rows in the batch of a slot, as views of the memory."""
         memory, count, size = self._memory, len(job.indices), job.pixels**2 * 3
         rows = slice(job.first, job.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
@@ -121,7 +121,7 @@ class Slots:
     def pin(self) -> list[str]:
         """Lock the memory in RAM and register it with CUDA for asynchronous copies.
 
-        Return a note if that fails.
+        Returns a note if that fails.
         """
         whole = self._memory.whole
         error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0).value
@@ -129,7 +129,7 @@ class Slots:
         if not error:
             return []
         with suppress(RuntimeError):
-            torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch: consume it
+            torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch, so consume it
         return [
             f"{byte_size(whole.nbytes)} of batches cannot be pinned (CUDA error {error}): "
             "copies to the GPU are slower; raise `ulimit -l` or lower data.prefetch"

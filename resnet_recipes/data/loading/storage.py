@@ -6,7 +6,7 @@ import numpy as np
 
 
 class UnreadableError(Exception):
-    """An image cannot be read. Has its index, a message that names it, and the bare reason."""
+    """An image cannot be read. Holds its index, a message with its name, and the reason."""
 
     def __init__(self, index: int, sentence: str, reason: str = ""):
         self.index, self.reason = index, reason
@@ -14,16 +14,16 @@ class UnreadableError(Exception):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch to fill. An image's randomness depends only on (seed, epoch, index, copy)."""
+    """Rows of a batch to fill. Randomness depends only on (seed, epoch, index, copy)."""
 
     epoch: int
-    indices: np.ndarray  # int64 [n], which images
-    copies: np.ndarray  # int64 [n], which use of the image in this epoch
-    pixels: np.ndarray  # uint8 [n, S, S, 3], written
-    labels: np.ndarray  # int64 [n], written
-    # bool [n], true while a row is read: shows which image a worker is stuck at
+    indices: np.ndarray  # int64 [n], image indices
+    copies: np.ndarray  # int64 [n], earlier uses of the image in this epoch
+    pixels: np.ndarray  # uint8 [n, S, S, 3], output
+    labels: np.ndarray  # int64 [n], output
+    # bool [n], true while a row is being read: shows which image a worker is stuck on
     reading: np.ndarray
-    # float32 [n, K], written: a teacher's probabilities; K is 0 if none are stored
+    # float32 [n, K], output: a teacher's probabilities; K is 0 without stored soft labels
     taught: np.ndarray = np.empty((0, 0), np.float32)
 
     def only(self, row: int) -> "Rows":
@@ -35,7 +35,7 @@ class Storage(Protocol):
     """The images of one split, cropped for training or evaluation."""
 
     labels: np.ndarray  # int64 [N]
-    # fill() releases the interpreter lock, so threads suffice; otherwise processes unpickle it
+    # fill() releases the GIL, so threads suffice; otherwise worker processes unpickle the storage
     in_threads: bool
 
     def fill(self, rows: Rows) -> None:

@@ -1,7 +1,7 @@
 """The C++ decoder: crops of JPEGs and .beton samples, in threads without the interpreter.
 
-Installation builds its library if compiler and libjpeg-turbo are there. It is used only if it
-decodes JPEGs whose pixels are known to the bit.
+Installation builds the library if a compiler and libjpeg-turbo are available. The library is used
+only if it decodes a few JPEGs bit-identically to known pixels.
 """
 
 import ctypes
@@ -26,8 +26,8 @@ WAYS = {
     "reduced to 1/8": (0, 0, 64, 8),
 }
 
-#: CRC-32 of the pixels of each file, in each of WAYS: the same for libjpeg-turbo 2.1.5 and 3.2.0,
-#: with vector instructions and without, and for restart markers and scans that only change the
+#: CRC-32 of the pixels of each file, for each of WAYS: identical for libjpeg-turbo 2.1.5 and 3.2.0,
+#: with and without vector instructions, and for restart markers and scans that only change the
 #: encoding.
 _420 = (0xCC7B5BFF, 0xB5E0C12F, 0xD22F0027, 0x1900D0F6, 0x49D202CD)
 PIXELS = {
@@ -45,7 +45,7 @@ class UnavailableError(Exception):
 
 
 def make_rows(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
-    """Return files x WAYS rows, which point to both arrays."""
+    """Return files x WAYS rows that point to both arrays."""
     rows = make_blank_rows(len(files) * len(WAYS)).reshape(len(files), len(WAYS))
     rows["data"] = [[file.ctypes.data] for file in files]
     rows["length"] = [[file.size] for file in files]
@@ -56,7 +56,7 @@ def make_rows(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
 
 
 def find_mismatch(library: ctypes.CDLL) -> str:
-    """Return an image that the library decodes wrongly; empty if there is none. Takes 2 ms."""
+    """Return the name of an image that the library decodes wrongly, or "". Takes 2 ms."""
     files = [np.fromfile(FOLDER / f"{name}.jpg", np.uint8) for name in PIXELS]
     sides = [side for _ in files for *_, side in WAYS.values()]
     pixels = [np.zeros((side, side, 3), np.uint8) for side in sides]
@@ -74,7 +74,7 @@ def find_mismatch(library: ctypes.CDLL) -> str:
 
 @functools.cache
 def load_library(path: Path = PATH) -> ctypes.CDLL:
-    """Load the library and try it on known JPEGs. Raises UnavailableError if it cannot be used."""
+    """Load the library and test it on known JPEGs. Raises UnavailableError if it cannot be used."""
     if not path.exists():
         raise UnavailableError("was not built when resnet-recipes was installed")
     try:
@@ -93,7 +93,7 @@ def load_library(path: Path = PATH) -> ctypes.CDLL:
 
 
 def explain_unavailable() -> str:
-    """Return why the native library cannot be used; empty if it can."""
+    """Return why the native library cannot be used, or ""."""
     try:
         load_library()
     except UnavailableError as error:
@@ -102,7 +102,7 @@ def explain_unavailable() -> str:
 
 
 def describe() -> str:
-    """Return a description of the instructions and libraries in use."""
+    """Describe the instruction set and libraries in use."""
     return (
         f"{load_library().engine_instructions().decode()} instructions, "
         f"{load_library().engine_jpeg().decode()}"
@@ -112,9 +112,9 @@ def describe() -> str:
 def shrink(
     data: np.ndarray, size: tuple[int, int], to: tuple[int, int], raw: bool = False
 ) -> np.ndarray | None:
-    """Shrink an image of `size` (height, width), uint8, to [*to, 3] by the mean over areas.
+    """Shrink an image of `size` (height, width), uint8, to [*to, 3] by area averaging.
 
-    `data` are the bytes of a JPEG, or raw pixels. None if the engine refuses it.
+    `data` is a JPEG file or raw pixels. Returns None if the engine rejects it.
     """
     row, pixels = make_blank_rows(1), np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
@@ -123,7 +123,7 @@ def shrink(
 
 
 def copy_pixels(row: np.ndarray, pixels: np.ndarray) -> None:
-    """Put an image, uint8 [h, w, 3], into the memory that a row [1] points to."""
+    """Copy an image, uint8 [h, w, 3], to the memory that a row [1] points to."""
     load_library().engine_keep(row.ctypes.data, pixels.ctypes.data, *pixels.shape[:2])
 
 
@@ -149,14 +149,14 @@ def _declare(loaded: ctypes.CDLL) -> None:
 class Engine:
     """A pool of native threads that works on several batches at once, the oldest first.
 
-    Only one thread may wait for a batch. Rows, and everything they point to, must stay alive until
+    Only one thread may wait for a batch. Rows and everything they point to must stay alive until
     that wait returns.
     """
 
     def __init__(self, threads: int, scalar: bool = False):
-        """Start the threads; `scalar` avoids vector instructions.
+        """Start the threads; `scalar` disables vector instructions.
 
-        OSError if the system allows no more threads.
+        Raises OSError if the system allows no more threads.
         """
         self._library = load_library()
         reason = ctypes.create_string_buffer(200)
@@ -169,7 +169,7 @@ class Engine:
         self._kept: dict[int, np.ndarray] = {}
 
     def fill(self, rows: np.ndarray, reading: np.ndarray) -> np.ndarray:
-        """Fill rows [N] and return the positions of refused rows, int64 [n].
+        """Fill rows [N] and return the positions of rejected rows, int64 [n].
 
         Meanwhile `reading`, bool [N], shows which rows are being read.
         """

@@ -8,8 +8,8 @@ import numpy as np
 from resnet_recipes.data.base import Step
 
 SMALL = np.dtype(
-    [  # the same image at half its size, rounded up
-        ("data", "u8"),  # 0: none
+    [  # the same image at half size, rounded up
+        ("data", "u8"),  # 0: no small level
         ("length", "u8"),
         ("size", "i4", 2),
         ("crc", "u4"),
@@ -20,33 +20,33 @@ SMALL = np.dtype(
 
 _ROW = np.dtype(
     [
-        ("data", "u8"),  # address of the encoded image, or of its pixels; 0: it is in a file
+        ("data", "u8"),  # address of the encoded image or its pixels; 0: read a file
         ("folder", "u8"),  # address of a null-terminated path
         ("path", "u8"),  # address of the rest of the path, `length` bytes
         ("draws", "u8"),  # CROP: address of float64 [42]; DISTORTED: [404]
         ("operations", "u8"),  # address of OPERATION [operation_count]
         ("pixels", "u8"),  # address of the output, uint8 [side, side, 3]
         ("length", "u8"),  # bytes at `data` or `path`
-        ("file_bytes", "u8"),  # of the file when it was listed; 0: any
-        ("box", "f8", 4),  # left, top, width, height: read by BOX, else written
-        ("size", "i4", 2),  # height, width of the image: 0 is written, anything else expected
+        ("file_bytes", "u8"),  # file size when it was listed; 0: any
+        ("box", "f8", 4),  # left, top, width, height: input for BOX, else output
+        ("size", "i4", 2),  # image height, width: output if 0, else the expected value
         ("geometry", "i4"),
-        ("side", "i4"),  # of the output, pixels
+        ("side", "i4"),  # output size, pixels
         ("resize", "i4"),  # CENTRE: the shorter side, pixels
         ("filter", "i4"),
         ("operation_count", "i4"),
         ("raw", "?"),  # `data` is uint8 [height, width, 3]
         ("mirror", "?"),
-        ("whole", "?"),  # never decode at a reduced size
-        ("checked", "?"),  # compare `crc`; cleared once it is that of these bytes
+        ("whole", "?"),  # always decode at full size
+        ("checked", "?"),  # verify `crc`; cleared when it matches
         ("crc", "u4"),  # CRC-32 of the bytes
-        ("status", "i4"),  # written
-        ("error", "i4"),  # written: errno of UNREADABLE
-        ("small", SMALL),  # read instead where the crop is at least twice as large as the output
-        ("memory", "u8"),  # address of uint64 [3]: used, capacity, closed; 0: nothing is kept
+        ("status", "i4"),  # output
+        ("error", "i4"),  # output: errno of UNREADABLE
+        ("small", SMALL),  # used instead if the crop is at least twice the output size
+        ("memory", "u8"),  # address of uint64 [3]: used, capacity, closed; 0: keep nothing
         ("kept", "u8"),  # address of the images in that memory
-        ("entry", "u8"),  # address of uint64, the place of this image there
-        # longer side to which the whole image is shrunk before it is cropped; 0: it is not
+        ("entry", "u8"),  # address of uint64, the entry of this image
+        # longer side to shrink the full image to before cropping; 0: do not shrink
         ("longest", "i4"),
     ],
     align=True,
@@ -88,12 +88,12 @@ class Status(IntEnum):
 
 
 def make_blank_rows(count: int) -> np.ndarray:
-    """Return rows [count] in which everything is zero."""
+    """Return rows [count] filled with zeros."""
     return np.zeros(count, _ROW)
 
 
 def describe_layout() -> str:
-    """Return a line for each field of these structs: its name, its offset and its size."""
+    """Return a line for each field of these structs: name, offset and size."""
     lines = [*_list_fields(_ROW), f"row 0 {_ROW.itemsize}"]
     lines += [*_list_fields(OPERATION), f"operation 0 {OPERATION.itemsize}"]
     return "".join(f"{line}\n" for line in lines)
@@ -115,7 +115,7 @@ def _list_fields(dtype: np.dtype, name: str = "", place: int = 0) -> Iterator[st
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
     """Make rows [N] apply the steps of an augmentation, one list per row.
 
-    Return the memory that the rows point to.
+    Returns the memory that the rows point to.
     """
     counts = np.array([len(of_image) for of_image in steps])
     operations = np.zeros(counts.sum(), OPERATION)

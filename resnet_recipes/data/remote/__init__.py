@@ -1,6 +1,6 @@
 """Images in a bucket or on a web server: fetched once per machine, checked, then read as usual.
 
-A plan needs only names and sizes, a run needs the complete files.
+A plan needs only names and sizes; a run needs the complete files.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ from resnet_recipes.data.remote.copy import PART, Copy, Stopped
 from resnet_recipes.data.remote.store import RemoteFile, Store
 from resnet_recipes.data.root import TABLES, find_address_problems
 
-#: Seconds for which a plan fetches, to know how fast that is.
+#: Seconds that a plan fetches to measure the speed.
 _SAMPLED = 3.0
 
 
 class _Remote(NamedTuple):
-    """The data set at an address, and its copy on this machine."""
+    """The dataset at a URL, and its copy on this machine."""
 
     store: Store
     heads: tuple[RemoteFile, ...]
-    named: str  # the table in the address
-    name: str  # of the folder of its copies
+    named: str  # the table named in the URL
+    name: str  # name of the folder with its copies
     version: str
     whole: Path | None  # the complete copy, if there is one
 
@@ -41,14 +41,14 @@ class _Remote(NamedTuple):
 
 
 class DataOutline(NamedTuple):
-    """Files with the right names and sizes, but not all of their content."""
+    """Files with the right names and sizes, but without all of their content."""
 
     root: Path
     note: str  # what remains to be fetched
 
 
 def fetch_outline(config: DataConfig) -> DataOutline:
-    """Return files to count the images at an address; fetches for a few seconds.
+    """Return files for counting the images at a URL; fetches for a few seconds.
 
     Raises NotReadyError, also if no disk has enough free space for the complete copy.
     """
@@ -77,9 +77,9 @@ def fetch_outline(config: DataConfig) -> DataOutline:
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
-    """Return the folder, or table, with a complete copy of the images at an address.
+    """Return the folder or table with a complete copy of the images at a URL.
 
-    None if it was stopped before. Raises NotReadyError.
+    Returns None if stopped before the copy is complete. Raises NotReadyError.
     """
     there = _look_up(config)
     if there.whole:
@@ -91,8 +91,8 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path
 
 
 def _look_up(config: DataConfig) -> _Remote:
-    """Request the files that describe the data set, and look for a copy."""
-    # a plan does without data.root, so it was not checked
+    """Request the files that describe the dataset, and look for a copy."""
+    # a plan does not require data.root, so it was not checked
     RecipeError.refuse(problem.under("data") for problem in find_address_problems(config.root))
     address, named = config.root, ""
     if address.lower().endswith(TABLES):
@@ -113,18 +113,18 @@ def read_version(copy: str) -> str:
 
 
 def is_trusted(config: DataConfig) -> bool:
-    """Return whether this cache has images of an address, without requests."""
+    """Return whether the cache has images of a URL; makes no requests."""
     return disk.find_copy(config.cache, _make_name(config.root)) is not None
 
 
 def _make_name(address: str) -> str:
-    """Return the name of the folder with the copies of the data set at an address."""
+    """Return the name of the folder with the copies of the dataset at a URL."""
     title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
     return f"{title}-{_digest(address)}"
 
 
 def _open_store(address: str) -> Store:
-    """Return the store of an address. Raises NotReadyError if a package is missing."""
+    """Return the store for a URL. Raises NotReadyError if a package is missing."""
     try:
         from resnet_recipes.data.remote.stores import Bucket, Web
 

@@ -1,4 +1,4 @@
-"""The files of a data set at an address, and the digests of their content."""
+"""The files of a dataset at a URL, and the digests of their content."""
 
 import os
 import re
@@ -15,11 +15,11 @@ from resnet_recipes.data.files import table
 from resnet_recipes.data.remote.store import ForbiddenError, RemoteFile, Store
 from resnet_recipes.data.root import SPLITS, TABLES
 
-#: As `sha256sum * > SHA256SUMS` writes it.
+#: The format of `sha256sum * > SHA256SUMS`.
 SUMS = "SHA256SUMS"
 
-THREADS = 16  # requests at a time
-_WAITING = 1000  # ... and those that wait for a thread
+THREADS = 16  # parallel requests
+_WAITING = 1000  # queued requests
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
@@ -29,10 +29,10 @@ _DEEPEST = 32  # folders from a table to an image
 
 
 class Contents(NamedTuple):
-    """The files of a data set."""
+    """The files of a dataset."""
 
     heads: tuple[RemoteFile, ...]  # .beton files with sidecars, or tables; and SUMS
-    images: tuple[RemoteFile, ...]  # which tables name
+    images: tuple[RemoteFile, ...]  # images listed in tables
     sums: dict[str, str]  # the SHA-256 of files, by name
 
     @property
@@ -47,7 +47,7 @@ class Contents(NamedTuple):
 
     @property
     def checked(self) -> str:
-        """The digests that the copy is compared with."""
+        """The digests to compare the copy with."""
         counts = {
             f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
             "the MD5 that the store gives": sum(
@@ -59,7 +59,7 @@ class Contents(NamedTuple):
 
 
 def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
-    """Return the files that describe a data set, of which the address may have named a table.
+    """Return the files that describe a dataset; the URL may have named a table.
 
     Raises NotReadyError if there are none.
     """
@@ -81,7 +81,7 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
 
 
 def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
-    """Return all files of a data set; reads its tables, of which the address may have named one.
+    """Return all files of a dataset; reads its tables. The URL may have named a table.
 
     Raises NotReadyError.
     """
@@ -105,7 +105,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
 
 
 def _find_present(store: Store, named: str) -> list[RemoteFile]:
-    """Return the files at the address that may describe the data set."""
+    """Return the files at the URL that may describe the dataset."""
     refusals: list[ForbiddenError] = []
 
     def look(name: str) -> RemoteFile | None:
@@ -125,7 +125,7 @@ def _find_present(store: Store, named: str) -> list[RemoteFile]:
 def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
-    """Yield the file of each name, by parallel requests; few of them are queued at once."""
+    """Yield the file with each name; makes parallel requests with a short queue."""
     left = iter(names)
     with ThreadPoolExecutor(THREADS) as pool:
         while some := list(islice(left, _WAITING)):
@@ -143,16 +143,16 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
         fix = f"sha256sum * > {SUMS}"
         raise store.refused(head.name, f"line {number} is not a SHA-256 and a name", fix)
     sums = {os.path.normpath(match[2]): match[1].lower() for match in matches if match}
-    sums.pop(SUMS, None)  # the shell made it, still empty, before `*` was read
+    sums.pop(SUMS, None)  # the shell creates it, still empty, before it expands `*`
     return sums
 
 
 def _list_named(
     store: Store, head: RemoteFile, place: Path, only: str, is_beside: bool
 ) -> Iterator[str]:
-    """Yield the names of the images in a table, brought to `place`; they must be below its folder.
+    """Yield the names of the images in a table fetched to `place`; they must be below its folder.
 
-    It has `only` one split if that is given. `is_beside` other tables, metadata may have no labels.
+    `only` is its only split, if given. With `is_beside` other tables, metadata may lack labels.
     """
     if head.size > _MOST_TABLE:
         raise store.refused(head.name, f"is larger than {_MOST_TABLE:,} bytes")

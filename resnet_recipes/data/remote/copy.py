@@ -1,7 +1,7 @@
-"""The local copy of a data set: fetched in pieces, resumed, and checked.
+"""The local copy of a dataset: fetched in pieces, resumable, and checked.
 
-Every version of the data set has a separate folder, so that versions are never mixed. Its name is
-VERSION.part until the copy is complete.
+Every version of the dataset has a separate folder, so that versions are never mixed. The folder is
+named VERSION.part until the copy is complete.
 """
 
 import fcntl
@@ -25,10 +25,10 @@ from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, Contents
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
-PIECE = 8 << 20  # bytes of a request
+PIECE = 8 << 20  # bytes per request
 PART, _JOURNAL = ".part", ".journal"
 
-#: Returns whether to stop; the fetched pieces are kept.
+#: Function that returns whether to stop; fetched pieces are kept.
 Stopped = Callable[[], bool]
 
 
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Number of bytes."""
         return self.end - self.start
 
 
@@ -49,7 +49,7 @@ class Copy:
     """A copy, which may be incomplete."""
 
     def __init__(self, store: Store, contents: Contents, home: Path, version: str):
-        """Use the contents of an address, and the folder of all its copies."""
+        """Use the contents of a URL, and the folder of all its copies."""
         self.contents, self._store, self._home = contents, store, home
         self.whole, self._part = home / version, home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
@@ -67,13 +67,13 @@ class Copy:
 
     @property
     def fetched(self) -> int:
-        """Bytes that are there."""
+        """Number of bytes fetched."""
         return sum(self._pieces[number].size for number in self._done())
 
     def outline(self, stopped: Stopped) -> None:
         """Fetch the description of the images, and then content until stopped.
 
-        All files then exist with their sizes, so that they can be counted.
+        Afterwards all files exist with their full size, so that they can be counted.
         """
         heads = self.contents.heads
         betons = [remote for remote in heads if remote.name.endswith(".beton")]
@@ -105,7 +105,7 @@ class Copy:
         return self.whole.is_dir()
 
     def _of(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
-        """Return the numbers of the pieces that have parts of files."""
+        """Return the numbers of the pieces that contain these parts of files."""
         missing = list(parts)
         return [
             number
@@ -122,7 +122,7 @@ class Copy:
         progress: Progress = silent,
         stopped: Stopped = lambda: False,
     ) -> bool:
-        """Fetch pieces, by number, or wait for a process that does; False if stopped."""
+        """Fetch pieces by number, or wait for another process to fetch them; False if stopped."""
 
         def is_done() -> bool:
             done = self._done()
@@ -136,14 +136,14 @@ class Copy:
         return is_done()
 
     def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
-        """Fetch pieces in parallel. Raises the first error, and keeps the fetched pieces."""
+        """Fetch pieces in parallel. Raises the first error; keeps fetched pieces."""
         done, fetched = self._done(), self.fetched
         ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,
             ThreadPoolExecutor(THREADS) as pool,
         ):
-            end = journal.seek(0, os.SEEK_END)  # a kill may have cut its last number short
+            end = journal.seek(0, os.SEEK_END)  # a kill may have truncated the last number
             journal.truncate(end - (end - len(self._key)) % 4)
             running: dict[Future, int] = {}
             try:
@@ -172,11 +172,11 @@ class Copy:
             os.fdatasync(file.fileno())
 
     def _lay_out(self) -> None:
-        """Make the files, with their sizes but without content, unless they are there."""
+        """Create the files at full size without content, unless they exist."""
         if self._journal_key() == self._key:
             return
         with self._written():
-            for path in self._home.iterdir():  # of an earlier version
+            for path in self._home.iterdir():  # copies of an earlier version
                 if path.suffix == PART:
                     shutil.rmtree(path)
                 elif path.suffix == _JOURNAL:
@@ -220,7 +220,7 @@ class Copy:
         progress(fetched // 10**6, -(-self.contents.size // 10**6))
 
     def _done(self) -> set[int]:
-        """Return the numbers of the pieces that are there."""
+        """Return the numbers of the fetched pieces."""
         if self.whole.is_dir():
             return {*range(len(self._pieces))}
         if self._journal_key() != self._key:
@@ -238,7 +238,7 @@ class Copy:
 
     @contextmanager
     def _lock(self, is_over: Stopped) -> Iterator[bool]:
-        """Hold the lock of this address's copies; yield False if it `is_over` before."""
+        """Hold the lock of the copies of this URL; yield False if `is_over` first."""
         disk.make_folder(self._home)
         with open(self._home / "lock", "a") as file:
             while not is_over():
@@ -253,7 +253,7 @@ class Copy:
 
     @contextmanager
     def _written(self) -> Iterator[None]:
-        """Raise NotReadyError for write errors inside this context."""
+        """Convert write errors inside this context to NotReadyError."""
         try:
             yield
         except OSError as error:
@@ -263,7 +263,7 @@ class Copy:
 
 
 def _list_descriptions(beton: Path) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a .beton file that are not images, as bytes from and to, by its header."""
+    """Yield the byte ranges of a .beton file that are not images, from its header."""
     with open(beton, "rb") as file:
         header, size = file.read(HEADER.itemsize), os.fstat(file.fileno()).st_size
     if len(header) == HEADER.itemsize:

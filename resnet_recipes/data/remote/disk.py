@@ -11,15 +11,15 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import cache_folder, find_existing_parent, find_folder_problem
 from resnet_recipes.base.text import byte_size
 
-#: File systems on other machines (fuse.* may be) and in memory.
+#: File systems on other machines (possibly fuse.*) and in memory.
 _UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
 _UNFIT |= {"tmpfs", "ramfs"}
 
 
 def find_copy(cache: str, name: str) -> Path | None:
-    """Return the folder `name` in data.cache, or on a local disk, if it exists.
+    """Return the folder `name` in data.cache or on a local disk, if it exists.
 
-    Raises NotReadyError if it is not this user's own.
+    Raises NotReadyError if it does not belong to this user.
     """
     for folder in _list_folders(cache):
         if (folder / name).is_dir():
@@ -28,9 +28,9 @@ def find_copy(cache: str, name: str) -> Path | None:
 
 
 def check_owner(folder: Path) -> Path:
-    """Return the folder of a copy. Raises NotReadyError if another user may have put things there.
+    """Return the folder of a copy. Raises NotReadyError if another user may have written to it.
 
-    A group's folder is not refused: Kubernetes opens volumes to the group of a pod.
+    A group-writable folder is accepted, because Kubernetes opens volumes to the group of a pod.
     """
     facts = folder.lstat()
     is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
@@ -41,14 +41,14 @@ def check_owner(folder: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of a copy, unless it is there. Raises NotReadyError as `check_owner` does."""
+    """Create the folder of a copy if needed. Raises NotReadyError like `check_owner`."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     check_owner(folder)
 
 
 def choose_folder(cache: str, name: str, begun: str, needed: int) -> Path:
-    """Return a folder `name` for `needed` bytes, including the bytes in its folder `begun`.
+    """Return a folder `name` for `needed` bytes, including the bytes in its subfolder `begun`.
 
     Raises NotReadyError if no disk has enough free space.
     """
@@ -66,7 +66,7 @@ def choose_folder(cache: str, name: str, begun: str, needed: int) -> Path:
 
 
 def _list_folders(cache: str) -> list[Path]:
-    """Return the folders that may hold copies, the best first."""
+    """Return the folders that may hold copies, best first."""
     if cache:
         return [Path(cache)]
     temporary = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
@@ -75,7 +75,7 @@ def _list_folders(cache: str) -> list[Path]:
 
 
 def is_local(folder: Path) -> bool:
-    """Return whether a folder is on a disk of this machine, and was not made by somebody else."""
+    """Return whether a folder is on a local disk and was not created by another user."""
     there = find_existing_parent(folder)
     facts = os.stat(there)
     if there == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):

@@ -1,4 +1,4 @@
-"""The interface of buckets and web servers: describe a file, and send a part of it."""
+"""The interface of buckets and web servers: describe a file, and read a part of it."""
 
 import threading
 import time
@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError
 from resnet_recipes.base.names import DOCS
 
-#: Seconds to wait before asking again.
+#: Seconds to wait before each retry.
 WAITS = (0.5, 1.0, 2.0, 4.0)
 
-_PATIENCE = 90  # seconds for an answer without a body; gcsfs asks again for a minute
-_SLOWEST = 32 << 10  # bytes of a body per second, below which it counts as stalled
+_PATIENCE = 90  # seconds for a response without a body; gcsfs retries for a minute
+_SLOWEST = 32 << 10  # bytes per second of a body; slower responses count as stalled
 
 _T = TypeVar("_T")
 
@@ -21,30 +21,30 @@ _T = TypeVar("_T")
 class RemoteFile(NamedTuple):
     """A file in a bucket or on a web server."""
 
-    name: str  # its path from the address
+    name: str  # path relative to the URL
     size: int  # bytes
-    version: str  # differs when the content does: an ETag, a generation or a time
-    md5: str = ""  # of the content, in hex, if the store gives it
+    version: str  # changes with the content: an ETag, a generation or a time
+    md5: str = ""  # MD5 of the content, in hex, if the store provides it
 
 
 class ForbiddenError(NotReadyError):
-    """A file may not be read. Buckets also report this for missing files."""
+    """Access to a file is denied. Buckets also report this for missing files."""
 
 
 class Store:
-    """The files below an address. Subclasses raise OSError for temporary failures."""
+    """The files below a URL. Subclasses raise OSError for temporary failures."""
 
     def __init__(self, address: str):
-        """Take an address without a slash at its end."""
+        """Store a URL without a trailing slash."""
         self.address = address
 
     @property
     def waits(self) -> tuple[float, ...]:
-        """Seconds to wait before each time of asking again."""
+        """Seconds to wait before each retry."""
         return WAITS
 
     def look(self, name: str) -> RemoteFile | None:
-        """Return the description of a file; None without a file. Raises NotReadyError."""
+        """Return the description of a file; None if it does not exist. Raises NotReadyError."""
         try:
             return self._patiently(name, lambda: self._look(name), _PATIENCE)
         except FileNotFoundError:
@@ -104,10 +104,10 @@ class Store:
 
 
 def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Return the response. Raises the errors of `ask`, or TimeoutError after some seconds.
+    """Return the response. Raises the errors of `ask`, or TimeoutError after `seconds`.
 
-    A thread makes the request, and may outlive it: no library times out on a response that arrives
-    byte by byte, or whose header never ends.
+    A thread makes the request and may outlive this call: no library times out on a response that
+    arrives byte by byte, or whose header never ends.
     """
     answer: futures.Future[_T] = futures.Future()
 
@@ -124,5 +124,5 @@ def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
 
 
 def _find_reason(error: OSError) -> str:
-    """Return the reason that an error gives, which may be a server's text of any length."""
+    """Return the reason in an error, which may be server text of any length."""
     return " ".join(str(error).split())[:200] or type(error).__name__

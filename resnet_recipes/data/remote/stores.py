@@ -1,6 +1,7 @@
 """Stores: a web server, read in ranges, or a bucket, through fsspec.
 
-fsspec's HTTPS reader loads responses of any length into memory and ignores the range that was sent.
+The fsspec HTTPS reader loads responses of any length into memory, and ignores whether the server
+sent the requested range.
 """
 
 import logging
@@ -18,18 +19,18 @@ import urllib3
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
-_TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds, read: between two bytes
+_TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds; read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
 
 _NO_RANGES = "comes from a server without HTTP range requests"
 _COPY_IT = Hint("copy it to this machine, and pass that folder")
 
-#: Fields that identify the version of an object; the first that a store has is used.
+#: Fields that identify the version of an object; the first one present is used.
 _VERSIONS = ("ETag", "generation", "created", "LastModified")
 
 
 class Web(Store):
-    """The files below an http or https address."""
+    """The files below an http or https URL."""
 
     def __init__(self, address: str, connections: int):
         super().__init__(address)
@@ -63,7 +64,7 @@ class Web(Store):
             return answer.read(end - start + 1, decode_content=False)
 
     def _differing(self, remote: RemoteFile, version: str) -> NotReadyError:
-        """Return the error of a file that came in another version than it was announced in."""
+        """Return the error for a file whose version differs from its description."""
         if self._look(remote.name).version == version:
             return self.changed(remote)
         rule = "comes from a server that changes the ETag of an unchanged file"
@@ -73,7 +74,7 @@ class Web(Store):
     def _answer(
         self, method: str, name: str, headers: dict[str, str]
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Yield the response to a request, with its body unread."""
+        """Yield the response to a request; its body is not read yet."""
         try:
             answer = self._pool.request(
                 method,
@@ -93,10 +94,10 @@ class Web(Store):
                     raise OSError(said)
                 yield answer
             finally:
-                # of a body that was not read to its end, the connection is of no more use
+                # a connection with an unread body cannot be reused
                 answer.close()
                 answer.release_conn()
-        except (urllib3.exceptions.HTTPError, ValueError) as error:  # an address it redirects to
+        except (urllib3.exceptions.HTTPError, ValueError) as error:  # an invalid redirect
             raise OSError(str(getattr(error, "reason", None) or error)) from None
 
 
@@ -114,12 +115,12 @@ def _decode_md5(md5: str) -> str:
 
 
 class Bucket(Store):
-    """The objects below an address."""
+    """The objects below a URL."""
 
     def __init__(self, address: str):
         super().__init__(address)
         self._scheme = address.partition("://")[0]
-        # failures are reported once, by an error
+        # an error already reports failures
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         self._files = fsspec.filesystem(
             self._scheme, use_listings_cache=False, skip_instance_cache=True
@@ -127,7 +128,7 @@ class Bucket(Store):
 
     @property
     def waits(self) -> tuple[float, ...]:
-        """Seconds to wait; none for Google's store, of which gcsfs asks again for a minute."""
+        """Seconds to wait; empty for Google Cloud Storage, because gcsfs retries for a minute."""
         return () if self._scheme == "gs" else super().waits
 
     def _look(self, name: str) -> RemoteFile:
@@ -144,7 +145,7 @@ class Bucket(Store):
         return content
 
     def _said(self, path: str) -> dict[str, Any]:
-        """Return the store's description of an object."""
+        """Return the description of an object from the store."""
         if self._scheme == "s3":
             # s3fs does not report how an object is encrypted
             bucket, key, _ = self._files.split_path(path)
@@ -157,10 +158,10 @@ class Bucket(Store):
 
 
 def _get_md5(said: dict[str, Any]) -> str:
-    """Return an object's MD5 in hex, if the store gives it."""
-    if "md5Hash" in said:  # Google's
+    """Return an object's MD5 in hex, if the store provides it."""
+    if "md5Hash" in said:  # Google Cloud Storage
         return b64decode(said["md5Hash"]).hex()
-    # S3's ETag is an MD5, unless an object came in parts, or its key is a customer's
+    # an S3 ETag is an MD5, except for multipart uploads or customer-provided keys
     etag = str(said.get("ETag", "")).strip('"')
     is_md5 = (
         said.get("ServerSideEncryption") in (None, "AES256") and "SSECustomerAlgorithm" not in said
@@ -170,12 +171,12 @@ def _get_md5(said: dict[str, Any]) -> str:
 
 @contextmanager
 def _as_system_errors() -> Iterator[None]:
-    """Raise OSError for the errors of all the libraries that talk to stores."""
+    """Convert the errors of all store libraries to OSError."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
-        if "Credentials" in type(error).__name__:  # missing or expired
+        if "Credentials" in type(error).__name__:  # missing or expired credentials
             raise PermissionError(str(error)) from None
         raise OSError(str(error) or type(error).__name__) from None

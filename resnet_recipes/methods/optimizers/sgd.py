@@ -54,7 +54,5 @@ class TorchSGD(torch.optim.SGD):
             nesterov=settings.nesterov,
             fused=True,
         )
-        if (
-            settings.momentum
-        ):  # torch leaves the momentum uninitialized if float16 overflows in step 0
+        if settings.momentum:  # torch leaves it uninitialized if float16 overflows in step 0
             fill_state_with_zeros(self, "momentum_buffer")

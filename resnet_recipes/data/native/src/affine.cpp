@@ -11,11 +11,11 @@
 
 namespace {
 
-// Where some pixels of a line come from: four neighbours each, and how far it lies to the right of and below the first.
+// Source positions of some pixels of a line: four neighbors each, and the offset right of and below the first.
 struct Origins {
     static constexpr int MOST = 64;             // a multiple of four
-    int32_t upper_left[MOST];                   // in bytes; negative: outside the image
-    int32_t to_right[MOST], to_below[MOST];     // bytes from one neighbour to the next; 0 at the edges
+    int32_t upper_left[MOST];                   // byte offset; negative: outside the image
+    int32_t to_right[MOST], to_below[MOST];     // bytes from one neighbor to the next; 0 at the edges
     double right[MOST], down[MOST];
 };
 
@@ -76,7 +76,7 @@ AVX2 inline void store(int32_t *out, __m256d values) {
     _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm256_cvttpd_epi32(values));
 }
 
-// The place of a neighbour and of the next one, kept inside, and how far a pixel lies past the first.
+// The position of a neighbor and of the next one, clamped to the image, and the pixel's offset from the first.
 struct Place {
     __m256d at, next, past;
 };
@@ -92,7 +92,7 @@ AVX2 inline __m256d is_within(__m256d from, __m256d end) {
     return _mm256_and_pd(_mm256_cmp_pd(from, _mm256_setzero_pd(), _CMP_GE_OQ), _mm256_cmp_pd(from, end, _CMP_LT_OQ));
 }
 
-// Four pixels at a time; whole numbers are exact in floating point.
+// Four pixels at a time; integers are exact in floating point.
 AVX2 void find_origins_avx2(const double *m, int side, int first, int y, int count, Origins &found) {
     const __m256d end = _mm256_set1_pd(side), last = _mm256_set1_pd(side - 1), stride = _mm256_set1_pd(3.0 * side);
     const __m256d row_x = _mm256_set1_pd(m[1] * (y + 0.5)), row_y = _mm256_set1_pd(m[4] * (y + 0.5));
@@ -114,8 +114,8 @@ AVX2 void find_origins_avx2(const double *m, int side, int first, int y, int cou
     }
 }
 
-// A pixel's three values and an unused one, each with BIAS added, by its bits; reads one byte past the pixel.
-constexpr double BIAS = 4503599627370496;       // 2 to the 52: the last bit of such a number counts ones
+// A pixel's three values and an unused one, each with BIAS added through its bits; reads one byte past the pixel.
+constexpr double BIAS = 4503599627370496;       // 2 to the 52: the lowest bit of such a number is worth 1
 AVX2 inline __m256d load_pixel(const uint8_t *pixel) {
     int four;
     std::memcpy(&four, pixel, 4);
@@ -148,12 +148,12 @@ AVX2 void line_by_line_avx2(Image before, int y, const double *m, uint8_t *out) 
 }
 #endif
 
-// Whether every output pixel is one input pixel, so that there is nothing to blend.
+// Whether every output pixel is one input pixel, so that no blending is needed.
 bool is_shift(const double *m) {
     return m[0] == 1 && m[1] == 0 && m[3] == 0 && m[4] == 1 && m[2] == std::floor(m[2]) && m[5] == std::floor(m[5]);
 }
 
-// Fill `image` with `before` moved by whole pixels, black outside.
+// Fill `image` with `before` translated by whole pixels, black outside.
 void shift(Image image, Image before, double right, double down) {
     int side = image.side, x = static_cast<int>(std::clamp<double>(right, -side, side));
     int first = std::max(-x, 0), kept = side - std::abs(x);

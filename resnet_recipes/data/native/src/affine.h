@@ -1,4 +1,4 @@
-// Affine maps of square images in Pillow's arithmetic.
+// Affine maps of square images computed as in Pillow.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 #include "affine.h"
 
-// For loops that the compiler vectorises. It makes a version for each instruction set; the dynamic loader picks one.
+// For loops that the compiler vectorizes, with a version per instruction set; the dynamic loader picks one.
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 #else
@@ -21,7 +21,7 @@ using Table = std::array<uint8_t, 256>;
 
 int grey_of(const uint8_t *pixel) { return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16; }
 
-// Pillow's blend: between the two images it truncates, beyond them it also clips.
+// Pillow's blend: it truncates between the two images, and also clips beyond them.
 inline uint8_t blended(int from, int to, float factor) {
     float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
     return static_cast<uint8_t>(static_cast<int>(std::min(std::max(value, 0.0f), 255.0f)));
@@ -146,7 +146,7 @@ void contrast(Image image, std::vector<uint8_t> &memory, float factor) {
     blend_with(image, static_cast<int>(static_cast<double>(sum) / pixels + 0.5), factor);
 }
 
-// Write the mean of a line's neighbours, in which the pixel itself counts five times.
+// Write the mean over the neighbors of a line; the pixel itself counts five times.
 FOR_EACH_PROCESSOR void smooth_line(const uint8_t *line, int stride, uint8_t *out) {
     const uint8_t *above = line - stride, *below = line + stride;
     for (int at = 3; at < stride - 3; at++) {
@@ -156,7 +156,7 @@ FOR_EACH_PROCESSOR void smooth_line(const uint8_t *line, int stride, uint8_t *ou
     }
 }
 
-// The outermost pixels stay as they are.
+// The outermost pixels do not change.
 void sharpness(Image image, Image before, float factor) {
     int stride = 3 * image.side;
     for (int y = 1; y + 1 < image.side; y++) {
@@ -166,7 +166,7 @@ void sharpness(Image image, Image before, float factor) {
     }
 }
 
-// Turn a pixel's hue. Pillow keeps hue and saturation as bytes, and rounds at the same places.
+// Rotate the hue of a pixel. Rounds where Pillow does, which keeps hue and saturation as bytes.
 void turn_hue(uint8_t *pixel, int steps) {
     int red = pixel[0], green = pixel[1], blue = pixel[2];
     int value = std::max({red, green, blue}), range = value - std::min({red, green, blue});

@@ -1,4 +1,4 @@
-// The operations of augmentations on a finished row, with Pillow's pixels.
+// Augmentation operations on a finished row; the pixels match Pillow.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 enum OperationKind : int32_t {
     POSTERIZE = 0,      // values[0]: number of bits to keep
-    SOLARIZE = 1,       // values[0]: values from this grey level up are inverted
+    SOLARIZE = 1,       // values[0]: values from this gray level up are inverted
     AUTOCONTRAST = 2,
     EQUALIZE = 3,
     COLOR = 4,          // values[0]: factor, for this and the next three

@@ -8,7 +8,7 @@ namespace {
 constexpr int SLICES = 8;
 using Tables = std::array<std::array<uint32_t, 256>, SLICES>;
 
-// tables[k][b] is the CRC of byte b followed by k zeros: eight bytes are looked up at once (Intel's slicing by 8).
+// tables[k][b] is the CRC of byte b followed by k zeros: looks up eight bytes at once (Intel's slicing-by-8).
 constexpr Tables make_tables() {
     Tables tables{};
     for (uint32_t byte = 0; byte < 256; byte++) {

@@ -1,4 +1,4 @@
-// The C interface of the library, which resnet_recipes/data/native/engine.py calls through ctypes.
+// The C interface of the library, which resnet_recipes/data/native/__init__.py calls through ctypes.
 #include <cstddef>
 #include <cstdio>       // jpeglib.h needs it
 #include <cstring>
@@ -25,7 +25,7 @@ struct Engine {
     pid_t owner = getpid();
 
     Engine(int threads, bool scalar) : pool(threads, scalar ? SCALAR : best_instructions()) {}
-    // A forked child has the memory of the threads, but not the threads.
+    // A forked child inherits the memory of the threads, but not the threads.
     bool is_mine() const { return owner == getpid(); }
 };
 
@@ -51,19 +51,19 @@ EXPORTED int64_t engine_submit(Engine *engine, Row *rows, int64_t count) {
     }
 }
 
-// Return 1 if every row of the batch has its status, 0 after a time-out, -1 in a forked child.
+// Return 1 if every row of the batch has its status, 0 after a timeout, -1 in a forked child.
 EXPORTED int engine_wait(Engine *engine, int64_t ticket, double seconds) {
     return engine->is_mine() ? engine->pool.wait(ticket, seconds) : -1;
 }
 
-// Wait for the rows being written, then free everything; does nothing in a forked child.
+// Wait for rows in progress, then free everything; does nothing in a forked child.
 EXPORTED void engine_destroy(Engine *engine) {
     if (engine->is_mine()) {
         delete engine;
     }
 }
 
-// Fill rows in the calling thread, to try the library.
+// Fill rows in the calling thread, to test the library.
 EXPORTED void engine_try(Row *rows, int64_t count) {
     Workspace work;
     for (Row *row = rows; row < rows + count; row++) {
@@ -71,7 +71,7 @@ EXPORTED void engine_try(Row *rows, int64_t count) {
     }
 }
 
-// Shrink the row's whole image to [height, width, 3] in the calling thread; return a Status.
+// Shrink the row's full image to [height, width, 3] in the calling thread; return a Status.
 EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
     try {
         Workspace work;
@@ -87,14 +87,14 @@ EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
     }
 }
 
-// Put an image, [height, width, 3], into the memory that the row points to.
+// Copy an image, [height, width, 3], to the memory that the row points to.
 EXPORTED void engine_keep(Row *row, const uint8_t *pixels, int height, int width) {
     row->height = height;
     row->width = width;
     keep(*row, {pixels, size_t{3} * height * width});
 }
 
-// Return a line for each field of the structs that rows.py mirrors: its name there, its offset and its size.
+// Return a line for each field of the structs that rows.py mirrors: its name there, offset and size.
 EXPORTED const char *engine_layout() {
 #define FIELD(type, name, member) \
     name " ", offsetof(type, member), sizeof(static_cast<type *>(nullptr)->member)
@@ -161,7 +161,7 @@ EXPORTED const char *engine_layout() {
 
 EXPORTED const char *engine_instructions() { return best_instructions().name; }
 
-// Return which libjpeg-turbo decodes: the one inside, or the file of the one that is loaded.
+// Return which libjpeg-turbo is used: the one linked statically, or the file of the loaded library.
 EXPORTED const char *engine_jpeg() {
 #ifdef JPEG_INSIDE
     return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION) " inside";

@@ -16,7 +16,7 @@ void handle(int signal, siginfo_t *info, void *context) {
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(signal);
     } else {
-        sigaction(signal, &before, nullptr);    // the fault repeats on return and does what it always did
+        sigaction(signal, &before, nullptr);    // the fault repeats on return, with its previous action
     }
 }
 
@@ -25,7 +25,7 @@ void handle(int signal, siginfo_t *info, void *context) {
 void FaultGuard::install() {
     struct sigaction now {}, ours {};
     ours.sa_sigaction = handle;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;       // a jump out of the handler leaves no signal blocked
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;       // jumping out of the handler must not block a signal
     sigaction(SIGBUS, nullptr, &now);
     if (now.sa_sigaction != handle) {
         before = now;

@@ -1,4 +1,4 @@
-// Reading a mapped file that has been truncated raises SIGBUS; the engine's threads turn it into a status.
+// Reading a mapped file that has been truncated raises SIGBUS; the engine's threads convert it to a status.
 #pragma once
 #include <csetjmp>
 
@@ -7,7 +7,7 @@ class FaultGuard {
   public:
     static constexpr int FAULT = 2;
 
-    // Take over the signal; faults in any other code go to the previous handler.
+    // Install the handler; faults in other code go to the previous handler.
     static void install();
 
     explicit FaultGuard(jmp_buf *escape);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int TRIES = 10, DISTORTED_TRIES = 100;
 
-// The whole image, cropped if it is too wide or too tall.
+// The full image, cropped if it is too wide or too tall.
 Box widest_crop(double height, double width, double least, double most) {
     double kept_height = std::min(height, std::max(1.0, std::rint(width / least)));
     double kept_width = std::min(width, std::max(1.0, std::rint(height * most)));
@@ -26,8 +26,8 @@ Box random_crop(const double *draws, double height, double width) {
     return widest_crop(height, width, ratio[0], ratio[1]);
 }
 
-// TensorFlow's sample_distorted_bounding_box where the box is the whole image and a crop must cover a tenth of it; the
-// whole image if no draw fits.
+// TensorFlow's sample_distorted_bounding_box, where the box is the full image and a crop must cover a tenth of it;
+// the full image if no attempt fits.
 Box distorted_crop(const double *draws, double height, double width) {
     const double *scale = draws + 4 * DISTORTED_TRIES, *ratio = scale + 2;
     double least = scale[0] * height * width, most = scale[1] * height * width;
@@ -41,7 +41,7 @@ Box distorted_crop(const double *draws, double height, double width) {
         highest = std::min(highest, height);
         lowest = std::min(lowest, highest);
         double h = lowest + std::floor(draws[1] * (highest - lowest + 1));
-        h += h * std::rint(h * aspect) < least;         // rounding may fall one pixel short
+        h += h * std::rint(h * aspect) < least;         // rounding may be one pixel short
         h -= h * std::rint(h * aspect) > most;
         double w = std::rint(h * aspect), area = h * w;
         if (area >= std::max(least, 0.1 * height * width) && area <= most && area > 0 && w <= width && h <= height) {
@@ -51,8 +51,8 @@ Box distorted_crop(const double *draws, double height, double width) {
     return {0, 0, width, height};
 }
 
-// The whole image with a shorter side of `resize`. As in torchvision, the longer one is rounded down, offsets half to
-// even.
+// The full image with a shorter side of `resize`. As in torchvision, the longer side is rounded down, and offsets are
+// rounded half to even.
 Cut centre(const Row &row, int height, int width) {
     double side = row.resize;
     int h = height <= width ? row.resize : static_cast<int>(std::floor(side * height / width));
@@ -79,7 +79,7 @@ Cut cut_of(const Row &row, int height, int width) {
 
 bool Cut::fits(const Row &row) const {
     bool inside = box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&      // false for NaN
-                  box.left < row.width && box.top < row.height &&       // however narrow the box
+                  box.left < row.width && box.top < row.height &&       // even for a very narrow box
                   box.left + box.width <= row.width && box.top + box.height <= row.height;
     return inside && top >= 0 && left >= 0 && top + row.side <= height && left + row.side <= width;
 }

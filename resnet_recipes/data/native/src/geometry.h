@@ -1,8 +1,8 @@
-// Which part of an image becomes a row.
+// The part of an image that becomes a row.
 #pragma once
 #include "row.h"
 
-// A box, resized to `height` x `width`; the row keeps `side` x `side` of that from (top, left) on.
+// A box, resized to `height` x `width`; the row keeps `side` x `side` of the result, from (top, left) on.
 struct Cut {
     Box box;
     int height, width, top, left;
@@ -11,5 +11,5 @@ struct Cut {
     bool fits(const Row &row) const;
 };
 
-// Return the cut for an image of this size; random crops equal those of resnet_recipes/data/crop.py to the bit.
+// Return the cut for an image of this size; random crops are bit-identical to resnet_recipes/data/crop.py.
 Cut cut_of(const Row &row, int height, int width);

@@ -6,10 +6,10 @@
 
 namespace {
 
-constexpr size_t SLACK = 4096;          // zeros after the scan: more bytes than one unit can read
+constexpr size_t SLACK = 4096;          // zeros after the scan: more bytes than one unit reads
 constexpr uint8_t STUFFED = 0xFF;
 
-// Where coefficients go; those past the end of a damaged block, and the zeros of an end, go to the last place.
+// Positions of coefficients; coefficients past the end of a damaged block, and end-of-block zeros, go to the last one.
 struct Zigzag {
     uint8_t place[HuffmanTable::END + 65];
     constexpr Zigzag() : place() {
@@ -62,7 +62,7 @@ inline HuffmanTable::Entry HuffmanScan::Bits::next(const HuffmanTable &table) co
 // Return the next code's coefficient, without a branch: its sign is unpredictable.
 inline int HuffmanScan::Bits::value(const HuffmanTable::Entry &entry) const {
     uint64_t after = next_bits << entry.code();
-    int is_negative = static_cast<int>(after >> 63) - 1;                        // all ones, or all zeros
+    int is_negative = static_cast<int>(after >> 63) - 1;                        // all bits one, or all zero
     return static_cast<int>(after >> 1 >> (63 - entry.size())) + (is_negative & (1 - (1 << entry.size())));
 }
 
@@ -159,7 +159,7 @@ const uint8_t *HuffmanScan::begin(const ScanLayout &layout, const uint8_t *data,
     return unstuff(data, end);
 }
 
-// Copy a scan up to the marker at its end; return where that is.
+// Copy a scan up to the marker at its end; return its position.
 const uint8_t *HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
     if (data_.size() < end - data + SLACK) {
         data_.resize(end - data + SLACK);
@@ -228,7 +228,7 @@ bool HuffmanScan::decode(int16_t (**blocks)[64]) {
     return (is_wanted ? decode_unit(blocks) : skip_unit()) && bytes_left() >= 0;
 }
 
-// Whole bytes between the last unit and the segment's end; negative if the unit went past it.
+// Complete bytes between the last unit and the segment's end; negative if the unit went past it.
 std::ptrdiff_t HuffmanScan::bytes_left() const { return segment_end_ - (bits_.at - bits_.available / 8); }
 
 void HuffmanScan::trim(size_t kept) {
@@ -245,7 +245,7 @@ bool HuffmanScan::decode_unit(int16_t (**blocks)[64]) {
         coefficients[0] = static_cast<int16_t>(bits.read_dc(*block.dc, predicted_[block.component]));
         int k = 1;
         while (k < 64) {
-            bits.refill();                      // for any code and a short one after it, without asking: 56 bits
+            bits.refill();                      // enough for any code and a short one after it: 56 bits
             HuffmanTable::Entry entry = bits.next(*block.ac);
             bits.put(entry, coefficients, k);
             if (k < 64 && (entry = bits.look_up(*block.ac)).bits()) {

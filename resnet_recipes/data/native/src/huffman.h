@@ -1,5 +1,5 @@
-// Huffman decoding of single-scan baseline JPEGs. It is faster than libjpeg-turbo's, steps over blocks outside the crop,
-// and skips restart intervals outside it altogether.
+// Huffman decoding of single-scan baseline JPEGs. It is faster than in libjpeg-turbo, steps over blocks outside the
+// crop, and skips entire restart intervals outside it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +12,14 @@ class HuffmanTable {
 
     static constexpr int END = 128, BAD = 64;   // `run` at the end of a block, and for an invalid code
 
-    // A code stands for `run` zeros and a coefficient. They are one number, the bits of both lowest: a processor shifts
-    // by a number's lowest six bits, and every bit is waited for.
+    // A code stands for `run` zeros and a coefficient. Both bit counts are packed into one number, their sum lowest:
+    // a processor shifts by the lowest six bits of a number, and every instruction here adds latency.
     class Entry {
       public:
         Entry() = default;
         Entry(int code, int run, int size)
             : packed_(static_cast<uint32_t>(code + size) | code << 8 | size << 16 | static_cast<uint32_t>(run) << 24) {}
-        int bits() const { return packed_ & 63; }               // of code and coefficient; 0: the code is not here
+        int bits() const { return packed_ & 63; }               // code and coefficient; 0: the code is not here
         int code() const { return packed_ >> 8 & 63; }
         int size() const { return packed_ >> 16 & 63; }
         int run() const { return packed_ >> 24; }
@@ -28,7 +28,7 @@ class HuffmanTable {
         uint32_t packed_;
     };
 
-    // For stepping over: how many whole coefficients the bits hold, and END if the block ends; 0 bits: none.
+    // For stepping over: number of complete coefficients in the bits, and END if the block ends; 0 bits: none.
     class Stride {
       public:
         Stride() = default;
@@ -45,7 +45,7 @@ class HuffmanTable {
     Entry entries[1 << LOOK] = {};
     Stride strides[1 << LOOK] = {};
 
-    // Use a file's codes; rebuilds the tables only if they differ from the last file's, or at first from no codes.
+    // Use the codes of a file; rebuilds the tables only if the codes differ from those of the previous file.
     void set(const uint8_t *counts, const uint8_t *symbols, bool dc);
 
     // Find a code longer than LOOK in 16 bits.
@@ -54,14 +54,14 @@ class HuffmanTable {
   private:
     Entry entry_of(int symbol, int length) const;
     void fill();
-    void fill_strides();                        // only where coefficients are many: not of a DC table
+    void fill_strides();                        // only if there are many coefficients: not for a DC table
 
-    uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: number of codes by length, and their symbols
+    uint8_t counts_[17] = {}, symbols_[256] = {};       // per file: number of codes by length, and symbols
     bool is_dc_ = false;
     int32_t limit_[17] = {}, offset_[17] = {};          // by length: first longer code as 16 bits; offset in `symbols_`
 };
 
-// How the units of a scan are made up, and which of them are wanted; the others are stepped over.
+// The structure of the units of a scan, and which units are needed; the others are stepped over.
 struct ScanLayout {
     struct Block {
         int component;
@@ -69,9 +69,9 @@ struct ScanLayout {
     };
     Block blocks[10];
     int block_count;
-    int columns;                                // units in a row
-    int interval;                               // units between restart markers; 0: there are none
-    int first_row, first_column, last_column;   // wanted
+    int columns;                                // units per row
+    int interval;                               // units between restart markers; 0: no restart markers
+    int first_row, first_column, last_column;   // units that are needed
 };
 
 class HuffmanScan {
@@ -79,7 +79,7 @@ class HuffmanScan {
     // Return table `number`, 0 to 3, for these codes: how many have 1 to 16 bits, from counts[1] on, and their symbols.
     const HuffmanTable *table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols);
 
-    // Begin a scan whose data follow its header; return where they end, at the latest at `end`.
+    // Start a scan whose data follow its header; return where the data end, at most `end`.
     const uint8_t *begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end);
 
     // Free the memory of an unusually large image.
@@ -115,9 +115,9 @@ class HuffmanScan {
     ScanLayout layout_;
     HuffmanTable tables_[2][4];
     std::vector<uint8_t> data_;                 // the scan without stuffed zeros and markers
-    std::vector<size_t> starts_;                // of its segments in `data_`, and the end
+    std::vector<size_t> starts_;                // starts of its segments in `data_`, and the end
     uint32_t predicted_[4];
-    int row_, column_;                          // of the next unit
+    int row_, column_;                          // position of the next unit
     int left_;                                  // units left in this segment
     size_t segment_;
     bool is_segment_wanted_;

@@ -17,12 +17,12 @@
 
 namespace {
 
-constexpr int MARGIN = 2;                       // pixels around a crop that fancy upsampling looks at
+constexpr int MARGIN = 2;                       // pixels around a crop that fancy upsampling reads
 constexpr int MOST_SCANS = 100, USUAL_SCANS = 10;
-constexpr int64_t MOST_PASSES = 256'000'000;    // pixels times scans, where every scan is a pass over all coefficients
-constexpr size_t TAIL = 1024;                   // the image must end in the file's last bytes, as in the Python decoder
+constexpr int64_t MOST_PASSES = 256'000'000;    // pixels times scans; each scan is a pass over all coefficients
+constexpr size_t TAIL = 1024;                   // bytes; the image must end in these, as in the Python decoder
 
-// Whether so many scans are too much work for an image of this size.
+// Whether this number of scans is too much work for an image of this size.
 bool exceeds(const jpeg_decompress_struct &info, int scans) {
     return int64_t{info.image_width} * info.image_height * scans > MOST_PASSES;
 }
@@ -36,11 +36,11 @@ class Decoder {
     HuffmanScan &scan;
 
     explicit Decoder(HuffmanScan &scan) : scan(scan) {
-        info.err = &errors_;        // all our own: Debian's jpeg_std_error cannot be linked into a shared library
+        info.err = &errors_;        // custom, because jpeg_std_error in Debian cannot be linked into a shared library
         errors_.reset_error_mgr = [](j_common_ptr) {};
         errors_.error_exit = [](j_common_ptr info) { leave(info, DAMAGED); };
         errors_.emit_message = [](j_common_ptr info, int level) {
-            if (level < 0) {                    // a warning: from here on pixels are invented
+            if (level < 0) {                    // a warning: from here on pixels are made up
                 leave(info, DAMAGED);
             }
         };
@@ -67,7 +67,7 @@ class Decoder {
         longjmp(decoder->escape, 1);
     }
 
-    // Called for every row of blocks: endless scans are the cheapest way to keep a decoder busy.
+    // Called for every row of blocks: endless scans are the cheapest attack on a decoder.
     void count() {
         if (info.input_scan_number > MOST_SCANS || exceeds(info, info.input_scan_number)) {
             leave(reinterpret_cast<j_common_ptr>(&info), EXCESSIVE);
@@ -80,7 +80,7 @@ class Decoder {
 
 class Scanlines final : public RowSource {
   public:
-    // libjpeg-turbo writes past the caches to memory that is aligned to its vectors, and the line is read at once.
+    // libjpeg-turbo bypasses the caches when it writes to vector-aligned memory, but the line is read right away.
     Scanlines(jpeg_decompress_struct &info, Workspace &work) : info_(info) {
         constexpr size_t UNALIGNED = 8;
         size_t bytes = UNALIGNED + size_t{3} * info.output_width + work.resizer.padding();
@@ -100,10 +100,10 @@ class Scanlines final : public RowSource {
     JSAMPROW row_;
 };
 
-// An error or a fault jumps over these without destroying them.
+// Trivially destructible, because an error or a fault jumps over these.
 static_assert(std::is_trivially_destructible_v<Scanlines> && std::is_trivially_destructible_v<Cut>);
 
-// Whether the image ends in the last `tail` bytes; libjpeg-turbo judges the rest.
+// Whether the image ends in the last `tail` bytes; libjpeg-turbo checks the rest.
 bool is_whole(Bytes bytes, size_t tail) {
     size_t from = bytes.size > tail ? bytes.size - tail : 0;
     for (size_t at = bytes.size - 1; at > from; at--) {
@@ -114,8 +114,8 @@ bool is_whole(Bytes bytes, size_t tail) {
     return false;
 }
 
-// Whether the end of the image follows its only scan, with no marker between them that a decoder of the whole file
-// would stumble over, as Pillow does; or would have to judge.
+// Whether the end of the image follows its only scan, with no marker in between that would stop or change a decoder
+// of the complete file, such as Pillow.
 bool ends_after_scan(const uint8_t *data, const uint8_t *end) {
     constexpr int TEMPORARY = 0x01, RESTART = 0xD0, END = 0xD9, APPLICATION = 0xE0, COMMENT = 0xFE;
     while ((data = static_cast<const uint8_t *>(std::memchr(data, 0xFF, end - data))) && end - data >= 2) {
@@ -141,8 +141,8 @@ bool ends_after_scan(const uint8_t *data, const uint8_t *end) {
 
 bool is_jpeg(Bytes bytes) { return bytes.size >= 16 && bytes.data[0] == 0xFF && bytes.data[1] == 0xD8; }
 
-// Whether the chroma is 4:4:4, 4:2:2, 4:2:0 or 4:4:0, or there is none. libjpeg-turbo has errors where it crops and
-// reduces others; as in the Python decoder.
+// Whether the chroma is 4:4:4, 4:2:2, 4:2:0 or 4:4:0, or the image is grayscale. libjpeg-turbo has bugs when it crops
+// and reduces other images; as in the Python decoder.
 bool is_usual(const jpeg_decompress_struct &info) {
     const jpeg_component_info *parts = info.comp_info;
     bool is_usual = parts[0].h_samp_factor <= 2 && parts[0].v_samp_factor <= 2;
@@ -171,7 +171,7 @@ Status judge(jpeg_decompress_struct &info, Row &row) {
     return DONE;
 }
 
-// Return how far the inverse DCT may reduce the image with no side of the box becoming shorter than the output's.
+// Return how far the inverse DCT may reduce the image while the box stays at least as large as the output.
 int reduction(const Cut &cut, bool whole) {
     double room = std::min(cut.box.width / cut.width, cut.box.height / cut.height);
     int shrink = 1;
@@ -182,9 +182,9 @@ int reduction(const Cut &cut, bool whole) {
 }
 
 #ifdef JPEG_INSIDE
-// Let `scan` decode the Huffman codes from `first_line` on, in the columns of jpeg_crop_scanline, where it can; return
-// the first byte after those it has looked at. This uses private parts of libjpeg-turbo, which differ between versions:
-// only of one that is inside this library.
+// Let `scan` decode the Huffman codes from `first_line` on, in the columns of jpeg_crop_scanline, if it can; return
+// the first byte that it has not read. This uses private parts of libjpeg-turbo, which differ between versions, so it
+// works only with the version linked into this library.
 const uint8_t *take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) {
     const uint8_t *start = info.src->next_input_byte;
     if (info.arith_code) {
@@ -239,14 +239,14 @@ void start(jpeg_decompress_struct &info, int shrink) {
     jpeg_start_decompress(&info);
 }
 
-// Skip to the first row that is wanted, of columns from `begin` to `end`; return the first column that is delivered.
+// Skip to the first row that is needed, in columns `begin` to `end`; return the first column that is delivered.
 int skip_to(Decoder &decoder, int first_row, int begin, int end) {
     jpeg_decompress_struct &info = decoder.info;
     JDIMENSION left = std::max(0, begin - MARGIN), right = end + MARGIN;
     JDIMENSION width = std::min(right, info.output_width) - left;
     jpeg_crop_scanline(&info, &left, &width);
     int top = std::max(0, first_row - MARGIN);
-    if (!jpeg_has_multiple_scans(&info)) {      // of several scans, jpeg_start_decompress has read all
+    if (!jpeg_has_multiple_scans(&info)) {      // with several scans, jpeg_start_decompress has read all of them
         const uint8_t *end = info.src->next_input_byte + info.src->bytes_in_buffer;
         if (!ends_after_scan(take_over(info, top, decoder.scan), end)) {
             info.err->error_exit(reinterpret_cast<j_common_ptr>(&info));

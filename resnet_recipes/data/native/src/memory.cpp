@@ -13,7 +13,7 @@ uint64_t entry_of(const Row &row) { return row.entry ? __atomic_load_n(row.entry
 
 struct Place {
     uint64_t at;
-    int height, width;          // 0: the image is not there
+    int height, width;          // 0: the image is not in memory
 
     explicit Place(const Row &row) : at(0), height(0), width(0) {
         uint64_t entry = entry_of(row);
@@ -23,7 +23,7 @@ struct Place {
         at = ((entry >> 2 * SIDE_BITS) - 1) * UNIT;
         int high = 1 + static_cast<int>(entry >> SIDE_BITS & (MOST_SIDE - 1));
         int wide = 1 + static_cast<int>(entry & (MOST_SIDE - 1));
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);        // pixels that were read before were read before this
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);        // reads of pixels must finish before the following check
         if (at + uint64_t{3} * high * wide <= __atomic_load_n(&row.memory->capacity, __ATOMIC_SEQ_CST)) {
             height = high;
             width = wide;
@@ -59,7 +59,7 @@ void keep(const Row &row, Bytes bytes) {
     }
     jmp_buf escape;
     FaultGuard guard(&escape);
-    if (setjmp(escape)) {               // the system has no page for it
+    if (setjmp(escape)) {               // the system is out of memory pages
         row.memory->closed = 1;
         return;
     }

@@ -1,18 +1,19 @@
-// Shrunk images in memory that processes share. Any of them puts images there and reads them, without locks.
+// Shrunk images in memory shared by processes. Any process stores and reads images, without locks.
 //
-// An image's entry is 0 while it is not there, and TAKEN once somebody stores it, or found no room. Else it says where:
-// 38 bits for the place in units of 64 bytes, counted from 1; 13 each for height and width, less one.
+// An image's entry is 0 while the image is absent, and TAKEN once a process starts to store it or finds no space.
+// Otherwise it is the location: 38 bits for the position in units of 64 bytes, counted from 1; 13 bits each for
+// height - 1 and width - 1.
 //
-// If the system runs short of memory, a process lowers the capacity, and then frees what is behind it: those images
-// are there no longer. A reader finds out afterwards, by is_kept, that what it has read may have been freed meanwhile.
+// If the system runs short of memory, a process lowers the capacity and then frees the memory behind it; those images
+// are gone. A reader checks afterwards with is_kept whether the pixels that it read may have been freed meanwhile.
 #pragma once
 #include "source.h"
 
-// Point `bytes` at the row's image if it is there, with its size in the row.
+// Point `bytes` to the row's image if it is in memory, and write its size to the row.
 bool recall(Row &row, Bytes &bytes);
 
-// Whether the row's image is there.
+// Whether the row's image is in memory.
 bool is_kept(const Row &row);
 
-// Put the row's image there, of the row's size, unless it is there or there is no room.
+// Store the row's image, of the row's size, unless it is already in memory or there is no space.
 void keep(const Row &row, Bytes bytes);

@@ -16,7 +16,7 @@
 
 namespace {
 
-// The caller's threads take the signals: Python's handlers run there.
+// The caller's threads receive signals, because Python handlers run there.
 class SignalsBlocked {
   public:
     SignalsBlocked() {
@@ -61,7 +61,7 @@ bool suits_small(Row &row) {
     return true;
 }
 
-// Point `bytes` at the row's image as raw pixels, shrunk: it is in memory, or decoded now and put there.
+// Point `bytes` to the row's shrunk image as raw pixels: from memory, or decoded now and stored.
 Status read_shrunk(Row &row, Workspace &work, Bytes &bytes, bool &recalled) {
     recalled = recall(row, bytes);
     if (!recalled) {
@@ -129,7 +129,7 @@ Pool::~Pool() { stop(); }
 
 int64_t Pool::submit(Row *rows, int64_t count) {
     int64_t ticket = enqueue(rows, count);
-    for (int64_t i = 0; i < count; i++) {       // after waking the threads, which begin in the meantime
+    for (int64_t i = 0; i < count; i++) {       // after waking the threads, which start in the meantime
         read_ahead(rows[i]);
     }
     return ticket;
@@ -172,7 +172,7 @@ void Pool::work() {
     int64_t ticket = 0;
     while (Row *row = take(lock, ticket)) {
         lock.unlock();
-        Row small = *row;                       // the request itself stays unchanged
+        Row small = *row;                       // the request itself must not change
         Status status = fill(suits_small(small) ? small : *row, work, instructions_);
         work.trim();
         set_status(*row, status);

@@ -16,7 +16,7 @@ class Pixels final : public RowSource {
         last_ = work.line.data();
     }
 
-    // The resize reads past a row's end, and memory may end with the image: its last rows are read from a copy.
+    // The resize reads past the end of a row, and memory may end with the image, so its last rows are copied first.
     const uint8_t *at(int y) override {
         const uint8_t *row = bytes_.data + y * stride_;
         if ((y + 1) * stride_ + padding_ <= bytes_.size) {
@@ -31,7 +31,7 @@ class Pixels final : public RowSource {
     uint8_t *last_;
 };
 
-// A fault jumps over it without destroying it.
+// Trivially destructible, because a fault jumps over it.
 static_assert(std::is_trivially_destructible_v<Pixels>);
 
 bool is_whole(Bytes bytes, const Row &row) {

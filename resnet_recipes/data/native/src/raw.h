@@ -5,5 +5,5 @@
 
 Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);
 
-// Shrink the whole image into `work.shrunk`; see shrink_jpeg.
+// Shrink the full image into `work.shrunk`; see shrink_jpeg.
 Status shrink_raw(Bytes bytes, Row &row, Workspace &work);

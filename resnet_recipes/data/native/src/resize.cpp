@@ -16,7 +16,7 @@ double bicubic(double x) {              // a = -0.5, as in Pillow
     return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
-// Round weights to integers whose sum is exactly one; the largest takes the difference.
+// Round weights to integers whose sum is exactly 1.0; the largest weight absorbs the difference.
 void quantize(const double *exact, double total, int count, int32_t *weights) {
     int sum = 0, largest = 0;
     for (int j = 0; j < count; j++) {
@@ -27,7 +27,7 @@ void quantize(const double *exact, double total, int count, int32_t *weights) {
     weights[largest] += (1 << WEIGHT_BITS) - sum;
 }
 
-// Round weights as Pillow does, whatever their sum.
+// Round weights as Pillow does, for any sum.
 void quantize_exactly(const double *exact, double total, int count, int32_t *weights) {
     for (int j = 0; j < count; j++) {
         double weight = exact[j] / total;

@@ -1,5 +1,5 @@
-// Antialiased separable resize of RGB images in Pillow's order: horizontally first, rounded, then vertically. With exact
-// weights the pixels are Pillow's; the others are faster.
+// Antialiased separable resize of RGB images in the order of Pillow: horizontally first, rounded, then vertically.
+// With exact weights the pixels match Pillow; other weights are faster.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +11,11 @@
 struct Axis {
     int taps = 0;                       // weights stored for each output, an even number
     std::vector<int> first, count;
-    bool is_exact = false;              // whether `weigh` gives weights as exact as Pillow's
+    bool is_exact = false;              // whether `weigh` computes weights as exact as in Pillow
     std::vector<int32_t> weights;       // 1.0 is 1 << WEIGHT_BITS, or 1 << EXACT_BITS; zero beyond count
 
-    // `length` source pixels from `start` become `size`, of which `outputs` from `from` on are kept. No weight falls
-    // outside the source pixels that [start, start + length) touches, nor outside [0, limit).
+    // Resize `length` source pixels from `start` to `size` pixels, and keep `outputs` of them from `from` on. No
+    // weight falls outside the source pixels that [start, start + length) touches, nor outside [0, limit).
     void weigh(double start, double length, int limit, int size, int from, int outputs, Filter filter);
     int begin() const { return first.front(); }
     int end() const { return first.back() + count.back(); }
@@ -27,9 +27,9 @@ struct Columns {
     static constexpr int TOGETHER = 4, NEXT_PAIR = TOGETHER * 8;
 
     int outputs = 0, pairs = 0;
-    std::vector<int> first;             // in values: three a pixel
-    std::vector<int16_t> weights;       // the coarse parts, if they are exact
-    std::vector<int16_t> fine;          // empty, if they are not
+    std::vector<int> first;             // in values: three per pixel
+    std::vector<int16_t> weights;       // the coarse parts, if weights are exact
+    std::vector<int16_t> fine;          // empty, if weights are not exact
 
     void pack(const Axis &axis, bool mirror);
     size_t place(int x, int pair) const {
@@ -37,7 +37,7 @@ struct Columns {
     }
 };
 
-// The two inner loops, for weights of WEIGHT_BITS and for exact ones. Every instruction set gives the same bits.
+// The two inner loops, for weights of WEIGHT_BITS and exact weights. Bit-identical for every instruction set.
 struct Instructions {
     const char *name;
     // Write one row's outputs, [outputs, 3] and up to PADDING bytes more; also reads the row's padding.
@@ -54,17 +54,17 @@ const Instructions &best_instructions();
 
 constexpr int WEIGHT_BITS = 14;
 constexpr int EXACT_BITS = 22, FINE_BITS = 11, FINE = (1 << FINE_BITS) - 1;
-constexpr int GREY_BITS = 6;            // fraction bits of a sum of rows: 16 bits have room for bicubic overshoot
+constexpr int GREY_BITS = 6;            // fraction bits of a sum of rows; 16 bits also hold bicubic overshoot
 constexpr int PADDING = 32;             // bytes
 
-// Where the source rows of a resize come from.
+// The source of the rows of a resize.
 class RowSource {
   public:
     // Return row y, followed by the resizer's padding; each row is requested once, in ascending order.
     virtual const uint8_t *at(int y) = 0;
 
   protected:
-    ~RowSource() = default;     // not virtual: a source must be trivial to destroy, as a fault jumps over it
+    ~RowSource() = default;     // not virtual: a source must be trivially destructible, because a fault jumps over it
 };
 
 // One resize; its memory is reused by the next.
@@ -72,13 +72,13 @@ class Resizer {
   public:
     Axis rows, columns;
 
-    // Prepare for a source of height x width pixels, which is the row's image scaled by `scale`.
+    // Prepare for a source of height x width pixels: the row's image scaled by `scale`.
     void aim(const Cut &cut, double scale, int height, int width, const Row &row);
 
     // Bytes past a source row that are read and multiplied by zero.
     size_t padding() const { return 3 * columns.taps + PADDING; }
 
-    // Write [side, side, 3]; the source's rows begin at column `left`.
+    // Write [side, side, 3]; the source rows start at column `left`.
     void run(RowSource &source, int left, bool mirror, const Instructions &instructions, uint8_t *out);
 
   private:

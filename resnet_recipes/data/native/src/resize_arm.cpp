@@ -6,7 +6,7 @@
 
 namespace {
 
-// Return what sums of coarse and of fine products make, without their fraction.
+// Return the combined sums of coarse and fine products, without the fraction.
 inline int32x4_t join(int32x4_t coarse, int32x4_t fine) {
     return vshrq_n_s32(vaddq_s32(vshlq_n_s32(coarse, FINE_BITS), fine), EXACT_BITS);
 }

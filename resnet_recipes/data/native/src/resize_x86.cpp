@@ -36,7 +36,7 @@ AVX2 inline __m256i add_pairs(__m256i sum, __m256i pairs, __m256i weights) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, weights));
 }
 
-// Return what sums of coarse and of fine products make, without their fraction.
+// Return the combined sums of coarse and fine products, without the fraction.
 AVX2 inline __m256i join(__m256i coarse, __m256i fine) {
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_slli_epi32(coarse, FINE_BITS), fine), EXACT_BITS);
 }

@@ -14,7 +14,7 @@ void add_row(const uint8_t *__restrict row, float weight, int values, float *__r
     }
 }
 
-// Return the weighted sum of pixels that follow each other; the fourth value is of no use.
+// Return the weighted sum of consecutive pixels; the fourth value is unused.
 Four sum_pixels(const float *pixel, const float *weights, int count) {
     Four sum{};
     for (int j = 0; j < count; j++, pixel += 3) {
@@ -62,7 +62,7 @@ void Shrinker::run(RowSource &source, int image_height, int image_width, uint8_t
     rows_.weigh(image_height, height);
     columns_.weigh(image_width, width);
     int values = 3 * image_width, last = -1;
-    sums_.resize(values + 1);           // the last pixel is read with a value behind it
+    sums_.resize(values + 1);           // reading the last pixel also reads the value after it
     const uint8_t *row = nullptr;
     for (int i = 0; i < height; i++) {
         std::fill(sums_.begin(), sums_.end(), 0.0f);

@@ -1,4 +1,4 @@
-// Shrink a whole image by the mean over the area that each new pixel covers.
+// Shrink a full image by area averaging: each new pixel is the mean over the area that it covers.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,17 +11,17 @@ struct AreaAxis {
     std::vector<int> first, count;
     std::vector<float> weights;
 
-    // `length` source pixels become `size`, at most as many.
+    // Weights from `length` source pixels to `size` pixels; `size` is at most `length`.
     void weigh(int length, int size);
 };
 
-// Every value is the sum of float products in this order: the rows of a column, then those sums. The same bits on every
-// processor, and as in resnet_recipes/data/images/shrink.py.
+// Every value is a sum of float products in this order: the rows of a column, then those sums. Bit-identical on every
+// processor, and to resnet_recipes/data/images/shrink.py.
 class Shrinker {
   public:
-    int height = 0, width = 0;          // of the output
+    int height = 0, width = 0;          // output size
 
-    // Choose the output's size: the image's, or with a longer side of `longest`, as shrink.py's shrunk_size.
+    // Choose the output size: the image size, or a longer side of `longest`, as in shrink.py.
     void aim(int image_height, int image_width, int longest);
 
     // Write [height, width, 3] for an image of this size, whose rows are read once, from column 0 on.

@@ -15,7 +15,7 @@ namespace {
 
 class File {
   public:
-    // Opening a pipe must not wait for a writer; anything but a regular file is refused before it is read.
+    // Opening a pipe must not wait for a writer; anything but a regular file is rejected before it is read.
     explicit File(const char *path) : descriptor_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
     ~File() {
         if (descriptor_ >= 0) {
@@ -25,7 +25,7 @@ class File {
     File(const File &) = delete;
     File &operator=(const File &) = delete;
 
-    // Read the whole file; return 0 or an errno. Never more than `fstat` says: a growing file cannot fill the memory.
+    // Read the file; return 0 or an errno. Reads at most the `fstat` size, so a growing file cannot fill memory.
     int read_all(std::vector<uint8_t> &memory, size_t &size) const {
         struct stat facts;
         if (descriptor_ < 0 || fstat(descriptor_, &facts) != 0) {
@@ -53,7 +53,7 @@ class File {
         return 0;
     }
 
-    // Have the system start reading the whole file into its page cache.
+    // Ask the system to start reading the complete file into its page cache.
     void read_ahead() const {
 #ifdef POSIX_FADV_WILLNEED
         posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // only returns an error for an invalid descriptor

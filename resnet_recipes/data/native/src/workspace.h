@@ -12,7 +12,7 @@ struct Workspace {
     Shrinker shrinker;
     HuffmanScan scan;
 
-    // Shrink the row's image to the size that the shrinker has, or by `row.longest`.
+    // Shrink the row's image to the size of the shrinker, or by `row.longest`.
     void shrink(RowSource &source, const Row &row) {
         if (row.longest) {
             shrinker.aim(row.height, row.width, row.longest);
