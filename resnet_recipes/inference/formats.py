@@ -249,7 +249,7 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
                 target.write(network, folder / target.file)
             except OSError:
                 raise
-            except Exception as error:  # any error: torch cannot trace the network
+            except Exception as error:  # any type of error, if torch cannot trace it
                 why = backbones.get_first_line(error)
                 text = f"{to} cannot hold {network.about.architecture}: {why}"
                 raise TrainingError(text) from error

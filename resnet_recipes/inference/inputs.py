@@ -136,6 +136,6 @@ def is_size_accepted(model: nn.Module, height: int, width: int) -> bool:
     """Return whether a network accepts images of a size."""
     try:
         model(torch.zeros(2, 3, height, width).to(next(model.parameters()).device))
-    except Exception:  # any error: the network does not accept the size
+    except Exception:  # any type of error, if the size is not accepted
         return False
     return True

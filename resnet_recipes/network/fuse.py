@@ -174,7 +174,7 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
 class FusedBasicBlock(BasicBlock):
     """The torchvision block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # return the output twice: for the branch and the sum of the next block
+    twice: bool = False  # return the output twice, for separate gradients of branch and sum
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -185,7 +185,7 @@ class FusedBasicBlock(BasicBlock):
 class FusedBottleneck(Bottleneck):
     """The torchvision block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # return the output twice: for the branch and the sum of the next block
+    twice: bool = False  # return the output twice, for separate gradients of branch and sum
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)

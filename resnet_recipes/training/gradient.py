@@ -1,4 +1,4 @@
-"""Compute the gradient of one step's batch; no other module depends on how."""
+"""Compute the gradient of one step's batch: eagerly, compiled or as a CUDA graph."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from resnet_recipes.training.run import Run
 
 
 class Gradient:
-    """Computes the gradients of a run's batches: eagerly, compiled, or as a CUDA graph."""
+    """Computes the gradients of a run's batches, and hides how from the training loop."""
 
     def __init__(self, run: Run):
         self._run = run

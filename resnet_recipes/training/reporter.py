@@ -36,7 +36,7 @@ class StopRequest(Protocol):
 
 
 class Heartbeat(Protocol):
-    """Signs of life of this process; see jobs.watchdog."""
+    """Reports that this process is alive; see jobs.watchdog."""
 
     def beat(self, step: int, phase: str) -> None:
         """Report that `step` steps are done, and the phase that starts now."""
