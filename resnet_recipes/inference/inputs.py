@@ -68,7 +68,7 @@ class PreprocessingNetwork(nn.Module):
         return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
     def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weight of each input pixel in each output pixel, and a mask without padding.
+        """Return each input pixel's weight in each output pixel, and which outputs are not padding.
 
         Float32 [size, length] and bool [size]. `places` [length] are the positions of the input
         pixels along one dimension, `other` is the length of the other dimension.

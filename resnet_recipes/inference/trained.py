@@ -139,7 +139,7 @@ class TrainedNetwork:
     def evaluate(self, progress: Progress = silent) -> EvaluationResult:
         """Evaluate as in training, with all ranks.
 
-        `progress` is called after every batch with the approximate number of images that all ranks
+        `progress` is called at every batch with the approximate number of images that all ranks
         have evaluated, and the total number.
         """
         batches, images, done = [], self.open_images(), 0
