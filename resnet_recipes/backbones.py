@@ -131,6 +131,9 @@ def require_network(name: str) -> None:
         similar = [one for one in available if one.startswith(f"{short}_")]
         similar = similar or get_close_matches(short, available, n=3)
         fixes = [f"model.name={library}:{one}" for one in sorted(similar, key=len)[:3]]
+        other = "torchvision" if library == "timm" else "timm"
+        if find_spec(other) and short in list_networks(other):
+            fixes = [f"model.name={other}:{short}"]
         others = Hint(f"one of its {len(available):,} networks, as {library}:{available[0]}")
         rule = f"{library} has no such network"
         raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)

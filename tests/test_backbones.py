@@ -213,6 +213,8 @@ def refusal(*words: str, recipe: str = "timm_a2") -> str:
         """
 timm:convnxt_tiny | model.name=timm:convnext_tiny
 convnext_tiny | model.name=timm:convnext_tiny
+vit_b_16 | model.name=torchvision:vit_b_16
+torchvision:vit_tiny_patch16_224 | model.name=timm:vit_tiny_patch16_224
 timm:resnet50.a1_in1k | model.weights=timm:resnet50.a1_in1k
 hub:x | torchvision:NAME, timm:NAME
 resnet50 model.args.drop_path_rate=0.1 | model.name=torchvision:resnet50
