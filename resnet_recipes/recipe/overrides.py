@@ -219,5 +219,7 @@ def _respell(key: str, value: str) -> Fix:
         is_decimal = float in options and re.fullmatch(_COMMA, value)
         if get_origin(get_kind(key)) in (list, tuple):
             return ()
+        if _NUMBER_OR_NULL.fullmatch(value.strip(" ,")):
+            return Value(value.strip(" ,"))
         return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
     return Hint("put the whole word in quotes if it has brackets or commas")

@@ -23,6 +23,7 @@ model.pretrained=true | model.weights=torchvision
 -v | --verbose
 resume=true | --resume last
 epoch=5 | epochs=5
+lr=1e-3, | lr=1e-3
 max_steps=100 | max_duration=100ba ssr=1
 trainer.max_epochs=7 | epochs=7
 seeds=1 | seed=1
