@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -129,6 +129,10 @@ class DataConfig(Section):
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
+        if 0 < max(self.mean) <= 1:
+            rule = "must be levels from 0 to 255, not fractions of 255"
+            levels = ",".join(f"{255 * level:g}" for level in self.mean)
+            yield Problem("mean", self.mean, rule, Value(f"[{levels}]"))
         match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
         if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
             yield Problem("fold", self.fold, "must be one of several parts", "data.fold=1/5")

@@ -9,8 +9,10 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import (
     FLAGS,
     FORMATS,
+    IMAGES,
     MEANINGS,
     OF_TRAINED,
+    RUNS,
     VERBS,
     find_closest,
     find_meaning,
@@ -50,10 +52,8 @@ data.crop_ratio | 0.75,1.33
 data.crop_scale | 0.1,1
 data.interpolation | bicubic
 data.eval_interpolation | bicubic
-data.mean | 1,2,3
 depth | 18
 model_depth | 18
-data.std | 9,9,9
 data.share | 0.1
 data.val_share | 0.1
 batch.eval_size | 4
@@ -172,6 +172,22 @@ def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
         meaning = find_meaning(name, "64", table=OF_TRAINED)
         apply_changes(Recipe(), shlex.split(meaning.words))
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        *((["eval", f"--{word}", "best.pt"], "resnet-recipes eval best.pt") for word in RUNS),
+        *(
+            (["predict", "--" + word, "a.jpg"], "resnet-recipes predict RUN a.jpg")
+            for word in IMAGES
+        ),
+    ],
+)
+def test_every_flag_for_an_argument_is_answered_with_it(typed, words):
+    with pytest.raises(RecipeError) as refused:
+        split(typed[1:], get_usage(typed[0]))
+    assert refused.value.problems[0].fixes == (words,)
 
 
 def test_every_suggested_flag_and_format_exists():

@@ -7,6 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import Kind, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
+from resnet_recipes.base.suggestions import UNITS
 from resnet_recipes.base.values import add_likely_value, read_length, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
 from tests.tables import rows
@@ -117,3 +118,26 @@ def test_a_value_of_no_meaning_keeps_its_fix():
     assert add_likely_value(problem, Section, "part", 1000) == problem
     assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)
     assert problem.kind is Kind.WRONG
+
+
+#: The value and the length that three of a unit are, by our name of the unit.
+THREE = {
+    "": ("3", "3ep"),
+    "%": ("0.03", ""),
+    "k": ("3000", ""),
+    "ep": ("", "3ep"),
+    "ba": ("", "3ba"),
+    "d": ("", "budget=72h"),
+    "h": ("", "budget=3h"),
+    "m": ("", "budget=3m"),
+    "s": ("", "budget=3s"),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_unit_is_read(unit):
+    value, length = THREE["" if unit == "number" else UNITS[unit].words]
+    typed = "3" if unit == "number" else f"3 {unit}"
+    fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
+    assert fixes == ((Value(value),) if value and unit != "number" else ())
+    assert read_length(typed) == length

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, Value
 from resnet_recipes.data.base import (
     MEAN,
     STD,
@@ -79,4 +79,10 @@ def test_normalize_accepts_other_levels():
 
 def test_levels_divided_by_255_are_rejected():
     config = DataConfig(root="a", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
-    assert [problem.key for problem in config.problems()] == ["std"] * 3
+    assert [problem.key for problem in config.problems()] == ["std"] * 3 + ["mean"]
+
+
+def test_a_mean_divided_by_255_is_answered_with_levels():
+    (problem,) = DataConfig(root="a", mean=(0.5, 0.4, 0.2)).problems()
+    assert (problem.key, problem.fixes) == ("mean", (Value("[127.5,102,51]"),))
+    assert [*DataConfig(root="a", mean=(0, 0, 0)).problems()] == []

@@ -212,6 +212,8 @@ def test_slips_of_the_hand_are_answered_with_what_works(typed, fix):
         "run=$(date +%H:%M)",
         "run=.",
         "extends=hot",
+        "mean=[0.5,0.5,0.5]",
+        "max_samples=100",
         "budget=overnight",
     ],
 )
