@@ -47,7 +47,7 @@ def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
             has_results = has_results or _PUBLISHED in lines[0]
             yield from (*lines, "")
     if has_results:
-        text = "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own."
+        text = "PUBLISHED is the ImageNet result whose duration is closest to the recipe's."
         yield from wrapped(text, get_width())
     yield from wrapped(
         "All results, with hardware and source: resnet-recipes show NAME", get_width()
@@ -118,7 +118,7 @@ def _find_length(head: dict[str, Any]) -> str:
 
 
 def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
-    """Return the published result whose length is nearest to the recipe's own, the first if any."""
+    """Return the published result with the closest duration; None if there are no results."""
     try:
         published = convert(results, list[Published])
     except WrongTypeError:

@@ -27,7 +27,8 @@ USAGE = Usage(
         "--top N": "number of classes to print (default 5)",
         "--csv FILE.csv": "write CSV instead, one row per image",
         "--json": "print JSON",
-        "--gallery FILE.html": "write an HTML page of the images, with what speaks for the class",
+        "--gallery FILE.html": "write an HTML page of the images, with the regions that support "
+        "the class",
         "--strict": "exit with code 3 if any image is unreadable (default: only if all are)",
     },
     f"""\

@@ -65,14 +65,14 @@ Under another launcher:
   srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
 Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
-machine not ready; 75 interrupted and saved: run the same
-command again; 130 stopped by Ctrl-C and saved.
+machine not ready; 75 interrupted and saved: run the same command again;
+130 stopped by Ctrl-C and saved.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,
 )
 
-#: Where the demo's images are, which any installation can make.
+#: Folder of the demo images, which any installation can generate.
 DEMO = Path("data/demo")
 
 
@@ -97,7 +97,7 @@ def run(arguments: Arguments) -> int:
 def prepare_run(arguments: Arguments) -> LockedFolder | None:
     """Return the folder of the run to start or resume, created after all checks have passed.
 
-    None if it is done.
+    None if the run is finished.
     """
     from resnet_recipes.jobs.resume import continue_run
 
@@ -106,12 +106,12 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     if resumed := find_resumed(arguments):
         return continue_run(*resumed, say)
     result = add_demo_images(compose_recipe(arguments))
-    folder = external.find_restarted_run(Path(result.recipe.run.root))  # which a recipe may set
+    folder = external.find_restarted_run(Path(result.recipe.run.root))  # a recipe may set run.root
     return continue_run(folder, [], say) if folder else _create_run(result, arguments)
 
 
 def add_demo_images(result: "Composed") -> "Composed":
-    """Make the images of the demo if its recipe is to read them and they are not there."""
+    """Generate the demo images if the recipe reads them and they do not exist."""
     root = Path(result.recipe.data.root)
     if result.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
         from resnet_recipes.data import demo
@@ -120,12 +120,12 @@ def add_demo_images(result: "Composed") -> "Composed":
         try:
             demo.write(root)
         except OSError as error:
-            raise NotReadyError.at(DEMO, f"cannot be made: {error.strerror}") from None
+            raise NotReadyError.at(DEMO, f"cannot be written: {error.strerror}") from None
     return result
 
 
 def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
-    """Create the folder of a new run, print its plan unless a sweep did, return the folder."""
+    """Create and return the folder of a new run; print the plan unless a sweep has printed it."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.measure import keep_estimate
@@ -147,7 +147,7 @@ def _plan_run(result: "Composed") -> "Plan":
 
 
 def _check(arguments: Arguments) -> int:
-    """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
+    """Print the plan, train the last steps, evaluate and save; report that the run can start."""
     if "--resume" in arguments:
         raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
     if by := external.find_launcher():

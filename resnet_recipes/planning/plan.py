@@ -51,20 +51,18 @@ class InitialWeights(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_stable_phase:
-            return f"the stable phase of {self.place}; the time is that of all steps"
+            return f"the stable phase of {self.place}; the time counts all steps"
         parts = [f"from {self.place}", *self.details]
         for name, is_kept in self.methods:
             parts.append(
-                f"{name} is kept, '~methods.{name}' leaves it out"
-                if is_kept
-                else f"{name} is left out"
+                f"{name} is kept, '~methods.{name}' removes it" if is_kept else f"{name} is removed"
             )
         return "; ".join(parts)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do: `make_plan` creates it, all else reads it, nothing is derived twice."""
+    """Everything that a run will do, derived once by `make_plan` and read by all other code."""
 
     recipe: Recipe
     facts: DataFacts
@@ -74,7 +72,7 @@ class Plan:
     network: NetworkFacts
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: InitialWeights | None = None  # None: random weights, generated from the seed
-    origin: Origin = PROGRAM  # advice keeps the values that the user typed
+    origin: Origin = PROGRAM  # advice does not contradict settings that the user typed
 
     @property
     def total_steps(self) -> int:
@@ -88,7 +86,7 @@ class Plan:
 
     @property
     def epochs(self) -> int | Fraction:
-        """Length of the run in epochs; a fraction only if the recipe gives it in batches."""
+        """Duration of the run in epochs; a fraction only if the recipe sets it in batches."""
         epochs = self.horizon.epochs
         return int(epochs) if epochs.denominator == 1 else epochs
 
@@ -117,7 +115,7 @@ class Plan:
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
     def share(self, rank: int) -> Share:
-        """Return a rank's share of every epoch."""
+        """Return the part of every epoch that a rank reads."""
         batch = self.recipe.batch
         return Share(
             rank,
@@ -161,7 +159,7 @@ class Plan:
 
     @cached_property
     def stable_steps(self) -> int:
-        """Steps before the cool-down of wsd, equal for runs of any length; 0: other schedules."""
+        """Steps before the cooldown of wsd, equal for runs of any duration; 0: other schedules."""
         config = self.recipe.schedule
         return self.total_steps - self.steps(config.cooldown) if config.name == "wsd" else 0
 
@@ -269,7 +267,7 @@ class Plan:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the initial weights and advice on the recipe; never a reason to stop."""
+        """Notes on the initial weights and advice on the recipe; they never stop a run."""
         stack, size = self.new_stack(), self.rank_size
         advice = advise(self.recipe, stack, self.horizon, size, self.origin.settings)
         return (*(self.start.notes if self.start else ()), *advice)

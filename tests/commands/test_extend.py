@@ -33,7 +33,7 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
     said = " ".join(enter(f"{line} --dry-run").out.split())
-    assert f"start the stable phase of {place} at step 8; the time is that of all steps" in said
+    assert f"start the stable phase of {place} at step 8; the time counts all steps" in said
     enter(line, 75)
     (longer,) = started
     run = read(longer / "config.yaml").run

@@ -84,9 +84,9 @@ def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told
     ("words", "channels", "said"),
     values(
         """
-'' | 3 | blurpool is kept, '~methods.blurpool' leaves it out
+'' | 3 | blurpool is kept, '~methods.blurpool' removes it
 methods.blurpool.min_channels=8 | 8 | blurpool is kept
-'~methods.blurpool' | null | blurpool is left out
+'~methods.blurpool' | null | blurpool is removed
 """
     ),
 )
