@@ -181,7 +181,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
         paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
     decoded = [_decode(trained.configured, place) for place in paths or _generate_images()]
     sizes = counted(len({pixels.shape for _, pixels in decoded}), "size")
-    kind = "validation" if paths else "drawn"  # samples of a .beton file are not files
+    kind = "validation" if paths else "random"  # samples of a .beton file are not files
     return decoded, f"{len(decoded)} {kind} images of {sizes}"
 
 

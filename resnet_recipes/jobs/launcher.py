@@ -25,18 +25,18 @@ from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
-#: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
-#: the first step.
+#: Seconds in which ranks must stop when there is nothing to save: after a rank has failed, and
+#: before the first step.
 AFTERMATH = 5
 
-#: Seconds for which Ctrl-C is taken for an echo of the first signal, from a wrapper or a closing
-#: terminal. After that it means: stop now. No other signal does: Slurm sends SIGTERM several times,
-#: seconds apart, to a job it requeues.
+#: Seconds after the first signal in which Ctrl-C is ignored as an echo, from a wrapper or a closing
+#: terminal. A later Ctrl-C stops at once. Other signals do not, because Slurm sends SIGTERM several
+#: times, seconds apart, to a job that it requeues.
 ECHO = 0.5
 
 
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
-    """Train the frozen recipe in a folder and return how that ended; nothing is left running.
+    """Train the frozen recipe in a folder and return its ending; no process is left running.
 
     Raises TrainingError if the folder was replaced during the run.
 
@@ -45,7 +45,7 @@ def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = Fa
     """
     folder = held.path
     launch = Launch(folder, group, say, shows_all_times)
-    # until the ending is written: a late signal changes nothing
+    # held until the ending is written, so that a late signal changes nothing
     with handle_signals(launch.receive):
         with held:
             result = launch.run()
@@ -57,11 +57,11 @@ def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = Fa
 
 
 class Request(Enum):
-    """What the user, or a scheduler, has asked for."""
+    """The latest request of the user or a scheduler."""
 
-    TRAIN = auto()  # until the end
-    SAVE = auto()  # a signal came: finish the step, save, and stop
-    KILL = auto()  # Ctrl-C came again: stop now
+    TRAIN = auto()  # train until the end
+    SAVE = auto()  # after a signal: finish the step, save, and stop
+    KILL = auto()  # after a second Ctrl-C: stop now
 
 
 class Launch:
@@ -75,14 +75,14 @@ class Launch:
         self.folder, self.group, self.say = folder, group, say
         self._shows_all_times = shows_all_times
         self._request, self._deadline = Request.TRAIN, inf
-        self._signal = 0  # which asked to save
-        self._signalled = 0.0  # when the last one that counted came
+        self._signal = 0  # signal that requested the save; 0: none
+        self._signalled = 0.0  # time of the last signal that was not ignored
         self._began, self._observer = time.monotonic(), Observer(folder)
         self._ranks: Ranks | None = None
         self._is_stalled = False
 
     def run(self) -> Ending:
-        """Start the ranks, restart them after failures if allowed, and return how it all ended."""
+        """Start the ranks, restart them after failures if allowed, and return the last ending."""
         log_path = self.folder / LOGS / "launcher.log"
         log_path.parent.mkdir(exist_ok=True)
         # The ranks meet through a file in a private folder: there is no port that others could
@@ -95,7 +95,7 @@ class Launch:
             with suppress(OSError):  # a full network disk fails only now, when the run has ended
                 log.close()
         if sys.stderr.isatty():
-            sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
+            sys.stderr.write(SHOW_CURSOR)  # a killed rank cannot restore the cursor
         return result
 
     def _run_attempts(self, meeting: Path, log: TextIO) -> Ending:
@@ -104,7 +104,7 @@ class Launch:
             self._observer, self._deadline = Observer(self.folder), inf
             facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
             self._ranks = Ranks(self.folder, build_environments(self.group, attempt), facts, log)
-            self._pass_request()  # a signal may have come before there were ranks
+            self._pass_request()  # a signal may have arrived before the ranks started
             while self._ranks.running:
                 self._ranks.wait(0.3)
                 self._watch()
@@ -118,7 +118,7 @@ class Launch:
         return result
 
     def receive(self, number: int) -> None:
-        """Take in a signal: the first asks to save, and a second Ctrl-C to stop now."""
+        """Handle a signal: the first requests a save, a second Ctrl-C stops the run now."""
         now = time.monotonic()
         if self._request == Request.TRAIN:
             self._request, self._signal = Request.SAVE, number
@@ -130,7 +130,7 @@ class Launch:
         self._pass_request()
 
     def _pass_request(self) -> None:
-        """Let the ranks that still run do what was asked for."""
+        """Pass the request to the ranks that are still running."""
         if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
             return
         if self._request == Request.KILL:
@@ -144,7 +144,7 @@ class Launch:
         self._ranks.send(self._signal)
 
     def _watch(self) -> None:
-        """Kill ranks that do not stop in time, and tell the user if the run makes no progress."""
+        """Kill ranks that do not stop in time, and report it if the run makes no progress."""
         if time.monotonic() > self._deadline:
             self._ranks.kill()
         if self._ranks.any_failed:
@@ -214,7 +214,7 @@ class Launch:
         return any(beat.phase != "start" for beat in self._observer.read_beats())
 
     def _interject(self, text: str) -> None:
-        """Show a line while a rank may have its display on the same terminal."""
+        """Show a line while a rank may be drawing its progress on the same terminal."""
         if is_live(sys.stderr):
             sys.stderr.write(f"{format_interjection(text)}\n")
         else:

@@ -90,7 +90,7 @@ def _compose_links(
     library: Library,
     problems: list[Problem],
 ) -> Composed:
-    """Compose a recipe with options and changes; add everything wrong with it to `problems`."""
+    """Compose a recipe with options and changes; append its problems to `problems`."""
     entry = links[-1].entry
     files = _collect_files([*links, *options], library, problems)
     choices = [
@@ -147,7 +147,7 @@ def _resolve_paths(recipe: Recipe) -> None:
 
 
 def _read_options(changed: Sequence[Override], library: Library, problems: list[Problem]) -> Links:
-    """Read the option that each group's last choice names; add the others to `problems`."""
+    """Read the last option chosen for each group; append problems of the others to `problems`."""
     options = {}
     for override in changed:
         if override.is_choice:
@@ -180,7 +180,7 @@ def _collect_files(
 def _name_config(entry: Entry) -> str:
     """Return the name of a file among Hydra's configs.
 
-    A user's may have the name of a packaged one.
+    The name includes the origin, because a user's file may share its name with a packaged file.
     """
     name = {"packaged": entry.name, "user": f"user-{entry.name}", "file": "file-"}[entry.origin]
     return f"{entry.group}/{name}" if entry.group else name
@@ -189,7 +189,7 @@ def _name_config(entry: Entry) -> str:
 def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> None:
     """Name a recipe after its file, without the description and the results of its parents.
 
-    The recipe of a run loses the name of the run, and the folder, which may have been copied.
+    In the recipe of a run, the name and folder of the run are removed: the folder may be a copy.
     """
     entry, document = links[-1]
     changed_keys = {override.key for override in changed}

@@ -32,7 +32,7 @@ USUAL = "8x A100"
 #: Most rows in the table of the Pareto front; the table of all runs has the rest.
 FRONT = 8
 
-#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for
+#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: in Composer's AWS tutorial, 27 min cost
 #: 14.77 dollars.
 A100_PRICE = 32.8
 
@@ -73,7 +73,7 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
 def _build_data_sections(
     runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, mark: str
 ) -> Iterator[PageSection]:
-    """Yield the sections on the runs of a data set; `mark` is the prefix of its figures' names."""
+    """Yield the sections on the runs of a data set; `mark` is the prefix of its figure names."""
     groups = group_seeds(runs)
     series = make_labels(groups)
     lengths = Counter(series)
@@ -128,7 +128,7 @@ def _count_images(run: RunRecord) -> int:
 
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
-    """Return what is in the data set of some runs, of which some may use a fraction."""
+    """Return the numbers of images and classes of a data set; some runs may use a fraction."""
     facts = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
     counts = (
         (facts.get("train_examples"), "training images"),

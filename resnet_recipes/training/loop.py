@@ -15,17 +15,18 @@ from resnet_recipes.training.run import Run, Verdict
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
-    """Train from step `first` until `end` or the plan's end, the target, or a stop request.
+    """Train from step `first` on, and return the number of completed steps.
 
-    Return the number of completed steps.
+    Stops at `end` (default: the last step of the plan), at the target accuracy, or when the run is
+    asked to stop.
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
     params = [p for p in model.parameters() if p.requires_grad]
     gradient, vote, done = Gradient(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
-    # torch.manual_seed would record the call stack at every step, for device types that are not in
-    # use
+    # seeded directly: torch.manual_seed also seeds devices that are not in use, and records a call
+    # stack for each at every step
     generators = [torch.default_generator]
     if run.rank.device.type == "cuda":
         generators.append(torch.cuda.default_generators[run.rank.device.index])
@@ -38,9 +39,8 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
-        seed = int(
-            now.rng.integers(2**63)
-        )  # always sampled, so that later samples do not depend on methods
+        # always generated, so that later random numbers do not depend on the methods
+        seed = int(now.rng.integers(2**63))
         if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
