@@ -120,7 +120,7 @@ def test_random_numbers_are_uniform_and_uncorrelated():
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016
 
 
-def test_flip_and_interpolation_are_independent_coins():
+def test_flip_and_interpolation_are_independent():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = which(0, indices)

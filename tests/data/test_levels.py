@@ -191,7 +191,7 @@ def test_conversion_killed_between_levels_resumes(folder, tmp_path, levels, monk
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_missing_small_level_is_made_again(folder, tmp_path, levels):
+def test_missing_small_level_is_rebuilt(folder, tmp_path, levels):
     shutil.copytree(levels, tmp_path, dirs_exist_ok=True)
     half = get_half_path(tmp_path / "train.beton")
     half.unlink()

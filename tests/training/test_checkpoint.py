@@ -95,7 +95,7 @@ def test_save_reuses_host_memory(checkpoints):
     assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
 
 
-def test_save_keeps_newest_and_trunk(checkpoints):
+def test_save_keeps_newest_and_stable_phase(checkpoints):
     checkpoints.stable_step = 20
     for step in (30, 40, 50):
         checkpoints.save(step, state_at(step), wait=True)

@@ -330,7 +330,7 @@ def replaced(settings, make_run, tmp_path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
-def test_begun_file_rejects_another_teacher_or_dtype(stored, replaced, words):
+def test_partial_file_rejects_another_teacher_or_dtype(stored, replaced, words):
     part = stored(stop=5)
     before = part.read_bytes()
     if not words:

@@ -120,7 +120,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied):
 
 
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
-def test_what_is_no_fold_is_rejected(fold, flowers):
+def test_invalid_fold_is_rejected(fold, flowers):
     (problem,) = small(flowers, fold=fold).problems()
     assert (problem.key, problem.value) == ("fold", fold)
 
@@ -160,7 +160,7 @@ def test_share_depends_on_val_seed_and_names(copied):
     assert len(first - training(small(copied, share=0.4))) <= 1
 
 
-def test_share_leaves_validation_as_it_is(flowers):
+def test_share_keeps_validation_images(flowers):
     whole, part = (small(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
     assert validation(part) == validation(whole)
     assert training(part) < training(whole)

@@ -227,7 +227,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, worke
 
 
 @built
-def test_memory_goes_back_when_the_system_runs_short(mixed, free):
+def test_memory_is_freed_when_system_runs_short(mixed, free):
     files, name = Files.of(in_memory(mixed), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
     expected = [source.read(index).whole().tobytes() for index in range(len(source))]

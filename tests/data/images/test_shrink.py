@@ -47,7 +47,7 @@ def shrunk_by(request, monkeypatch):
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)
-def test_area_mean_equals_sums_by_hand(before, after, shrunk_by):
+def test_area_mean_equals_manual_sums(before, after, shrunk_by):
     pixels = np.random.default_rng(1).integers(0, 256, (*before, 3), np.uint8)
     assert np.array_equal(shrink_by_area(pixels, *after), by_hand(pixels, *after))
 

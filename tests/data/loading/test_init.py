@@ -143,7 +143,7 @@ def test_batch_memory_is_independent_of_workers():
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
-def test_unresponsive_storage_is_given_up(monkeypatch):
+def test_unresponsive_storage_times_out(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait()

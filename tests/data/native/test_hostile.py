@@ -175,7 +175,7 @@ def test_special_files_are_rejected_at_once(engine, tmp_path, kind):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_truncated_mapped_file_is_a_status(engine, tmp_path, raw):
+def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
     image, path = np.asarray(photo(0, 400, 500)), tmp_path / "mapped"
     image = image if raw else np.frombuffer(encoded(photo(0, 900, 1100), quality=98), np.uint8)
     path.write_bytes(image.tobytes())

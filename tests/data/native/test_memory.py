@@ -47,13 +47,13 @@ def memory() -> Memory:
     return made
 
 
-def test_image_that_is_there_is_not_read_again(memory):
+def test_image_in_memory_is_not_read_again(memory):
     expected = memory.pixels.copy()
     memory.source[:] = 0
     assert np.array_equal(memory.read(), expected)
 
 
-def test_image_behind_the_capacity_is_read_again(memory):
+def test_image_beyond_capacity_is_read_again(memory):
     expected = memory.pixels.copy()
     memory.counts[1] -= 65  # less than the image
     memory.kept[:] = 0
