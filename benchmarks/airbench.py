@@ -1,13 +1,13 @@
-"""Train airbench94 and the recipe `small` on the same images, for the same arithmetic.
+"""Train airbench94 and the recipe `small` on the same images with the same compute.
 
     python benchmarks/airbench.py CIFAR10 [--epochs 2.75,9.9] [--seeds 1,2,3] [--json FILE]
 
 CIFAR10 has train/ and val/ with a folder of 32 px images per class. airbench94 (Jordan, 2024,
-arXiv:2404.00498) is written here from the paper and the settings that its author published; its
-images are those of our loader. `small` is trained by `resnet-train` for the number of epochs that
-comes nearest in arithmetic. Both are counted alike: multiplications and additions, forward and
-backward, without the evaluation. A core takes about 35 minutes for 9.9 epochs (AVX-512 BF16),
-a GPU seconds.
+arXiv:2404.00498) is reimplemented here from the paper and its author's published settings, with
+images from our loader. `resnet-train` trains `small` for the number of epochs with the closest
+compute. FLOPs of both are counted in the same way: multiplications and additions, forward and
+backward, without evaluation. On one core 9.9 epochs take about 35 minutes (AVX-512 BF16), on a GPU
+seconds.
 """
 
 import argparse
@@ -28,20 +28,20 @@ import resnet_recipes as rr
 
 BATCH = 1024
 MOMENTUM = 0.85
-# The author gives rate and decay for a step that is as long as the mean gradient of a long run.
-# Nesterov's momentum makes it this many times longer.
+# The author gives learning rate and decay for a step as long as the mean gradient of a long run.
+# Nesterov momentum makes the step this many times longer.
 LONGER = 1 + 1 / (1 - MOMENTUM)
 LR = 11.5 / LONGER
-DECAY = 0.0153 / LONGER  # share of a weight lost in a step at the peak rate
-BIAS_SCALE = 64  # rate of the biases of BatchNorm, relative to LR
+DECAY = 0.0153 / LONGER  # fraction of a weight lost in a step at the peak lr
+BIAS_SCALE = 64  # learning rate of BatchNorm biases, relative to LR
 SMOOTHING = 0.2
-WHITENED = 3  # epochs in which the bias of the first layer learns
-SHIFT = 2  # pixels that a training image moves, at most
+WHITENED = 3  # epochs in which the bias of the first layer is trained
+SHIFT = 2  # maximum translation of a training image, in pixels
 WIDTHS = (64, 256, 256)
-NORM_MEMORY = 0.6  # of BatchNorm's running statistics, per step
+NORM_MEMORY = 0.6  # fraction of the BatchNorm running statistics kept per step
 LOGITS = 1 / 9
-WARMUP, FIRST, LAST = 0.23, 0.2, 0.07  # share of the run; rates at its start and end
-LOOKAHEAD = 5  # steps between two updates of the slow weights
+WARMUP, FIRST, LAST = 0.23, 0.2, 0.07  # fraction of the run; relative lr at its start and end
+LOOKAHEAD = 5  # steps between updates of the slow weights
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
@@ -75,7 +75,7 @@ def pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
 
 
 def normal(images: Tensor) -> Tensor:
-    """Return float32 pixels, with CIFAR-10's mean and deviation removed."""
+    """Return float32 pixels normalized with the CIFAR-10 mean and standard deviation."""
     mean, deviation = (
         torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, DEVIATION)
     )
@@ -83,7 +83,7 @@ def normal(images: Tensor) -> Tensor:
 
 
 def convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    """Return a 3 x 3 convolution whose first outputs are its inputs."""
+    """Return a 3x3 convolution whose first outputs equal its inputs."""
     layer = nn.Conv2d(inputs, outputs, 3, padding="same", bias=False)
     with torch.no_grad():
         nn.init.dirac_(layer.weight[:inputs])
@@ -91,14 +91,14 @@ def convolution(inputs: int, outputs: int) -> nn.Conv2d:
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
-    """Return a BatchNorm with a bias, and no factor, that learns."""
+    """Return a BatchNorm with a trainable bias and a fixed weight."""
     layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=1 - NORM_MEMORY)
     layer.weight.requires_grad = False
     return layer
 
 
 def network(images: Tensor) -> nn.Sequential:
-    """Return the network, with a first layer that whitens 2 x 2 patches of these images."""
+    """Return the network, with a first layer that whitens 2x2 patches of these images."""
     first = nn.Conv2d(3, 24, 2)
     layers: list[nn.Module] = [first, nn.GELU()]
     for inputs, outputs in zip((24, *WIDTHS[:-1]), WIDTHS, strict=True):
@@ -123,9 +123,9 @@ def logits(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def epochs(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield shuffled batches without end, moved by up to SHIFT pixels.
+    """Yield shuffled batches endlessly, translated by up to SHIFT pixels.
 
-    Half of the images are mirrored, the other half in the next epoch.
+    Half of the images are flipped horizontally, the other half in the next epoch.
     """
     device, side = images.device, torch.arange(32, device=images.device)
     mirrored = torch.rand(len(images), device=device) < 0.5
@@ -142,14 +142,14 @@ def epochs(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def rate(done: float) -> float:
-    """Return the learning rate, relative to its peak, after this share of the run."""
+    """Return the learning rate, relative to its peak, after this fraction of the run."""
     if done < WARMUP:
         return FIRST + (1 - FIRST) * done / WARMUP
     return 1 - (1 - LAST) * (done - WARMUP) / (1 - WARMUP)
 
 
 def groups(model: nn.Sequential) -> list[dict]:
-    """Return the biases of BatchNorm, and all other weights, with their rates and decay."""
+    """Return BatchNorm biases and all other weights, with learning rates and decay."""
     biases = [layer.bias for layer in model if isinstance(layer, nn.BatchNorm2d)]
     seen = set(map(id, biases))
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
@@ -187,7 +187,7 @@ def trained(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, f
 
 @torch.inference_mode()
 def top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Return accuracy in percent of the mean of mirror images, and of moved ones as well."""
+    """Return top-1 in percent with flipping at test time, and with flipping and translation."""
     plain, moved = [], []
     for batch in images.split(2000):
         padded = F.pad(batch, (1,) * 4, "reflect")
@@ -209,7 +209,7 @@ def small(data: str, length: int, seed: int) -> dict:
 
 
 def main() -> None:
-    """Train each at each length with each seed, and print and write what they reach."""
+    """Train both networks for each duration and seed; print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data")
     parser.add_argument("--epochs", default="2.75,9.9", help="of airbench94")

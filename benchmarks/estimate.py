@@ -3,10 +3,10 @@
     python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48]
     python benchmarks/estimate.py CIFAR10 --budget 2m [--ranks 2]
 
-CIFAR10 has train/ and val/ with a folder of images per class; some of them are used. Runs train
-ResNet-18 with every method of the recipe, progressive resizing included, so that the speeds of most
-image sizes are interpolated. Nothing is taken from earlier measurements. With --budget a run is as
-long as fits, by what it has measured, and the time that it then takes is compared with the budget.
+CIFAR10 has train/ and val/ with a folder of images per class; a subset is used. Runs train
+ResNet-18 with all methods of the recipe, including progressive resizing, so the speeds at most
+image sizes are interpolated. Earlier measurements are not used. With --budget, a run trains for as
+long as its own measurements predict to fit, and its actual time is compared with the budget.
 """
 
 import argparse
@@ -25,14 +25,11 @@ model.name=resnet18 bs=64 batch.bn_size=64 lr=0.1 schedule.warmup=0.5ep data.cro
 methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.interval=100ep
 """
 
-IMAGES, LENGTH = 150, "epochs=5"  # of each class, to train on; without --budget
+IMAGES, LENGTH = 150, "epochs=5"  # images per class to train on; epochs without --budget
 
 
 def part(source: Path, root: Path) -> Path:
-    """Make a dataset of the first images of each class.
-
-    All for training, a fifth of them for evaluation.
-    """
+    """Build a dataset of the first images of each class: all to train, a fifth to validate."""
     for split, count in (("train", IMAGES), ("val", IMAGES // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)
@@ -95,7 +92,7 @@ def error(case: Case) -> dict[str, object]:
 
 
 def used(case: Case, budget: str) -> dict[str, object]:
-    """Train a run within a budget, and return how much of it that takes."""
+    """Train a run within a budget, and return the fraction of the budget used."""
     done = case.trained(f"budget={budget}")
     share = 100 * done["wall_seconds"] / parse_budget(budget, None)
     print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f}%", flush=True)

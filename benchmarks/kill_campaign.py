@@ -1,12 +1,12 @@
-"""Kill a run at random times, resume it, and compare checkpoints with an undisturbed run's.
+"""Kill a run at random times, resume it, and compare its checkpoints with an uninterrupted run.
 
     python benchmarks/kill_campaign.py --kills 44 --json campaign.json
 
-The run is Hot with all its methods, ResNet-18 on synthetic images, on two ranks of the CPU. A fault
-counts as survived if all processes are gone within 30 seconds, the exit code is the documented one,
-the newest checkpoint is bit for bit that of the undisturbed run at that step, and no more steps are
-lost than `may_lose` allows: two checkpoint intervals for most faults, since the newest checkpoint
-may still be on its way to the disk. About 15 seconds per kill on two cores.
+The run is Hot with all its methods, ResNet-18 on synthetic images, on two CPU ranks. A fault counts
+as survived if all processes are gone within 30 seconds, the exit code is the documented one, the
+newest checkpoint is bit-identical to the uninterrupted run at that step, and no more steps are lost
+than `may_lose` allows: two checkpoint intervals for most faults, because the newest checkpoint may
+not be on disk yet. Takes about 15 seconds per kill on two cores.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.training.checkpoint import Checkpoints
 
 STEPS = 24
-INTERVAL = 3  # steps between two checkpoints
+INTERVAL = 3  # steps between checkpoints
 
 RECIPE = f"""
 recipe=hot data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32
@@ -48,25 +48,25 @@ class Outcome(NamedTuple):
     """The outcome of one fault."""
 
     fault: str
-    done: int  # steps that the ranks had done
+    done: int  # steps that the ranks had finished
     saved: int  # step of the newest checkpoint afterwards; 0 if there was none yet
-    seconds: float  # from the fault to the last process gone
+    seconds: float  # seconds from the fault until all processes are gone
     exit_code: int
     problem: str  # empty: survived
 
 
-#: Strikes a victim that runs.
+#: Function that injects a fault into a running victim.
 Fault = Callable[["Victim", random.Random], None]
 
 
 class Victim:
-    """A run that is restarted again and again."""
+    """A run that is restarted repeatedly."""
 
     def __init__(self, root: Path, name: str):
         self.root, self.folder = root, root / "runs" / name
 
     def start(self, *changes: str) -> None:
-        """Start or resume it, with the same command."""
+        """Start or resume the run with the same command."""
         place = f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}"
         words = [*RECIPE, *place, *changes]
         self.observer = Observer(self.folder)
@@ -80,7 +80,7 @@ class Victim:
             )
 
     def run_on(self, rng: random.Random) -> bool:
-        """Let it run for a random time, usually into training; return whether it still runs."""
+        """Let the run continue for a random time, usually into training; return if it is alive."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
@@ -90,12 +90,12 @@ class Victim:
         return self.process.poll() is None
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds, or the run has ended."""
+        """Wait until a condition holds, or the run has ended."""
         while self.process.poll() is None and not holds():
             time.sleep(0.01)
 
     def processes(self) -> list[int]:
-        """Return the processes of this folder: every one whose command line names the run."""
+        """Return all processes whose command line contains the run folder."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -108,7 +108,7 @@ class Victim:
 
 
 def latest(beats: list[watchdog.Beat]) -> int:
-    """Return the steps that the fastest rank has done."""
+    """Return the steps that the fastest rank has finished."""
     return max((beat.step for beat in beats), default=0)
 
 
@@ -145,8 +145,8 @@ def damage(victim: Victim, rng: random.Random) -> None:
     newest.write_bytes(content if rng.random() < 0.5 else content[:place])
 
 
-#: Every fault, with the exit codes that it may lead to. If it strikes during start-up, signals have
-#: their usual effect, and the launcher stands in for a rank.
+#: Every fault, with the exit codes that it may lead to. During startup, signals have their usual
+#: effect, and the launcher is hit instead of a rank.
 FAULTS: dict[str, tuple[Fault, set[int]]] = {
     "SIGKILL of a rank": (to_rank(signal.SIGKILL), {1, -9}),
     "SIGKILL of the launcher": (to_launcher(signal.SIGKILL), {-9}),
@@ -215,16 +215,16 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
 
 
 def may_lose(fault: str, code: int, done: int) -> int:
-    """Return how many of the steps done may be missing after a fault."""
+    """Return how many of the finished steps may be missing after a fault."""
     if code in (75, 130):
-        return 0 if done > 1 else 1  # asked to stop: saved, unless it had hardly begun
+        return 0 if done > 1 else 1  # asked to stop: saved, unless it had barely started
     if fault == "disk full, SIGTERM":
-        return STEPS  # nothing could be saved from then on
+        return STEPS  # no later save was possible
     return (3 if fault == "damaged checkpoint" else 2) * INTERVAL
 
 
 def campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
-    """Inject the faults one after the other; when a run has finished, a new one takes its place."""
+    """Inject the faults one after the other; start a new run when one has finished."""
     rng, truth, outcomes, names = random.Random(seed), untouched(root), [], count()
     victim = Victim(root, f"victim{next(names)}")
     while len(outcomes) < kills:
@@ -241,7 +241,7 @@ def campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
 
 
 def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
-    """Return a complaint if a resumed run ends with other weights than the undisturbed one."""
+    """Report a failure if a resumed run's final weights differ from the uninterrupted run."""
     code = victim.process.wait(600)
     step, state = Checkpoints(victim.folder / "checkpoints").newest()
     if (step, digest_of(state)) == (STEPS, truth[STEPS]):

@@ -2,10 +2,10 @@
 
     python benchmarks/pretrained.py WEIGHTS timm:NAME IMAGES [--json FILE]
 
-IMAGES has val/ with folders that are named as ImageNet's classes; a part of the classes is enough.
-timm reads WEIGHTS by the order of their names, and transforms the images by its own configuration
-of the network. All others are commands of this program; the ONNX file has its preprocessing inside.
-It needs the extras timm and export.
+IMAGES has val/ with folders named as ImageNet classes; some of the classes are enough. timm reads
+WEIGHTS in order of their names, and transforms the images with its own configuration of the
+network. All other predictions come from commands of this program; the ONNX file includes its
+preprocessing. Requires the extras timm and export.
 """
 
 import argparse
@@ -33,7 +33,7 @@ BATCH = 32
 
 
 def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
-    """Return what timm's network says of timm's transformed images."""
+    """Return the timm predictions for images with timm transforms."""
     model = timm.create_model(name.removeprefix("timm:")).eval()
     tensors = torch.load(weights, weights_only=True).values()
     model.load_state_dict(dict(zip(model.state_dict(), tensors, strict=True)))
@@ -51,7 +51,7 @@ def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
 
 
 def of_command(verb: str, words: Sequence[str], file: Path, heads: tuple[str, str]) -> Classes:
-    """Return what a command writes into a CSV file, from two of its columns."""
+    """Return the predictions that a command writes to a CSV file, from two columns."""
     run(verb, *words)
     with file.open(newline="", encoding="utf-8") as rows:
         return {str(Path(row[heads[0]]).absolute()): row[heads[1]] for row in csv.DictReader(rows)}
@@ -64,7 +64,7 @@ def run(*words: str) -> None:
 
 
 def of_onnx(file: Path, paths: Sequence[Path]) -> Classes:
-    """Return what an ONNX file with its preprocessing says of images as they are."""
+    """Return the predictions of an ONNX file with preprocessing for unprocessed images."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     found = {}
@@ -84,7 +84,7 @@ def _batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarray]]:
 
 
 def main() -> None:
-    """Print a row for each way: its accuracy, and in how many images it differs from timm."""
+    """Print each method's accuracy, and the number of images where it differs from timm."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in ("weights", "name", "images"):
         parser.add_argument(name)

@@ -1,4 +1,4 @@
-"""Compare training crops of images that were shrunk in memory with crops of full images.
+"""Compare training crops of images shrunk in memory with crops of full-size images.
 
     python benchmarks/smaller_images.py FOLDER [--sizes 176,128,88] [--memory 256,352,500]
 
@@ -24,7 +24,7 @@ BATCH = 50
 
 
 def crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
-    """Return one crop of each image, but for an incomplete last batch: uint8 [n, S, S, 3]."""
+    """Return one crop per image, without an incomplete last batch: uint8 [n, S, S, 3]."""
     with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = itertools.islice(loader.batches(), facts.train_examples // BATCH)
         # a batch is valid until the next one

@@ -1,10 +1,10 @@
-"""Compare what a plan predicts of loading with what the loaders then do.
+"""Compare a plan's loading predictions with actual loader times.
 
     python benchmarks/supply.py FOLDER ... [--sizes 176,88] [--memory 352]
 
-Each FOLDER has class folders of images, or train/. For each crop size and storage, the plan's
-prediction from 48 images stands next to the CPU time of loading whole epochs with one thread. With
-files the last of two epochs counts, with pixels in memory the first of three and the last.
+Each FOLDER has class folders of images, or train/. For each crop size and storage, it shows the
+plan's prediction from 48 images and the CPU time of loading complete epochs with one thread. With
+files the last of two epochs is used, with pixels in memory the first and the last of three.
 """
 
 import argparse
@@ -24,7 +24,7 @@ BATCH = 50
 
 
 def epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
-    """Return the CPU seconds of an image in each of some epochs."""
+    """Return the CPU seconds per image in each of `count` epochs."""
     steps, laps = facts.train_examples // BATCH, []
     with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = loader.batches()
@@ -38,7 +38,7 @@ def epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]
 
 
 def rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, object]]:
-    """Yield what was predicted and measured of a folder."""
+    """Yield the predictions and measurements for a folder."""
     share = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=share, workers=1, prefetch=1)
     facts = data.measure(base)

@@ -4,9 +4,9 @@
 
 A table has the learning rate of the first and the last step of every epoch, its mean over each
 epoch if it changes within epochs, the warm-up, the image size of every epoch, and the names of the
-parameters that do not decay. timm's and torch's own schedulers compute their part; NVIDIA's,
-FFCV's, Composer's and MLPerf's formulas are written out here, because no package has them. Needs
-timm.
+parameters that do not decay. The timm and torch schedulers compute their part. The formulas of
+NVIDIA, FFCV, Composer and MLPerf are transcribed here, because they are not available in a package.
+Requires timm.
 """
 
 import json
@@ -26,21 +26,21 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR, 
 OUT = Path(__file__).parents[1] / "tests/recipes/golden/peers.json"
 IMAGES = 1_281_167
 
-#: Changes to NVIDIA's recipe for the reference convergence point that suits one GPU.
+#: Changes to the NVIDIA recipe for the reference convergence point on one GPU.
 ONE_GPU = "bs=1632 lr=7.4 epochs=35 schedule.final=1.3513513513513514e-05"
 
-#: FFCV's lengths, and the epochs between which its images grow.
+#: Durations of FFCV runs, and the epochs between which images grow.
 FFCV = {16: (11, 13), 24: (17, 20), 32: (23, 27), 40: (29, 34), 56: (41, 48), 88: (65, 76)}
 
 MODEL = torchvision.models.resnet50()
 NAMES = {id(parameter): name for name, parameter in MODEL.named_parameters()}
 BY_NAME = [name for name in NAMES.values() if "bn" in name]
 
-Rate = Callable[[int], float]  # of a step
+Rate = Callable[[int], float]  # learning rate as a function of the step
 
 
 def nvidia_hparams() -> dict:
-    """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one rate per step."""
+    """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one value per step."""
     return table(lambda step: cosine(step, 8 * 625, 90 * 625), 625, 8, [224] * 90)
 
 
@@ -49,13 +49,13 @@ def nvidia_dle() -> dict:
 
     def rate(step: int) -> float:
         epoch = step // 625
-        return cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a rate of zero
+        return cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a learning rate of zero
 
     return table(rate, 625, 8, [224] * 90, BY_NAME)
 
 
 def cosine(done: int, warmup: int, total: int) -> float:
-    """Return NVIDIA's rate when so many steps or epochs are done."""
+    """Return the NVIDIA learning rate after `done` steps or epochs."""
     share = (
         done / warmup if done < warmup else 0.5 + cos(pi * (done - warmup) / (total - warmup)) / 2
     )
@@ -63,14 +63,14 @@ def cosine(done: int, warmup: int, total: int) -> float:
 
 
 def pytorch_v1() -> dict:
-    """Return the table of torch's StepLR, as references/classification/train.py makes it."""
+    """Return the table of torch StepLR, as in references/classification/train.py."""
     optimizer = with_rate(0.1)
     scheduler = StepLR(optimizer, 30, 0.1)
     return table(by_epoch(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
 
 
 def pytorch_v2() -> dict:
-    """Return the table of torch's LinearLR, then CosineAnnealingLR, as in its train.py."""
+    """Return the table of torch LinearLR, then CosineAnnealingLR, as in the same train.py."""
     optimizer = with_rate(0.5)
     parts = LinearLR(optimizer, 0.01, total_iters=5), CosineAnnealingLR(optimizer, T_max=595)
     scheduler = SequentialLR(optimizer, [*parts], milestones=[5])
@@ -80,7 +80,7 @@ def pytorch_v2() -> dict:
 
 
 def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
-    """Return the table of timm's CosineLRScheduler by its train.py, and of its groups."""
+    """Return the table of timm CosineLRScheduler as in its train.py, and of its groups."""
     optimizer, numbers = with_rate(lr), iter(range(1, epochs + 1))
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
@@ -91,7 +91,7 @@ def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
 
 
 def ffcv(epochs: int) -> dict:
-    """Return the table of get_lr and get_resolution in train_imagenet.py, by rn50_configs."""
+    """Return the table of get_lr and get_resolution in train_imagenet.py, with rn50_configs."""
     start, end = FFCV[epochs]
 
     def rate(step: int) -> float:
@@ -108,9 +108,9 @@ def ffcv(epochs: int) -> dict:
 
 
 def mlperf(batch: int, lr: float, epochs: int) -> dict:
-    """Return the table of the polynomial schedule in MLPerf's reference.
+    """Return the table of the polynomial schedule in the MLPerf reference.
 
-    Its warm-up is outside the decay.
+    Its warm-up is not part of the decay.
     """
     steps = IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
@@ -132,7 +132,7 @@ def with_rate(lr: float) -> torch.optim.Optimizer:
 def by_epoch(
     optimizer: torch.optim.Optimizer, advance: Callable[[], None], epochs: int, steps: int
 ) -> Rate:
-    """Return the rates of a scheduler that advances once per epoch."""
+    """Return the learning rates of a scheduler that advances once per epoch."""
     rates = []
     for _ in range(epochs):
         rates.append(optimizer.param_groups[0]["lr"])

@@ -2,11 +2,10 @@
 
     python -m tools.fuzz_native [--jpegs 20000] [--betons 2000] [--seed 0]
 
-Half of the rows also have a small level, which is damaged, too; most of its checksums fit, so that
-the decoder gets to see it. Every image is decoded twice, with different neighbours in the batch and
-into memory with different contents. Its status and pixels must be the same both times: then no byte
-is left unwritten, and none comes from another image. A sanitizer that finds something ends the
-process with a report.
+Half of the rows also have a damaged small level; most of its checksums match, so that the decoder
+reads it. Every image is decoded twice, with different neighbors in the batch and into memory with
+different contents. Its status and pixels must be the same both times, so that every byte is written
+and none comes from another image. If a sanitizer finds an error, it ends the process with a report.
 """
 
 import argparse
@@ -36,15 +35,15 @@ from resnet_recipes.data.native.rows import BOX, CENTRE, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch, encoded, photo
 
 BUILT = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
-SIDE = 33  # pixels: a line of them is no multiple of what vector instructions take
-LEAST, MOST = 72, 140  # pixels of an original's side: its small level is wanted from 2 * SIDE on
-BATCH_SECONDS = 60  # seconds for a batch of 100 small images, after which the decoder hangs
+SIDE = 33  # pixels; a line is not a multiple of the vector size
+LEAST, MOST = 72, 140  # original sizes, px; the small level is used from 2 * SIDE on
+BATCH_SECONDS = 60  # seconds; a decoder that takes longer for 100 small images hangs
 
 
 def build() -> None:
-    """Compile the library with both sanitizers, and with libjpeg-turbo inside.
+    """Compile the library with both sanitizers, and with libjpeg-turbo linked statically.
 
-    It has the Huffman decoder then.
+    This enables its Huffman decoder.
     """
     BUILT.parent.mkdir(parents=True, exist_ok=True)
     flags = "-std=c++17 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -fvisibility=hidden -fPIC"
@@ -56,16 +55,16 @@ def build() -> None:
 
 
 class Images(NamedTuple):
-    """Images, each an allocation of exactly its bytes, so that reading past its end is noticed."""
+    """Images, each allocated with its exact size, so that reads past the end are detected."""
 
     sources: list[np.ndarray]
     sizes: np.ndarray  # height, width [n, 2]
     raw: np.ndarray  # bool [n]
 
     def small(self, rng: np.random.Generator) -> np.ndarray:
-        """Return SMALL [n]: these as small levels, while they live.
+        """Return SMALL [n]: these images as small levels, valid while this object lives.
 
-        Some with another checksum or size, or left out.
+        Some have another checksum or size, or are omitted.
         """
         made = np.zeros(len(self.sources), SMALL)
         made["data"] = [source.ctypes.data for source in self.sources]
@@ -84,7 +83,7 @@ def picture(rng: np.random.Generator) -> Image.Image:
 
 
 def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
-    """Return JPEGs of every kind that the decoder knows, in color and in grey."""
+    """Return JPEGs of every kind that the decoder supports, in color and grayscale."""
     kinds = *JPEGS.values(), {"progressive": True, "subsampling": "4:4:4"}
     return [
         np.frombuffer(encoded(picture(rng).convert(mode), quality=quality, **options), np.uint8)
@@ -96,10 +95,8 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
 def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
     """Return a copy with one to four edits.
 
-    Bytes or restart markers changed, or a piece cut, doubled or overwritten.
-
-    At least half of them, on average, are in the first `reach` bytes; a restart marker may be
-    anywhere.
+    An edit changes bytes or restart markers, or cuts, duplicates or overwrites a piece. On average
+    at least half of the edits are in the first `reach` bytes; a restart marker may be anywhere.
     """
     for _ in range(rng.integers(1, 5)):
         place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
@@ -127,7 +124,7 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
 def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
     """Yield the status of each image.
 
-    Fail if it or the pixels depend on its neighbours or on what the memory held.
+    Fails if the status or pixels depend on neighbors or on previous memory contents.
     """
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     there = {name: np.asarray(column)[order] for name, column in columns.items()}
@@ -155,7 +152,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     sizes = np.array([read_frame_size(original)[:2] for original in originals])
 
     def some() -> Images:
-        """Return a hundred of them, each mutated in its own way, with their originals' sizes."""
+        """Return a hundred differently mutated JPEGs, with the sizes of the originals."""
         chosen = rng.integers(len(originals), size=100)
         sources = [mutated(originals[number], rng, 700) for number in chosen]
         return Images(sources, sizes[chosen], np.zeros(100, bool))
@@ -180,7 +177,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
 
 
 def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
-    """Open mutated .beton files of two levels, and decode those that are accepted."""
+    """Open mutated .beton files with two levels, and decode the accepted files."""
     for number in range(12):
         for split in ("train", "val"):
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
@@ -208,7 +205,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
 
 
 def opened(original: Path, rng: np.random.Generator) -> Beton | None:
-    """Open a mutated copy of a .beton file, which has no sidecar; None if it is refused."""
+    """Open a mutated copy of a .beton file without a sidecar; None if it is rejected."""
     path = original.with_name(f"mutated.{original.name}")
     metadata = int(open_beton(original).starts.min())
     data = np.fromfile(original, np.uint8)

@@ -1,11 +1,11 @@
-"""Run the jobs of SkyPilot, Kubeflow Trainer and torchx here, and check them against their schemas.
+"""Run SkyPilot, Kubeflow Trainer and torchx jobs locally, and check them against their schemas.
 
     python tools/job_check.py
 
-Two processes stand for two nodes, with the variables that the engine would set. The SkyPilot job is
-stopped by SIGTERM and started again. Every run must end with exactly the weights of an undisturbed
-one. uv installs the engines' packages, each in an environment of its own. Takes some minutes on
-two cores.
+Two processes act as two nodes, with the variables that the engine would set. The SkyPilot job is
+stopped by SIGTERM and started again. Every run must end with exactly the weights of an
+uninterrupted run. uv installs the engines' packages, each in a separate environment. Takes some
+minutes on two cores.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 from slurm_check import RECIPE, has_weights_of, said, steps
 
-#: Programs that read a job from stdin with its engine's own code.
+#: Programs that read a job from stdin with the engine's code.
 SKYPILOT = """
 import sys, yaml, jsonschema
 from sky.utils import schemas
@@ -58,7 +58,7 @@ def valid(program: str, package: str, text: str) -> None:
 def on_two_nodes(
     command: list[str], variables: dict[str, str], rank: str
 ) -> list[subprocess.Popen]:
-    """Start a command twice, as the nodes of a job."""
+    """Start a command twice, as the two nodes of a job."""
     environment = os.environ | variables | {"OMP_NUM_THREADS": "1"}
     return [subprocess.Popen(command, env=environment | {rank: str(node)}) for node in range(2)]
 
@@ -110,7 +110,7 @@ def component(words: list[str]) -> Path:
 
 
 def main() -> int:
-    """Return 0 if every run has the weights of an undisturbed one."""
+    """Return 0 if every run has the weights of an uninterrupted run."""
     argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     words = ["max_duration=100ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))

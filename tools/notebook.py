@@ -1,6 +1,6 @@
-"""Run the cells of docs/notebook.ipynb in an empty folder, and store what they print in it.
+"""Run the cells of docs/notebook.ipynb in an empty folder, and store their output in it.
 
-With --check nothing is stored: what is there must name the same figures as what they print now.
+With --check nothing is stored: the stored output must name the same figures as the new output.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Draw the pictures of README.md and docs/: the results, published and ours, and a plan."""
+"""Draw the pictures of README.md and docs/: published results, our results, and a plan."""
 
 import io
 import re
@@ -18,10 +18,10 @@ from resnet_recipes.report.page.charts import ChartRow, find_pareto, plot_accura
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
-#: The recipes whose published results are filled points; baselines are open points behind them.
+#: Recipes whose published results are filled points; baselines are open points behind.
 RECIPES = ("mild", "medium", "hot")
 
-#: Our own experiments, accuracy against cost: the picture, its recipes, and where the runs are.
+#: Our experiments, accuracy against cost: the picture, its recipes, and the location of runs.
 PROOF = ROOT / "benchmarks" / "proof"
 MINUTES = ("--minutes", PROOF / "minutes.csv")
 PROOFS = (
@@ -29,12 +29,12 @@ PROOFS = (
     ("gentle.png", "tiny_baseline,tiny_mild,tiny_gentle", PROOF / "test_gpu.csv"),
 )
 
-#: A plan as on a machine with eight GPUs, whatever machine draws it.
+#: A plan for a machine with eight GPUs, independent of this machine.
 PLAN = "resnet-recipes plan mild gpus=8"
 
 
 def run(command: str) -> str:
-    """Run one of our commands from an empty folder, and return what it prints."""
+    """Run one of our commands in an empty folder, and return its output."""
     name, *words = shlex.split(command)
     path = str(Path(sys.executable).with_name(name))
     with tempfile.TemporaryDirectory() as empty:
@@ -43,7 +43,7 @@ def run(command: str) -> str:
 
 
 def terminal(command: str) -> str:
-    """Return an SVG of a terminal in which a command was typed; it loads no font from elsewhere."""
+    """Return an SVG of a terminal that shows a command; it does not load external fonts."""
     console = Console(record=True, width=82, file=io.StringIO())
     console.print(Text(f"$ {command}", style="bold green"))
     console.print(Text(run(command).rstrip()))
@@ -51,7 +51,7 @@ def terminal(command: str) -> str:
 
 
 def results() -> Iterator[ChartRow]:
-    """Yield the published results on 8 A100 by training time, without prototypes of recipes."""
+    """Yield the published results on 8x A100 by training time, without prototypes of recipes."""
     for result in read_published():
         is_final = result.minutes and not result.note.startswith("prototype")
         if is_final and result.clock == "papers" and "8x A100" in result.hardware:
@@ -72,7 +72,7 @@ def main() -> None:
     own = [row for line in lines for row in line]
     baselines = [row for row in rows if row["series"] not in RECIPES]
     plot = plot_accuracy(own, "minutes", "training time on 8x A100 (min)", baselines)
-    plot["layer"] = plot["layer"][1:]  # without the Pareto front, which leaves out the baselines
+    plot["layer"] = plot["layer"][1:]  # without the Pareto front, which omits the baselines
     write_pictures(DOCS, {"published": plot})
     for name, recipes, *runs in PROOFS:
         words = [

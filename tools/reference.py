@@ -30,10 +30,7 @@ def pages() -> dict[str, str]:
 
 
 def recipes() -> Iterator[str]:
-    """Yield a section for each packaged recipe.
-
-    What it is for, what it reached, its methods, its file.
-    """
+    """Yield a section for each packaged recipe: its purpose, results, methods and file."""
     yield "# Recipes\n"
     yield (
         "The packaged recipes. A recipe is one file with the unit and source of every number. "
@@ -162,7 +159,7 @@ def _row(cells: Iterable[str]) -> str:
 def _text(plain: str) -> str:
     """Return plain text as Markdown.
 
-    Special characters escaped, backticks kept as code, papers linked.
+    Escapes special characters, keeps code in backticks and links papers.
     """
     parts = plain.split("`")
     parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]

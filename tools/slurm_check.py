@@ -1,14 +1,14 @@
-"""Set up Slurm on this machine, and check that jobs and arrays lose nothing.
+"""Set up Slurm on this machine, and check that jobs and arrays do not lose progress.
 
     apt-get install slurm-wlm munge
     python tools/slurm_check.py [--steps 200]
 
-Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand
-and runs out of time, a run with one srun task per rank, and the tasks of an array, one of which is
-requeued by hand.
+Every run must end with exactly the weights of an uninterrupted run: a job that is requeued manually
+and reaches its time limit, a run with one srun task per rank, and the tasks of an array, one of
+which is requeued manually.
 
-Needs root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores.
-Everything is in a temporary folder, which is kept if something fails.
+Requires root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores. All
+files are in a temporary folder, which is kept if a check fails.
 """
 
 import argparse
@@ -57,7 +57,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 class Cluster:
-    """Slurm's daemons, in the current folder."""
+    """The Slurm daemons, in the current folder."""
 
     def __init__(self):
         self._daemons = []
@@ -79,7 +79,7 @@ class Cluster:
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
         for _ in range(900):
-            # no error: the controller may not answer yet
+            # not an error: the controller may not respond yet
             states = subprocess.run(["sinfo", "-h", "-o", "%T"], stdout=subprocess.PIPE, text=True)
             if "idle" in states.stdout:
                 return self
@@ -99,17 +99,17 @@ class Cluster:
 
 
 def said(*command: str) -> str:
-    """Run a command, and return what it prints."""
+    """Run a command, and return its output."""
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def steps(run: Path) -> int:
-    """Return the steps that the slowest rank of a run has done."""
+    """Return the steps that the slowest rank of a run has finished."""
     return min((beat.step for beat in watchdog.read_beats(run)), default=0)
 
 
 def has_weights_of(alone: Path, run: Path) -> bool:
-    """Return whether a run has the weights of an undisturbed one, and say so."""
+    """Return and print whether a run has the weights of an uninterrupted run."""
     name = "weights.safetensors"
     same = (alone / name).read_bytes() == (run / name).read_bytes()
     outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
@@ -127,7 +127,7 @@ def submitted(*words: str) -> tuple[str, str]:
 def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
     """Wait for the tasks of a job; requeue the one with the job's id once, when it trains.
 
-    Return what Slurm knows about each.
+    Returns the Slurm records of each task.
     """
     by_hand, restarts = False, dict.fromkeys(runs, "0")
     while True:
@@ -151,9 +151,9 @@ def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
 
 
 def compared_jobs(words: list[str]) -> list[tuple[Path, Path]]:
-    """Return pairs: an undisturbed run, and each of two that Slurm started.
+    """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
-    One has two srun tasks, each of which is a rank. The other is requeued once by hand, and by its
+    One has two srun tasks, each of which is a rank. The other is requeued once manually, and by its
     time limit as often as needed.
     """
     said("resnet-train", *words, "gpus=2", "run=alone")
@@ -170,7 +170,7 @@ def compared_jobs(words: list[str]) -> list[tuple[Path, Path]]:
 
 
 def compared_tasks(words: list[str]) -> list[tuple[Path, Path]]:
-    """Return pairs: each run of an undisturbed sweep, and that of the same task of the array."""
+    """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
     sweep = "-m", *words, "seed=1,2", "gpus=1"
     said("resnet-train", *sweep, "run.root=alone")
     number, text = submitted(*sweep, "--time", "10")
@@ -185,7 +185,7 @@ def compared_tasks(words: list[str]) -> list[tuple[Path, Path]]:
 def main() -> int:
     """Check jobs and an array.
 
-    The exit code is 0 if all runs end with the same weights as undisturbed ones.
+    Returns 0 if all runs end with the same weights as uninterrupted runs.
     """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)

@@ -1,4 +1,4 @@
-"""Fine-tune a network with other settings, and write the accuracy of each run.
+"""Fine-tune a network with different settings, and write the accuracy of each run.
 
     python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/proof/factors.py FILE
@@ -26,10 +26,10 @@ from rows import append, cpu_seconds, finished
 import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 96  # pixels of an image, in `select` and `arms`
+SIDE = 96  # image size in pixels, in `select` and `arms`
 IMAGES = (".jpg", ".jpeg", ".png")
 
-#: The factors of the selection with their two levels, the recipe's first.
+#: The factors of the selection with two levels each, the recipe's level first.
 FACTORS = {
     "backbone": ("rate", "third"),
     "head": ("rate", "tenfold"),
@@ -43,15 +43,15 @@ FACTORS = {
 
 @dataclass(frozen=True)
 class Images:
-    """Which images of a folder are trained on and evaluated."""
+    """The numbers of training and evaluation images of a folder."""
 
     name: str
-    train: float  # of each class: how many, or below 1 the share of them
-    val: int  # of all classes together
+    train: float  # per class: a number, or a fraction below 1
+    val: int  # number over all classes
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the requested study."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -68,12 +68,12 @@ def main() -> None:
             append(options.csv, row | trained(images, stages, options))
 
 
-#: A row, the images, and the settings of one training or of several in a row.
+#: A row, the images, and the settings of one or several successive trainings.
 Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
 def select(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield the runs of the design, on each set in turn."""
+    """Yield the runs of the design, on each dataset in turn."""
     sets = selection_sets(options)
     for levels in design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
@@ -92,7 +92,7 @@ def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
 
 
 def arms(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs of the composed recipe at other rates."""
+    """Yield runs of the composed recipe at other learning rates."""
     for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
         for arm, words in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
@@ -134,9 +134,9 @@ def test(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def design() -> list[tuple[int, ...]]:
-    """Return a 2^(7-4) design of resolution III and its mirror image, together of resolution IV.
+    """Return a 2^(7-4) design of resolution III and its foldover, together of resolution IV.
 
-    The recipe's own levels come first. The last four factors are products of the first three.
+    The recipe's levels come first. The last four factors are products of the first three.
     """
     rows = []
     for a, b, c in itertools.product((0, 1), repeat=3):
@@ -157,7 +157,7 @@ def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
     return words
 
 
-#: Settings of the optimizers and schedules, whatever the recipe has.
+#: Settings of the optimizers and schedules, independent of the recipe.
 OPTIMIZERS = {
     "sgd": ["optimizer=sgd", "optimizer.momentum=0.9", "wd=0"],
     "adamw": ["optimizer=adamw"],
@@ -169,24 +169,24 @@ SCHEDULES = {
 
 
 def optimized(name: str, head: float, backbone: float) -> list[str]:
-    """Return the words for an optimizer and its rates."""
+    """Return the arguments for an optimizer and its learning rates."""
     rates = [f"lr={head:.6g}", f"optimizer.backbone_rate={backbone / head:.6g}"]
     return [*OPTIMIZERS[name], *rates]
 
 
 def before() -> list[str]:
-    """Return the settings of the recipe before this study, for 16 images a step."""
+    """Return the settings of the recipe before this study, for 16 images per step."""
     first = {name: levels[0] for name, levels in FACTORS.items()}
     return words_of(first, {"sgd": 0.004})
 
 
 def composed(head: float, backbone: float, frozen: str) -> list[str]:
-    """Return what the selection composed, with rates and what is frozen."""
+    """Return the settings composed by the selection, with learning rates and frozen layers."""
     rates = optimized("adamw", head, backbone)
     return [*rates, *SCHEDULES["cosine"], "data.crop_scale=[0.35,1.0]", f"model.{frozen}"]
 
 
-#: Rates of the composed recipe, and what is frozen.
+#: Learning rates and frozen layers of the composed recipe.
 ARMS = {
     "0.001": composed(0.001, 0.001, "freeze_bn=false"),
     "0.00033": composed(0.00033, 0.00033, "freeze_bn=false"),
@@ -221,12 +221,12 @@ def sized(side: int) -> list[str]:
 
 
 def stage(words: list[str], steps: int, side: int = 224) -> list[str]:
-    """Return the settings of a training of some steps."""
+    """Return the settings for training a number of steps."""
     return [*words, *sized(side), f"max_duration={steps}ba", "seed=2"]
 
 
 def trained(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:
-    """Train each stage from the weights of the one before, and return what the last reached."""
+    """Train each stage from the previous weights; return the results of the last stage."""
     before, runs = (cpu_seconds(), time.monotonic()), options.work.absolute() / "runs"
     words, pflops = common(options.weights), 0.0
     for stage in stages:
@@ -248,7 +248,7 @@ def trained(images: Path, stages: list[list[str]], options: argparse.Namespace) 
 
 
 def split(folder: Path, out: Path, chosen: Images) -> Path:
-    """Link some images of a folder with a folder a class into train/CLASS and val/CLASS."""
+    """Link some images of a folder with one folder per class into train/CLASS and val/CLASS."""
     shutil.rmtree(out, ignore_errors=True)
     rest = []
     for kind in sorted(path for path in folder.iterdir() if path.is_dir()):

@@ -3,11 +3,11 @@
     python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE
 
 WEIGHTS is a file for timm's `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by class. All
-loops start from the same weights, and see the same number of images of the same size:
+loops start from the same weights, and train on the same number of images of the same size:
 
-- tutorial: PyTorch's tutorial of transfer learning, 4 images a step;
-- fastai: `fine_tune` of fastai's learner with its own defaults;
-- timm: the defaults of timm's train.py, scaled to 16 images a step;
+- tutorial: the PyTorch transfer learning tutorial, 4 images per step;
+- fastai: `fine_tune` of the fastai learner with its defaults;
+- timm: the defaults of train.py in timm, scaled to 16 images per step;
 - ours: `resnet-train finetune`, of the classifier and of all layers;
 - linear: a linear classifier on frozen features, for comparison.
 
@@ -40,14 +40,14 @@ from torchvision.transforms import InterpolationMode
 import resnet_recipes as rr
 
 NAME = "tf_efficientnet_lite0"
-SIDE, RESIZED = 224, 256  # pixels, of a crop and of the shorter side before a center crop
-HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the network's images
+SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter side before a center crop
+HALF = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
-EPOCHS = 4  # of the 245 training images
+EPOCHS = 4  # epochs of the 245 training images
 
 
 class Task(NamedTuple):
-    """What to train, from what, and for how long."""
+    """The network, images and duration of a training."""
 
     weights: Path
     images: Path
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def measured(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
-    """Return the accuracy of a loop, and its seconds."""
+    """Return the accuracy and seconds of a loop."""
     random.seed(task.seed)
     torch.manual_seed(task.seed)
     used, began = cpu_seconds(), time.monotonic()
@@ -115,7 +115,7 @@ def ours(task: Task, frozen: str) -> float:
 
 
 def tutorial(task: Task) -> float:
-    """Train as the tutorial does; its rate falls after 7 of 25 epochs, and so on."""
+    """Train like the tutorial; its learning rate drops after 7 of 25 epochs, and so on."""
     model = network(task, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * EPOCHS)), 0.1)
@@ -131,7 +131,7 @@ def tutorial(task: Task) -> float:
 
 
 def timms(task: Task) -> float:
-    """Train with train.py's defaults; its rate is 0.1 for 256 images, and a fifth is warm-up."""
+    """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth is warm-up."""
     model = network(task, 2)
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
@@ -204,14 +204,14 @@ def linear(task: Task) -> float:
 
 @torch.no_grad()
 def features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
-    """Return what a network gives for each image, and the labels."""
+    """Return the network output for each image, and the labels."""
     found = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
     outputs, labels = zip(*found, strict=True)
     return torch.cat(outputs), torch.cat(labels)
 
 
 def network(task: Task, classes: int) -> nn.Module:
-    """Return the network with its weights and a new classifier, in torch's initialization."""
+    """Return the network with its weights and a new classifier, with the torch initialization."""
     model = timm.create_model(NAME, num_classes=classes)
     found = rr.load(task.weights, f"model.name=timm:{NAME}").model.state_dict()
     kept = {name: tensor for name, tensor in found.items() if not name.startswith("classifier.")}
@@ -234,7 +234,7 @@ def centered() -> T.Compose:
 
 
 def folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
-    """Return the images of a split; a file that is no photograph is left out."""
+    """Return the images of a split; files that are not photographs are skipped."""
 
     def is_photograph(path: str) -> bool:
         return path.lower().endswith((".jpg", ".jpeg", ".png"))

@@ -1,4 +1,4 @@
-"""A table of runs as a CSV file, to which each run adds its row."""
+"""A table of runs as a CSV file; each run appends its row."""
 
 import csv
 import resource
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it has ended."""
+    """Return the CPU time of this process and its ended children."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def finished(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
-    """Return the rows of a table, with the columns of `row` alone."""
+    """Return the rows of a table, with only the columns of `row`."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -22,7 +22,7 @@ def finished(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
 
 
 def append(path: Path, row: dict[str, str]) -> None:
-    """Add a row to a table, which has a header from its first row."""
+    """Append a row to a table; the first row also writes the header."""
     is_new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, row)

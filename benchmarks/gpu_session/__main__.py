@@ -3,13 +3,14 @@
     python benchmarks/gpu_session --call CALL ... --out FILE [--only PART ...] [--images FOLDER]
         [--device cpu] [--quick]
 
-`contact` shows that results are right, `decide` whether our steps are faster than a good loop,
-`profile` where a step's time goes, `peers` and `compiled` compare ours with more peers, `whole`
-adds decoding, `learn` measures accuracy against seconds on images that were brought along; its runs
-are in `runs/`, under the name of FILE. A call is a list of parts; each part is a process with a
-limit, so that a fault in one is a row, not the end. Every row is shown and appended to FILE, as a
-line of JSON, when it is measured. Exit code 1 if any row has a fault. `--quick` runs everything on
-tiny inputs, to test the session; its numbers mean nothing, and it may take five times as long.
+`contact` checks that results are correct, `decide` whether our steps are faster than a good loop,
+and `profile` where the time of a step goes. `peers` and `compiled` compare with more peers, and
+`whole` adds decoding. `learn` measures accuracy against seconds on uploaded images; its runs are in
+`runs/`, under the name of FILE. A call is a list of parts. Each part is a process with a time
+limit, so that a crash in one adds a row and the call continues. Every row is shown and appended to
+FILE, as a line of JSON, when it is measured. Exit code 1 if any row has a fault. `--quick` runs
+everything on tiny inputs to test the session; its numbers are meaningless, and it may take five
+times as long.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def arguments() -> argparse.Namespace:
 
 
 def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
-    """Run the parts of a call for which there is time."""
+    """Run the parts of a call that fit into the remaining time."""
     call, patience = CALLS[name], PATIENCE if args.quick else 1
     ends = time.monotonic() + patience * call.seconds
     print(f"{name}: at most {patience * call.seconds} s")

@@ -1,7 +1,4 @@
-"""A training loop as a good engineer writes it by hand, without this package.
-
-What ours has to beat.
-"""
+"""A training loop as a good engineer writes it without this package: the baseline to beat."""
 
 from collections.abc import Callable
 
@@ -12,7 +9,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.data.base import MEAN, STD
 
-ON_CPU = "eager"  # where the session is only tested: the compiler's backend that generates nothing
+ON_CPU = "eager"  # compiler backend that generates no code, for tests of the session
 
 
 class Weights:
@@ -33,13 +30,13 @@ class Weights:
         self.trained = [*self.masters, *(p for p in model.parameters() if p not in used)]
 
     def take_gradients(self) -> None:
-        """Give the gradients of the copies to the float32 weights."""
+        """Copy the gradients of the copies to the float32 weights."""
         for master, weight in zip(self.masters, self.used, strict=True):
             master.grad = weight.grad.float()
             weight.grad = None
 
     def renew(self) -> None:
-        """Copy the float32 weights into what the network computes with."""
+        """Copy the float32 weights to the copies that the network computes with."""
         if self.used:
             torch._foreach_copy_([weight.data for weight in self.used], self.masters)
 
@@ -61,7 +58,7 @@ def loop(
 
     def loss_of(pixels: Tensor, labels: Tensor) -> Tensor:
         images = normalize(pixels).to(dtype)
-        # for what has no copy, such as timm's blurs
+        # for tensors without a copy, such as the blurs in timm
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             output = model(images)
         return F.cross_entropy(output.float(), labels, label_smoothing=0.1)
@@ -80,7 +77,7 @@ def loop(
 
 
 def normalizing(device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return a function that makes float32 images of pixels."""
+    """Return a function that converts pixels to normalized float32 images."""
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
     return lambda pixels: (pixels.float() - mean) / std
 

@@ -1,22 +1,22 @@
-"""The calls of a session: how long each may take, and which parts it has."""
+"""The calls of a session: time limits and parts."""
 
 from typing import NamedTuple
 
-LIMIT, SESSION = 540, 1740  # seconds: of the calls that share a command, and of all calls
-PATIENCE = 5  # times as long, for machines on which a session is only tried
+LIMIT, SESSION = 540, 1740  # seconds: limit for the calls of one command, and for all calls
+PATIENCE = 5  # factor on time limits, for machines that only test a session
 
 
 class Part(NamedTuple):
     """One process of a call: `rows(device, quick, *words)` of a module."""
 
     name: str
-    seconds: int  # after which it hangs
+    seconds: int  # time limit
     module: str
     words: tuple[str, ...] = ()
 
 
 class Call(NamedTuple):
-    """Parts in turn, the most important first: those that no time is left for are left out."""
+    """Parts in order, the most important first; parts without time left are skipped."""
 
     seconds: int
     parts: tuple[Part, ...]
@@ -27,12 +27,12 @@ def _steps(*names: str, seconds: int = 60) -> tuple[Part, ...]:
 
 
 MACHINE = Part("machine", 60, "machine")
-#: May have to compile the kernels, on a machine that is new.
+#: Seconds, including compiling the kernels on a new machine.
 FIRST = _steps("ours, Mild", seconds=120)
 
-#: What is right comes before what is fast, and what decides before what explains. Each call may be
-#: the first on its machine, and names it. Among the peers ours come first and again last: what
-#: differs between them is the machine's drift.
+#: Correctness comes before speed, and decisive measurements come before explanations. Each call may
+#: be the first on its machine, and records the machine. Among the peers our steps run first and
+#: again last; the difference between the two is machine drift.
 CALLS = {
     "contact": Call(
         330,

@@ -1,4 +1,4 @@
-"""The highest speeds that the device reaches: of memory and of matrix products."""
+"""Peak speeds of the device: memory and matrix multiplication."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Single operations on the device: the fused ones."""
+"""Check single fused operations on the device."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,21 +16,21 @@ Check = tuple[str, Callable[[], dict]]
 
 
 def decisive(device: torch.device) -> Iterator[Check]:
-    """Yield the checks without which no other is worth its time."""
+    """Yield the checks that all other checks depend on."""
     if device.type == "cuda":
         yield "fused operations, bf16", partial(_operations, torch.bfloat16, device)
         yield "300 BatchNorms beside another stream", partial(_steady, device)
 
 
 def dtypes(device: torch.device) -> Iterator[Check]:
-    """Yield the fused operations in the other half, and on values that are not numbers."""
+    """Yield checks of fused operations in the other half precision, and with NaN."""
     if device.type == "cuda":
         yield "fused operations, fp16", partial(_operations, torch.float16, device)
     yield "NaN through batch_norm", partial(_not_a_number, device)
 
 
 def _operations(dtype: torch.dtype, device: torch.device) -> dict:
-    """Compare every fused operation with torch's own as before a run, which keeps the result."""
+    """Compare every fused operation with torch, as before a run, and cache the result."""
     began = time.perf_counter()
     notes = ops.choose(device, dtype).notes
     row = {"value": not notes, "unit": "right", "note": f"{time.perf_counter() - began:.1f} s"}
@@ -38,7 +38,7 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
 
 
 def _not_a_number(device: torch.device) -> dict:
-    """Put NaN into one channel; count the values that are NaN in only one of the two results."""
+    """Put NaN into one channel; count values that are NaN in only one of the two results."""
     x = torch.ones(2, 64, 8, 8, device=device)
     x[0, 5] = float("nan")
     x = x.contiguous(memory_format=torch.channels_last)
@@ -50,7 +50,7 @@ def _not_a_number(device: torch.device) -> dict:
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm while another stream keeps multiprocessors busy; no bit may change."""
+    """Repeat BatchNorm while another stream keeps multiprocessors busy; compare bit by bit."""
     norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()

@@ -1,6 +1,6 @@
-"""Whole training steps on the device.
+"""Check complete training steps on the device.
 
-They are compared with the CPU's, replayed, exchanged, and must not wait.
+They are compared with CPU steps, replayed, run with NCCL, and must not wait.
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,14 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.run import Run
 
-#: An update is wrong if it is off by more than this, relative to the root mean square of its
-#: tensor's updates. Rounding flips a ReLU or a maximum here and there: of updates from weights that
-#: are 5e-6 apart, up to 5e-4 are wrong; where one in a hundred is left out, 5e-3 or more.
+#: An update is wrong if its error exceeds this, relative to the root mean square of its tensor's
+#: updates. Rounding flips a few ReLUs and maxima: with weights that are 5e-6 apart, up to 5e-4 of
+#: the updates are wrong; if one in a hundred is omitted, 5e-3 or more.
 WRONG, ALLOWED = 0.2, 1e-3
 
-#: Images that leave BatchNorm enough values at the smallest maps; a rate at which weights that are
-#: 1e-6 apart stay together; and no decay, which would be most of each update at that rate.
+#: Enough images that BatchNorm has enough values at the smallest maps; a learning rate at which
+#: weights that are 1e-6 apart stay close; and no decay, which would dominate each update at that
+#: rate.
 SIDE, BATCH = 48, 8
 CALM = {
     "optimizer": {"lr": 2e-4, "weight_decay": 0.0},
@@ -37,15 +38,15 @@ CALM = {
     "precision": {"dtype": "fp32"},
 }
 
-#: Methods that would act after more than three steps, or so far away that rounding grows.
+#: Methods that act only after three steps, or that amplify rounding errors.
 SOON = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
 
-#: SAM at every second step, and a rate that is not zero after the first, so that updates act.
+#: SAM at every second step, and a nonzero learning rate after the first, so that updates act.
 EARLY = {"methods": {"sam": SOON["sam"]}, "schedule": {"warmup": "1ba"}}
 
 
 def decisive(device: torch.device) -> Iterator[Check]:
-    """Yield that a step is right, and what only a GPU can show: replays, no waiting, NCCL."""
+    """Yield checks of a step, and of GPU features: replays, no waiting, NCCL."""
     yield "3 steps, no methods", partial(_like_cpu, NONE, device)
     if device.type == "cuda":
         for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
@@ -56,7 +57,7 @@ def decisive(device: torch.device) -> Iterator[Check]:
 
 
 def dtypes(device: torch.device) -> Iterator[Check]:
-    """Yield steps of every optimizer in both halves, and an overflow."""
+    """Yield steps of every optimizer in both half precisions, and an overflow."""
     yield "an overflow in fp16 changes nothing", partial(_overflow, device)
     if device.type == "cuda":
         for dtype in ("bf16", "fp16"):
@@ -68,7 +69,7 @@ def dtypes(device: torch.device) -> Iterator[Check]:
 def methods(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
-        # synthetic images are not augmented, a GPU draws different numbers, there is no teacher
+        # synthetic images are not augmented, a GPU samples different numbers, there is no teacher
         in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
             alone = NONE | {cls.name: SOON.get(cls.name, {})}
@@ -78,20 +79,20 @@ def methods(device: torch.device) -> Iterator[Check]:
 
 
 def _like_cpu(chosen: dict, device: torch.device) -> dict:
-    """Compare what three steps change with what they change on the CPU, with the same draws."""
+    """Compare the changes of three steps with those on the CPU, with equal random numbers."""
     expected, found = (changed(chosen, place) for place in (torch.device("cpu"), device))
     wrong = sum(map(_wrong, expected, found)) / sum(update.numel() for update in expected)
     return verdict(wrong, ALLOWED, "of the updates are wrong")
 
 
 def _wrong(expected: Tensor, found: Tensor) -> int:
-    """Return how many updates are too far from those expected, or not a number."""
+    """Return the number of updates that are too far from the expected ones, or NaN."""
     scale = expected.square().mean().sqrt()
     return int((~((found - expected).abs() <= WRONG * scale)).sum())
 
 
 def changed(chosen: dict, device: torch.device) -> list[Tensor]:
-    """Return by how much three steps change what a ResNet-18 in float32 is evaluated with."""
+    """Return the changes of a float32 ResNet-18's evaluation tensors in three steps."""
     run = run_of(recipe_of("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     training(run)(3)
@@ -101,7 +102,7 @@ def changed(chosen: dict, device: torch.device) -> list[Tensor]:
 
 
 def _largest(device: torch.device) -> dict:
-    """Find the most of 4,096 images of 224 px that fit, and train with them."""
+    """Find the largest batch, up to 4,096 images of 224 px, that fits, and train with it."""
     recipe = recipe_of("mild", 224, 4096, False)
     torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, device)
     plan = make_plan(recipe, facts_of(recipe), 1)
@@ -130,7 +131,7 @@ def _overflow(device: torch.device) -> dict:
 
 
 def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
-    """Take steps with an optimizer; count the weights that did not change, or are not finite."""
+    """Take steps with an optimizer; count weights that did not change or are not finite."""
     recipe = recipe_of("mild", 64, 16, True, precision={"dtype": dtype}, schedule={"warmup": "1ba"})
     run = run_of(replace(recipe, optimizer=settings()), device)
     before = [weight.detach().clone() for weight in run.model.parameters()]
@@ -143,12 +144,12 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
 
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
-    """Compare twelve steps that replay their gradients with twelve that do not: the same bits."""
+    """Check that twelve steps with replayed gradients are bit-identical to twelve without."""
     recipe, told = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
     with patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         replayed, plain = run_of(recipe, device), run_of(recipe, device)
         replayed.notes.listen(told.append)
-        told.clear()  # what was noted as it was built
+        told.clear()  # notes from building the run
         plain.graphs = None
         row = _same_bits(replayed, plain)
     refused = [{"fault": text} for text in told if "cannot" in text]
@@ -156,10 +157,10 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
 
 
 def _exchanged(device: torch.device) -> dict:
-    """Compare steps in an NCCL group of one rank with steps without a group: the same bits."""
+    """Check that steps in an NCCL group of one rank are bit-identical to steps without one."""
     recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
     alone, grouped = run_of(recipe, device), run_of(recipe, device)
-    alone.graphs = grouped.graphs = None  # which would keep the exchange of a single process
+    alone.graphs = grouped.graphs = None  # a graph would keep the all-reduce of a single process
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group(
         "nccl", store=store, rank=0, world_size=1, device_id=device
@@ -185,7 +186,7 @@ def _same_bits(one: Run, other: Run) -> dict:
 
 
 def _waits(device: torch.device) -> dict:
-    """Take 20 steps of Medium while torch raises an error for anything that waits for the GPU."""
+    """Take 20 steps of Medium while torch raises an error for operations that wait for the GPU."""
     steps = training(run_of(recipe_of("medium", 64, 16, True, **EARLY), device))
     steps(12)
     torch.cuda.set_sync_debug_mode("error")

@@ -1,4 +1,4 @@
-"""Check that the device computes what the CPU computes, the checks that decide most first."""
+"""Check that the device computes the same results as the CPU, the decisive checks first."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The contenders: ours, a bare loop, timm's networks, torchvision's reference, Composer's step."""
+"""The contenders: ours, a bare loop, timm networks, the torchvision reference, a Composer step."""
 
 import copy
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def contender(name: str, side: int, batch: int, device: torch.device, quick: boo
 
 
 def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick: bool) -> Steps:
-    """Return our loop for Mild; cuDNN searches for its fastest algorithms, as in the bare loop."""
+    """Return our loop for Mild with cuDNN benchmark mode, as in the bare loop."""
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
@@ -47,7 +47,7 @@ def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick:
 
 
 def _network(who: str, traits: list[str], quick: bool) -> nn.Module:
-    """Return torchvision's network, with BlurPool if asked for, or timm's."""
+    """Return the torchvision network, optionally with BlurPool, or the timm network."""
     name, is_blurred = "resnet18" if quick else "resnet50", "blurred" in traits
     if who == "timm":
         import timm
@@ -60,9 +60,9 @@ def _network(who: str, traits: list[str], quick: bool) -> nn.Module:
 
 
 def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
-    """Return the step of torchvision's references/classification, with plain SGD.
+    """Return the step of torchvision references/classification, with plain SGD.
 
-    It counts what is right at every step.
+    It counts correct predictions at every step.
     """
     labels = memory.batch.labels
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
@@ -79,10 +79,8 @@ def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
 def composer(model: nn.Module, memory: Memory) -> Steps:
     """Return the step of Composer 0.7 with Mild's methods.
 
-    It is transcribed, because its package needs an older torch.
-
-    Blur by depthwise convolutions, an optimizer that loops over weights, and EMA by loops every 20
-    steps.
+    It is transcribed, because the package needs an older torch. It blurs with depthwise
+    convolutions, the optimizer loops over weights, and EMA loops over weights every 20 steps.
     """
     average, done = copy.deepcopy(model), count(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.875, foreach=False)
@@ -90,7 +88,7 @@ def composer(model: nn.Module, memory: Memory) -> Steps:
     @torch.no_grad()
     def decay(*_: object) -> None:
         for weight in model.parameters():
-            weight.mul_(1 - 5e-5)  # at a tenth of the peak rate
+            weight.mul_(1 - 5e-5)  # at a tenth of the peak learning rate
 
     def loss_of(output: Tensor) -> Tensor:
         targets = F.one_hot(memory.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
@@ -117,7 +115,7 @@ def scaled(
 ) -> Steps:
     """Return a loop in scaled fp16 that reads the loss at every step.
 
-    It is bf16 on a CPU, where fp16 is slow beyond use.
+    On a CPU it uses bf16, because fp16 is extremely slow there.
     """
     device = memory.batch.labels.device
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
@@ -141,7 +139,7 @@ def scaled(
 
 
 def keep_filters(model: nn.Module) -> None:
-    """Let BlurPool keep its filter on the device instead of making it each time."""
+    """Let BlurPool keep its filter on the device instead of creating it each time."""
     for module in model.modules():
         if isinstance(module, Blurring):
             module.blur = blurred

@@ -1,4 +1,4 @@
-"""Every convolution of ResNet-50: output, gradient of the input, gradient of the weights."""
+"""All convolutions of ResNet-50: output, input gradient, weight gradient."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,12 +17,12 @@ SIDES, BATCH = (224, 88, 176), 256
 
 
 def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
-    """Yield the speed of each distinct convolution, and the share of the roofline of all."""
+    """Yield the speed of each distinct convolution, and the total fraction of the roofline."""
     torch.backends.cudnn.benchmark = search == "searched"
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
     for side in (32,) if quick else SIDES:
         found = []
-        # what follows a convolution makes no difference to it
+        # the layers after a convolution do not matter
         layers = list_convolutions(model, side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
         for shape, times in shapes.items():
@@ -57,7 +57,7 @@ def _measured(
 
 
 def _whole(side: int, found: list[dict], gpu: Gpu) -> dict:
-    """Return the share of the roofline that all convolutions of a step reach together."""
+    """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
         sum(row["times"] * row[key] for row in found)
         for key in ("least_microseconds", "microseconds")
@@ -78,7 +78,7 @@ def _name(shape: Convolution) -> str:
 
 
 def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Callable[[], Tensor]]:
-    """Return the three operations of a convolution, the images' own gradient left out."""
+    """Return the three operations of a convolution, without the gradient of the images."""
     sizes = (
         (batch, shape.inputs, shape.side, shape.side),
         (shape.outputs, shape.inputs, shape.kernel, shape.kernel),
@@ -91,7 +91,7 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
     stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
 
     def gradient(position: int) -> Tensor:
-        # not torch.nn.grad: its stand-in for the images is not channels_last, and costs copies
+        # not torch.nn.grad, whose placeholder for the images is not channels_last and causes copies
         wanted = [position == each for each in range(3)]
         form = stride, padding, [1, 1], False, [0, 0], 1
         found = torch.ops.aten.convolution_backward(upstream, images, weights, None, *form, wanted)

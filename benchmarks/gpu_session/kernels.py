@@ -1,4 +1,4 @@
-"""Single operations, forward and backward: torch's and ours, and the first convolution."""
+"""Single operations in torch and ours, forward and backward, and the first convolution."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -22,8 +22,8 @@ class Case(NamedTuple):
     name: str
     channels: int
     side: int
-    accesses: float  # elements that the fused operation moves, for each of its input's
-    launches: int  # of the fused operation
+    accesses: float  # elements that the fused operation moves per input element
+    launches: int  # launches of the fused operation
     forms: dict[str, Callable]
     arguments: Callable[[Tensor], tuple]
 
@@ -38,14 +38,14 @@ FIRST = {"torch": nn.Conv2d, "folded": FoldedConv2d}
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield GB/s of the bytes that a fused operation must move, and ms of the first convolution."""
+    """Yield GB/s of the bytes that a fused operation must move, and the first convolution in ms."""
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
         for name, kind in FIRST.items():
             text = f"first convolution, {side} px: {name}"
             yield from tried(text, _first, batch, side, kind, device)
-    # ours last: a kernel that reads out of bounds takes the GPU from all that follows
+    # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
     for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
         for case in CASES:
             side = 8 if quick else case.side
@@ -84,7 +84,7 @@ def _norm(x: Tensor) -> Norm:
 
 
 def _followed(x: Tensor) -> tuple[Norm, Epilogue]:
-    """Return the arguments of a block's last BatchNorm, whose output two others use."""
+    """Return the arguments of a block's last BatchNorm, whose output has two consumers."""
     residual = x.detach().clone().requires_grad_()
     return _norm(x), Epilogue(residual, relu=True, twice=True)
 
@@ -102,7 +102,7 @@ CASES = (
 
 
 def _first(batch: int, side: int, kind: type[nn.Conv2d], device: torch.device) -> Iterator[dict]:
-    """Yield the row of the first convolution of float32 images, and its weights' gradient."""
+    """Yield the row of the first convolution of float32 images, and its weight gradient."""
     dtype = dtype_of(device)
     images = torch.randn(batch, 3, side, side, device=device)
     images = images.contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Accuracy against seconds: the recipes of the proof, on images that were brought along."""
+"""Accuracy against seconds: the recipes of the proof, on uploaded images."""
 
 import subprocess
 import sys
@@ -17,9 +17,9 @@ LENGTHS, SEEDS = "8,4,16", "1,2,3"  # in this order: a call may end before the l
 
 
 def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
-    """Yield a row for each run when it is finished; end as the runs end.
+    """Yield a row for each run when it is finished; end when the runs end.
 
-    A call that was cut off is continued by the next.
+    The next call continues a call that was cut off.
     """
     recipes = RECIPES.partition(",")[0] if quick else RECIPES
     command = [sys.executable, PROOF, images, "--recipes", recipes, "--root", runs]
@@ -36,7 +36,7 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
 
 
 def _finished(runs: Path, told: set[Path]) -> Iterator[dict]:
-    """Yield the rows of finished runs that have not been told yet."""
+    """Yield the rows of finished runs that have not been reported yet."""
     for run in list_runs(runs) if runs.is_dir() else ():
         if run.state == "finished" and run.folder not in told:
             told.add(run.folder)

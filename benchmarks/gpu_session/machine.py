@@ -1,4 +1,4 @@
-"""The machine that the numbers belong to, and what it lacks."""
+"""The machine that the numbers belong to, and missing packages."""
 
 import shutil
 import sys
@@ -16,7 +16,7 @@ PACKAGES = "hydra", "omegaconf", "safetensors", "rich", "torchvision", "timm"
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield versions, the GPU, and a fault for whatever would leave a part empty."""
+    """Yield versions, the GPU, and a fault for anything that would leave a part empty."""
     on_gpu = device.type == "cuda"
     facts = {
         "device": torch.cuda.get_device_name(device) if on_gpu else "CPU",
@@ -38,7 +38,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
 
 
 def _fails(package: str) -> str:
-    """Return why a package cannot be imported, or an empty string."""
+    """Return why a package cannot be imported, or ""."""
     try:
         import_module(package)
     except ImportError as error:

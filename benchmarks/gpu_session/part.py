@@ -1,4 +1,4 @@
-"""Run one part of a call in a process of its own, and yield its rows as they are measured."""
+"""Run one part of a call in a separate process, and yield its rows as they are measured."""
 
 import contextlib
 import importlib
@@ -15,18 +15,18 @@ from pathlib import Path
 from calls import Part
 
 ROOT = Path(__file__).parents[2]
-PAUSE = 0.2  # seconds between two looks at what a part has told
+PAUSE = 0.2  # seconds between checks for new rows
 
 
 def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
-    """Yield a part's rows; the last says how long it took, or how it failed."""
+    """Yield a part's rows; the last row has its duration or its failure."""
     if part.seconds <= 0:
         yield {"case": "seconds", "fault": "left out: the parts before it took the call's time"}
         return
     command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.words]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began = time.monotonic()
-    # files, not pipes: a process that a part has started may outlive it, and hold its pipe
+    # files, not pipes: a child of a part may outlive it and keep its pipe open
     with tempfile.NamedTemporaryFile() as told, tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
             command,
@@ -44,7 +44,7 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
                     *lines, text = (text + reader.read()).split("\n")
                     yield from map(_row, lines)
         finally:
-            _kill(process.pid)  # and what the part may have started
+            _kill(process.pid)  # and any children of the part
             process.wait()
         took = time.monotonic() - began
         complaints.seek(0)
@@ -63,7 +63,7 @@ def _kill(group: int) -> None:
 
 
 def _row(line: str) -> dict:
-    """Return the row on a line; what is no row is a note, such as a library's warning."""
+    """Return the row on a line; any other line is a note, such as a library warning."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -72,13 +72,13 @@ def _row(line: str) -> dict:
 
 
 def main() -> None:
-    """Print the rows of a module, one JSON object a line: this process is a part."""
+    """Print the rows of a module, one JSON object per line: this process is a part."""
     import torch
 
     module, kind, quick, *words = sys.argv[1:]
     device = torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
     if quick == "1":
-        torch.set_num_threads(1)  # several would only wait for each other
+        torch.set_num_threads(1)  # several threads would only wait for each other
     for row in importlib.import_module(module).rows(device, quick == "1", *words):
         print(json.dumps(row), flush=True)
 

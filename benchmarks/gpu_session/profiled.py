@@ -1,7 +1,4 @@
-"""Every kernel of a contender's training step.
-
-How often it runs, how long it takes, its full name; and what each kind of operation takes.
-"""
+"""Every kernel of a contender's training step: count, time and full name; and time by kind."""
 
 import re
 from collections import Counter
@@ -15,7 +12,7 @@ from verdict import tried
 SIDES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
 
-#: What the names of kernels contain: ours, torch's, cuDNN's and cuBLAS's. The first that fits.
+#: Patterns of kernel names: ours, torch, cuDNN and cuBLAS. The first match is used.
 KINDS = {
     "blur": r"^_(gather|scatter)$|depthwise",
     "BatchNorm": r"^_(statistics|apply|reduce|spread)$|batch_norm|bn_[fb]w",
@@ -26,7 +23,7 @@ KINDS = {
 
 
 def rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
-    """Yield rows of all kernels of a step, of each kind, and of each one, the longest first."""
+    """Yield rows for all kernels of a step, each kind, and each kernel, the longest first."""
     for side in (32,) if quick else SIDES:
         yield from tried(f"{side} px", _profiled, name, side, device, quick)
 

@@ -1,10 +1,10 @@
-"""Ratios of our steps to the best of their peers, from the rows of a call."""
+"""Speed ratios of our steps to the best peer, from the rows of a call."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from statistics import mean
 
-#: Ours, and the peers that do the same work.
+#: Our contenders, and the peers that do the same work.
 RIVALS = {
     "ours, no methods": ("bare loop", "timm", "torchvision reference"),
     "ours, Mild": ("bare loop, blurred", "timm, blurred", "Composer, transcribed"),
@@ -37,5 +37,5 @@ def ratios(rows: list[dict]) -> Iterator[dict]:
 
 
 def _without_mode(name: str) -> str:
-    """Return a contender's name without the mode that it is compiled in."""
+    """Return a contender's name without its compile mode."""
     return ", ".join(word for word in name.split(", ") if word not in MODES)

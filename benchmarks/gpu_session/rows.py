@@ -10,7 +10,7 @@ class Rows:
 
     def __init__(self, path: Path, call: str):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()  # what cannot be written fails before anything is measured
+        path.open("a").close()  # fail early if the file is not writable
         self.measured: list[dict] = []
         self.faults = 0
         self._path, self._call, self._part = path, call, ""
@@ -31,7 +31,7 @@ class Rows:
 
 
 def text_of(row: dict) -> str:
-    """Return a row as a line: case, measurement, unit, what was predicted, a note."""
+    """Return a row as a line: case, measurement, unit, prediction, note."""
     if "fault" in row:
         return f"FAULT {row['case']}: {row['fault']}"
     if "value" not in row:

@@ -1,4 +1,4 @@
-"""What the parts share: recipes without Hydra, a batch in memory, our loop, and a clock."""
+"""Shared by the parts: recipes without Hydra, a batch in memory, our loop, and a clock."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,10 +26,10 @@ from resnet_recipes.training.run import Run
 CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"
 
-#: No methods: those of a recipe are removed.
+#: Changes that remove all methods of a recipe.
 NONE = {cls.name: None for cls in ORDER}
 
-#: Trains a number of steps, without waiting for the last.
+#: Function that trains a number of steps, without waiting for the last.
 Steps = Callable[[int], None]
 
 
@@ -41,7 +41,7 @@ def gpu_of(device: torch.device) -> roofline.Gpu | None:
 def dtype_of(device: torch.device) -> torch.dtype:
     """Return the dtype that the recipes would use.
 
-    It is bf16 on a CPU, so that mixed types are tested there, too.
+    On a CPU it is bf16, so that mixed dtypes are also tested there.
     """
     return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
 
@@ -81,11 +81,11 @@ class Memory:
         self.batch = RawBatch(pixels.to(device).permute(0, 3, 1, 2), labels.to(device))
 
     def batches(self, *_: object) -> Iterator[RawBatch]:
-        """Return the batch for ever, whatever is asked for."""
+        """Yield the batch forever, for any arguments."""
         return repeat(self.batch)
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 class Counting(Stopwatch):
@@ -106,7 +106,7 @@ class Counting(Stopwatch):
 
 
 def facts_of(recipe: Recipe) -> DataFacts:
-    """Return the facts of images of which there are enough."""
+    """Return the facts of a dataset with enough images."""
     size, names = recipe.batch.global_size, tuple(map(str, range(CLASSES)))
     return DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
 
@@ -117,9 +117,9 @@ def run_of(
     is_searched: bool = False,
     facts: DataFacts | None = None,
 ) -> Run:
-    """Return a run of a recipe on one device; cuDNN searches if asked to.
+    """Return a run of a recipe on one device, optionally with cuDNN benchmark mode.
 
-    It is on a batch in memory, or on the data that `facts` describe.
+    It uses a batch in memory, or the data that `facts` describe.
     """
     searches = [recipe.data.train_size] if is_searched else []
     run = build(make_plan(recipe, facts or facts_of(recipe), 1), Rank(0, 1, device), searches)
@@ -140,7 +140,7 @@ def training(run: Run) -> Steps:
 
 
 def timed(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
-    """Return the seconds until the host has asked for some steps, and until they are done."""
+    """Return the seconds until the host has issued some steps, and until they are done."""
     settle(device)
     began = time.perf_counter()
     steps(count)

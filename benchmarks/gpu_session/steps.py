@@ -1,4 +1,4 @@
-"""Images per second, host time and memory of one contender's steps, on a batch in memory."""
+"""Images per second, host time and memory of a contender's steps, on a batch in memory."""
 
 import gc
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from verdict import tried
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.roofline import Work
 
-#: Image side and images per step, the most important first, in case the part is stopped.
+#: Image size and images per step, the most important first, in case the part is stopped.
 CASES = ((176, 256), (88, 256), (224, 256))
 QUICK = ((32, 4), (40, 4))
 ROUNDS, STEPS, WARM_UP = 5, 10, 8  # after the warm-up, gradients are replayed
@@ -35,7 +35,7 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
 def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a contender at one size."""
     steps, size = contender(name, side, batch, device, quick), f"{side} px, {batch}"
-    _, first = timed(steps, 1, device)  # with all that is compiled or searched for in it
+    _, first = timed(steps, 1, device)  # includes compilation and algorithm search
     yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
     steps(warm_up)

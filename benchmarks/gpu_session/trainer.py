@@ -1,12 +1,11 @@
-"""Measure the overhead of the training loop.
-
-Its steps per second against a bare PyTorch loop, with data in memory.
+"""Measure the overhead of the training loop: steps per second against a bare PyTorch loop.
 
     python benchmarks/gpu_session/trainer.py [--quick] [--json FILE]
 
-Both train a ResNet-18 from the same weights with the same loss, optimizer and normalization, in one
-process and in turns, so that a noisy machine affects both alike. The ratio is ours over bare: above
-1, ours is faster. Both run on the GPU if there is one. `--quick` only tests the command.
+Data is in memory. Both loops train a ResNet-18 from the same weights with the same loss, optimizer
+and normalization, in one process and in turns, so that a noisy machine affects both equally. The
+ratio is ours over bare: above 1, ours is faster. Both run on the GPU if there is one. `--quick`
+only tests the command.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from torch import nn
 from resnet_recipes.training.distributed import read_rank
 from resnet_recipes.training.precision import resolve_dtype
 
-#: What the bare loop does, as a recipe.
+#: The bare loop's settings as a recipe.
 ALIKE = {
     "methods": NONE | {"label_smoothing": {"smoothing": 0.1}},
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-5},
@@ -31,7 +30,7 @@ ALIKE = {
 
 
 def contenders(side: int, batch: int, device: torch.device) -> dict[str, tuple[nn.Module, Steps]]:
-    """Return ours and the bare loop, each with its network, which begin with the same weights."""
+    """Return our loop and the bare loop with their networks, which start with equal weights."""
     run = run_of(recipe_of("mild", side, batch, True, **ALIKE), device, True)
     model = torchvision.models.resnet18(num_classes=CLASSES)
     model.load_state_dict(run.model.state_dict())

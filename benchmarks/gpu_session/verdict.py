@@ -1,10 +1,10 @@
-"""What was found, as a row; also if it failed."""
+"""Report a measurement, or its failure, as a row."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 
 def tried(case: str, measure: Callable[..., Iterable[dict]], *given: object) -> Iterator[dict]:
-    """Yield the rows of a measurement; if it fails, a fault: others are still worth their time."""
+    """Yield the rows of a measurement, or a fault if it fails, so that others still run."""
     try:
         for row in measure(*given):
             yield {"case": case} | row

@@ -20,11 +20,11 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.training.run import Run
 
 WARM_UP, STEPS = 12, 30
-SIZE, NAMES = (500, 375), 20  # pixels of a photograph of ImageNet; file names of each
+SIZE, NAMES = (500, 375), 20  # pixels of an ImageNet photograph; file names per image
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield images per second on JPEGs of the size of photographs, in memory once read."""
+    """Yield images per second on photograph-sized JPEGs in the page cache."""
     with tempfile.TemporaryDirectory() as folder:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 50, val_images=1)
         photograph(root / "train", NAMES)
@@ -54,7 +54,7 @@ def _measured(
 
 
 def photograph(folder: Path, names: int) -> None:
-    """Enlarge the images in a folder, with noise to make files of 75 KB; give each more names."""
+    """Enlarge the images in a folder, add noise for 75 KB files, and link each several times."""
     for file in list(folder.rglob("*.jpg")):
         noise = Image.effect_noise(SIZE, 60).convert("RGB")
         Image.blend(Image.open(file).resize(SIZE), noise, 0.3).save(file, quality=85)

@@ -2,9 +2,9 @@
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
 
-DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own
-process, with its own workers. Loaders take turns, and each round counts the CPU time of that
-process and all its descendants for the same number of images, from idle to idle.
+DATA is a folder of class folders of JPEGs, or a folder with train/. Every loader runs in a separate
+process with its own workers. Loaders take turns. Each round counts the CPU time of that process and
+all its descendants for the same number of images, from idle to idle.
 """
 
 import argparse
@@ -34,9 +34,9 @@ def measured(
 
 
 def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
-    """Yield a row for each of our loaders and each peer it is compared with.
+    """Yield a row for each of our loaders and each of its peers.
 
-    It has the medians of their series, and of their ratios by round.
+    A row has the medians of their series, and of their ratios by round.
     """
     for our, peer in PAIRS:
         if our in rates and peer in rates:

@@ -36,9 +36,9 @@ class Bench:
         self.rate(5 + sum(1 for _ in (setting.root / "train").glob("*/*")) // BATCH)
 
     def rate(self, batches: int) -> float:
-        """Read some batches; return images per CPU-second, with full queues before and after."""
+        """Read some batches; return images per CPU-second. Queues are full before and after."""
         before = self._idle_seconds()
-        with suppress(BrokenPipeError):  # of a process that has ended
+        with suppress(BrokenPipeError):  # the process may have ended
             print(batches, file=self._process.stdin, flush=True)
         if not self._process.stdout.readline():
             raise SystemExit("a loader has failed: see its message above")
@@ -50,7 +50,7 @@ class Bench:
         self._process.wait()
 
     def _idle_seconds(self) -> float:
-        """Wait until nothing has run for a second; return the CPU seconds used so far."""
+        """Wait for a second without activity; return the CPU seconds used so far."""
         seconds, quiet = cpu_seconds(self._process.pid), 0
         while quiet < 4:
             time.sleep(0.25)
@@ -60,7 +60,7 @@ class Bench:
 
 
 def cpu_seconds(pid: int | str) -> float:
-    """Return the CPU time of a process and all its descendants, ended and reaped ones included."""
+    """Return the CPU time of a process and all its descendants, including reaped ones."""
     place = Path("/proc", str(pid))
     try:
         fields = (place / "stat").read_text().rpartition(")")[2].split()

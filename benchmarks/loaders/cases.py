@@ -1,4 +1,4 @@
-"""The loaders to compare, ours and their peers, each an endless iterator of batches."""
+"""The loaders to compare, ours and peers, each as an endless iterator of batches."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ BATCH, WORKERS = 50, 2
 class Setting(NamedTuple):
     """The batches requested from a loader."""
 
-    root: Path  # has what `prepare` puts there
+    root: Path  # folder written by `prepare`
     pixels: int
 
 
@@ -35,7 +35,7 @@ def ours(
     stored: Callable[[int], object] = lambda images: None,
     memory: int = 0,
 ) -> Iterator:
-    """Read with one of this package's backends; keep images of `memory` pixels in memory."""
+    """Read with a backend of this package; keep images of `memory` pixels in memory."""
     config = DataConfig(
         backend=backend,
         root=str(setting.root / place),
@@ -63,18 +63,18 @@ def ours_taught(setting: Setting) -> Iterator:
 
 
 def ours_normalized(setting: Setting) -> Iterator:
-    """Read with the torchvision backend and normalise on the CPU; a GPU run does it on the GPU."""
+    """Read with the torchvision backend and normalize on the CPU; a GPU run uses the GPU."""
     torch.set_num_threads(1)
     return (normalize(batch.pixels) for batch in ours(setting, "torchvision"))
 
 
 def in_pillow(augment: Callable, image: object, rng: object) -> object:
-    """Augment with Pillow only: the engine knows nothing of it."""
+    """Augment with Pillow only, without the engine."""
     return augment(image, rng)
 
 
 def plain(setting: Setting) -> Iterator:
-    """Read with ImageFolder, PIL transforms and a DataLoader, as torchvision's example does."""
+    """Read with ImageFolder, PIL transforms and a DataLoader, as in the torchvision example."""
     transform = transforms.Compose(
         [
             transforms.RandomResizedCrop(setting.pixels),
@@ -87,14 +87,14 @@ def plain(setting: Setting) -> Iterator:
 
 
 def _by_torch(setting: Setting, images: Dataset, collate: Callable | None = None) -> Iterator:
-    """Read images in random order without end, with torch's DataLoader."""
+    """Read images endlessly in random order with a torch DataLoader."""
     sampler = RandomSampler(images, num_samples=10**6)
     workers = {"num_workers": WORKERS, "collate_fn": collate}
     return iter(DataLoader(images, BATCH, sampler=sampler, **workers))
 
 
 def timm(setting: Setting) -> Iterator:
-    """Read with timm's dataset, transforms and uint8 collation, without its prefetcher."""
+    """Read with timm dataset, transforms and uint8 collation, without the prefetcher."""
     from timm.data import create_dataset, create_transform
     from timm.data.loader import fast_collate
 
@@ -111,7 +111,7 @@ def timm(setting: Setting) -> Iterator:
 
 
 def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
-    """Read with FFCV's own Loader and the pipeline of its ImageNet example, uint8 out."""
+    """Read with the FFCV Loader and the pipeline of its ImageNet example, uint8 output."""
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
     from ffcv.transforms import RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
@@ -138,7 +138,7 @@ def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
 
 
 def dali(setting: Setting) -> Iterator:
-    """Read with DALI's CPU pipeline: fused decoding of random crops, uint8 out."""
+    """Read with the DALI CPU pipeline: fused decoding of random crops, uint8 output."""
     from nvidia.dali import fn, pipeline_def, types
 
     @pipeline_def(batch_size=BATCH, num_threads=WORKERS, device_id=None, prefetch_queue_depth=2)
@@ -159,7 +159,7 @@ def dali(setting: Setting) -> Iterator:
 
 
 def torchcodec(setting: Setting) -> Iterator:
-    """Read with torchcodec and torchvision's tensor transforms in a DataLoader, uint8 out."""
+    """Read with torchcodec and torchvision tensor transforms in a DataLoader, uint8 output."""
     from torchcodec.decoders import decode_image
 
     crop = v2.RandomResizedCrop(setting.pixels, antialias=True)
@@ -190,7 +190,7 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "bare FFCV, a file of that size": lambda setting: bare_ffcv(setting, "equal"),
 }
 
-#: Which of ours is compared with which peer.
+#: Our loaders and the peers to compare each with.
 PAIRS = (
     ("files", "torchvision + PIL"),
     ("files, normalized on the CPU", "torchvision + PIL"),
@@ -214,7 +214,7 @@ _NEEDS = {
 
 
 def missing() -> dict[str, str]:
-    """Return the peers that cannot run here, each with a package it lacks."""
+    """Return the peers that cannot run here, each with a missing package."""
     return {name: package for name, package in _NEEDS.items() if not _has(package)}
 
 

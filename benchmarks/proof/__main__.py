@@ -1,18 +1,18 @@
-"""Train recipes at several lengths with several seeds, and say what the results allow to say.
+"""Train recipes for several durations and seeds, and report which differences are significant.
 
     python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
         [--root runs/proof] [--quick] [--json FILE] [key=value ...]
     python benchmarks/proof --table runs/proof [--lengths 4,8] [--recipes tiny_baseline,tiny_mild]
         [--against tiny_mild@8:tiny_baseline@4] [--minutes FILE] [--csv FILE] [--png FILE]
 
-DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
-is stopped, the same command continues it. Every recipe is compared at each length with the one
-before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds; the
-intervals of one call hold together, as do its p by Holm's method, which settle more. `--table` only
-reads runs, of folders and of files that `--csv` has written, and has all lengths unless `--lengths`
-names some. `--minutes` names a file of minutes that were measured apart, and `--png` draws accuracy
-against these as well.
-`--quick` trains on a few images that it draws, to test the command; its numbers mean nothing.
+DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed; if it
+is stopped, the same command continues it. Every recipe is compared at each duration with the
+previous one in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
+The intervals of one call hold simultaneously, as do its p values by Holm's method, which are more
+sensitive. `--table` only reads runs, from folders and from files written by `--csv`, at all
+durations unless `--lengths` selects some. `--minutes` is a file of separately measured minutes, and
+`--png` then also plots accuracy against minutes. `--quick` trains on a few generated images to test
+the command; its numbers are meaningless.
 """
 
 import argparse
@@ -44,7 +44,7 @@ RECIPES = Path(__file__).parent / "recipes"
 
 
 def main() -> int:
-    """Train what is missing, then print the table and write it to files if requested."""
+    """Train missing runs, then print the table and write it to files if requested."""
     options, words = arguments()
     if options.data:
         trained(options, words)
@@ -116,9 +116,9 @@ def trained(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
-    """Return the cells to compare, of the lengths that are asked for, if any.
+    """Return the pairs of cells to compare, at the requested durations, if any.
 
-    Pairs of which one is not trained are left out.
+    Pairs with an untrained cell are skipped.
     """
     lengths = set(map(float, options.lengths.split(","))) if options.lengths else None
     near = [cell for cell in cells if lengths is None or cell.epochs in lengths]
@@ -139,7 +139,7 @@ def accuracies(cells: list[Cell]) -> Table:
 
 
 def intervals(found: list[Difference]) -> Table:
-    """Return the table of differences; their intervals hold together."""
+    """Return the table of differences; their intervals hold simultaneously."""
     title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
     table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
     for one in found:
@@ -169,7 +169,7 @@ def figures(cells: list[Cell], options: argparse.Namespace) -> list[Figure]:
 
 
 def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str, str]) -> Figure:
-    """Return a plot of accuracy against a cost of cells, with bars from lowest to highest seed."""
+    """Return a plot of accuracy against cost, with bars from the lowest to the highest seed."""
     field, title = cost
     rows = [
         {

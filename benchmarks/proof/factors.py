@@ -1,10 +1,10 @@
-"""Say which factors of a sweep make recipes more accurate.
+"""Report which factors of a sweep make recipes more accurate.
 
     python benchmarks/proof/factors.py benchmarks/proof/select.csv
 
-Every column of the table that is not a result is a factor with two values, but for the seed, which
-is a block. Top-1 is the sum of a mean, a term for each seed and one for each factor, by least
-squares. A factor stays if its one-sided p is below 0.05.
+Every column of the table that is not a result is a factor with two values, except for the seed,
+which is a block. Top-1 is modeled as the sum of a mean, a term for each seed and a term for each
+factor, by least squares. A factor is kept if its one-sided p is below 0.05.
 """
 
 import sys
@@ -16,11 +16,11 @@ import numpy as np
 from table import below, read
 
 RESULTS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
-LEVEL = 0.05  # a factor stays if its p is below
+LEVEL = 0.05  # a factor is kept if its p is below this
 
 
 class Effect(NamedTuple):
-    """What the second value of a factor brings over the first."""
+    """The gain of the second value of a factor over the first."""
 
     name: str  # "at: loader instead of device"
     points: float

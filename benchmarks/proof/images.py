@@ -1,10 +1,10 @@
-"""Say how much the choice of evaluation images adds to the uncertainty of a difference.
+"""Estimate how much the choice of evaluation images adds to the uncertainty of a difference.
 
     resnet-recipes eval RUN --images FILE.csv          for each run
     python benchmarks/proof/images.py --first FILE.csv ... --second FILE.csv ...
 
-The images of all runs are the same ones. Their mean difference is computed for 2,000 sets of as
-many images, drawn with replacement (bootstrap).
+All runs must use the same images. Their mean difference is computed for 2,000 sets of the same
+size, sampled with replacement (bootstrap).
 """
 
 import argparse
@@ -17,7 +17,7 @@ DRAWS = 2000
 
 
 def right(path: Path) -> dict[str, bool]:
-    """Return for each image, by file, whether its class was predicted."""
+    """Return whether each image's class was predicted, by file."""
     return {row["path"]: row["label"] == row["prediction"] for row in read(path)}
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/proof/subset.py TINY OUT [--first 0]
 
-TINY is the folder as Stanford distributes it: train/CLASS/images/*.JPEG, val/images/*.JPEG and
-val/val_annotations.txt, which names the class of each validation image. Classes are counted from 0
-in the order of their names; `--first 5` takes 5, 15, ... 195. All images of a class are taken.
+TINY is the folder as distributed by Stanford: train/CLASS/images/*.JPEG, val/images/*.JPEG and
+val/val_annotations.txt, which lists the class of each validation image. Classes are counted from 0
+in the order of their names; `--first 5` takes 5, 15, ... 195. All images of a class are used.
 """
 
 import argparse

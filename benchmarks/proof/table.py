@@ -1,7 +1,4 @@
-"""The table of a proof.
-
-Accuracy of every seed, cost, and paired differences with their intervals.
-"""
+"""The table of a proof: accuracy per seed, cost, and paired differences with intervals."""
 
 import csv
 import math
@@ -15,20 +12,20 @@ from typing import NamedTuple
 from resnet_recipes.report.comparison import group_seeds, read_settings
 from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, list_runs
 
-CONFIDENCE = 0.95  # that all intervals of one table hold together
+CONFIDENCE = 0.95  # probability that all intervals of one table hold
 
-#: Of a CSV file with runs.
+#: Columns of a CSV file with runs.
 COLUMNS = ("recipe", "epochs", "seed", "top1_percent", "pflops", "mean_minutes")
 
 
 class Cell(NamedTuple):
-    """One recipe at one length."""
+    """One recipe at one duration."""
 
-    name: str  # the recipe, and what it changes that other runs do not
+    name: str  # the recipe, and settings that differ from other runs
     epochs: float
     top1: dict[int, float]  # percent, by seed
     pflops: float | None
-    minutes: float | None  # mean over the seeds, or as measured apart; None if not a time
+    minutes: float | None  # mean over the seeds, or measured separately; None if unusable
 
     @property
     def mean(self) -> float:
@@ -37,22 +34,22 @@ class Cell(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What one cell has over another, in points, over the seeds that both have."""
+    """The advantage of a cell over another, in points, over the common seeds."""
 
     first: str
     second: str
     points: tuple[float, ...]  # by seed
     mean: float
-    half_width: float | None  # of the interval; None below two seeds
-    p: float | None  # two-sided; of several differences by Holm's method, to hold together
-    cost: float | None  # PFLOPs of the first by those of the second
+    half_width: float | None  # half-width of the interval; None below two seeds
+    p: float | None  # two-sided; adjusted by Holm's method for several differences
+    cost: float | None  # PFLOPs of the first divided by PFLOPs of the second
     verdict: str  # more accurate | less accurate | not settled
 
 
 def cells_of(places: Iterable[Path]) -> list[Cell]:
-    """Return the finished runs of folders and CSV files as cells, by length and name.
+    """Return the finished runs of folders and CSV files as cells, by duration and name.
 
-    If two places have the same recipe at the same length, the later one counts.
+    If two places have the same recipe at the same duration, the later one is used.
     """
     cells: dict[tuple[str, float], Cell] = {}
     for place in places:
@@ -61,7 +58,7 @@ def cells_of(places: Iterable[Path]) -> list[Cell]:
 
 
 def measured(cells: Sequence[Cell], path: Path) -> list[Cell]:
-    """Return the cells that a CSV file of recipe, epochs and minutes names, with its minutes."""
+    """Return the cells listed in a CSV file of recipe, epochs and minutes, with its minutes."""
     minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in read(path)}
     return [
         cell._replace(minutes=minutes[cell.name, cell.epochs])
@@ -98,7 +95,7 @@ def _found(place: Path) -> Iterator[Cell]:
 
 
 def _recorded(path: Path) -> Iterator[Cell]:
-    """Yield the cells of a CSV file that `write` has written."""
+    """Yield the cells of a CSV file written by `write`."""
     groups = defaultdict(list)
     for row in read(path):
         groups[row["recipe"], float(row["epochs"])].append(row)
@@ -129,9 +126,9 @@ def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
 
 
 def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
-    """Return what the first cell of each pair has over the second.
+    """Return the advantage of the first cell of each pair over the second.
 
-    Intervals hold together (Bonferroni), and so do the values of p (Holm, 1979).
+    Intervals hold simultaneously (Bonferroni), and so do the p values (Holm, 1979).
     """
     found = [_difference(first, second, len(wanted)) for first, second in wanted]
     tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
@@ -143,7 +140,7 @@ def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
 
 
 def neighbours(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
-    """Yield at each length every cell with the one before it, in the order of the names."""
+    """Yield every cell with the previous cell at the same duration, in the order of the names."""
     by_place = {(cell.name, cell.epochs): cell for cell in cells}
     for epochs in sorted({cell.epochs for cell in cells}):
         present = [by_place[name, epochs] for name in order if (name, epochs) in by_place]
@@ -167,12 +164,12 @@ def _difference(first: Cell, second: Cell, comparisons: int) -> Difference:
 
 
 def label(cell: Cell) -> str:
-    """Return the name of a cell with its length: "mild@8"."""
+    """Return the name of a cell with its duration: "mild@8"."""
     return f"{cell.name}@{cell.epochs:g}"
 
 
 def quantile(probability: float, freedom: int) -> float:
-    """Return Student's t below which `probability` of the distribution lies, above one half."""
+    """Return the quantile of Student's t distribution for a `probability` above one half."""
     low, high = 0.0, 1e4
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
@@ -181,7 +178,7 @@ def quantile(probability: float, freedom: int) -> float:
 
 
 def below(t: float, freedom: int) -> float:
-    """Return the share of Student's distribution below t.
+    """Return the cumulative probability of Student's t distribution at t.
 
     Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
     """

@@ -1,6 +1,6 @@
-"""The null device's log, and stand-ins for cuDNN, each logged as one launch.
+"""The log of the null device, and stand-ins for cuDNN, each logged as one launch.
 
-For scripts that run.py starts.
+For scripts started by run.py.
 """
 
 import ctypes
@@ -19,11 +19,11 @@ _device.null_entry.restype = ctypes.c_char_p
 
 @contextmanager
 def recorded() -> Iterator[list[str]]:
-    """Record what the block asks of the device; the list is filled when the block ends.
+    """Record the requests to the device in the block; the list is filled when the block ends.
 
-    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to wait.
-    While a CUDA graph is being captured, "captured" comes before that; then nothing may wait, and
-    no copy may be pageable.
+    Entries start with launch, copy, fill, malloc or pin, or with wait if the host has to wait.
+    During the capture of a CUDA graph, "captured" comes first; then nothing may wait, and no copy
+    may be pageable.
     """
     entries: list[str] = []
     _device.null_log(True)
@@ -35,7 +35,7 @@ def recorded() -> Iterator[list[str]]:
 
 
 def taken() -> list[str]:
-    """Return the entries of the block so far, and begin anew."""
+    """Return the entries of the block so far, and clear them."""
     entries = [_device.null_entry(i).decode() for i in range(_device.null_size())]
     _device.null_log(True)
     return entries
@@ -55,7 +55,7 @@ class Profile:
         self._recording.__exit__(*error)
 
     def events(self) -> list[SimpleNamespace]:
-        """Return what the device was asked to do."""
+        """Return the requests to the device."""
         kind, taken = SimpleNamespace(name="CUDA"), SimpleNamespace(elapsed_us=lambda: 1.0)
         return [
             SimpleNamespace(name=entry, device_type=kind, time_range=taken)
@@ -92,7 +92,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, *_):
         for i in range(2)
     ]
     y = _like(x, (x.shape[0], weight.shape[0], *sides), x)
-    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # as torch does, by itself
+    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # separately, as in torch
 
 
 def _convolution_backward(g, x, weight, *settings):

@@ -1,7 +1,7 @@
 """Run a Python script on the null device:  python tools/null_device/run.py SCRIPT [ARGUMENTS].
 
-Needs g++ and a CUDA build of torch, whose headers it uses. The libraries are built in the folder
-build, and again after their sources have changed.
+Requires g++ and a CUDA build of torch for its headers. The libraries are built in the folder build,
+and rebuilt after their sources have changed.
 """
 
 import os
@@ -34,7 +34,7 @@ def build(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which Python sees the device that `build` made in `folder`."""
+    """Return the environment in which Python uses the device that `build` built in `folder`."""
     own = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(filter(None, own))
     return os.environ | {

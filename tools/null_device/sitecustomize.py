@@ -1,6 +1,6 @@
-"""Read by every Python on the null device.
+"""Loaded by every Python process on the null device.
 
-Stand-ins for cuDNN, and trust in kernels and in other ranks, for its processes.
+Installs stand-ins for cuDNN, and skips the comparison of kernels and of ranks.
 """
 
 import os
@@ -15,9 +15,9 @@ if any(name in word for word in sys.orig_argv for name in STARTED):
     from resnet_recipes.training import distributed
 
     if not os.environ.get("NULL_FAULT"):
-        # the device computes nothing that could be compared
+        # the device computes no results to compare
         trial.recall = trial.run_trials = lambda operations, *_: dict.fromkeys(operations, "")
-    # nor do ranks hear from each other: each believes that all are like itself
+    # ranks cannot communicate either: each assumes that all others are identical
     told, distributed.find_first_ranks = (
         distributed.find_first_ranks,
         lambda flags: told(flags) and [0 if flag else -1 for flag in flags.tolist()],

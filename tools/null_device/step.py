@@ -1,10 +1,10 @@
-"""What a training step asks of a GPU.
+"""Count the GPU requests of a training step.
 
     python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
 
 Prints one JSON object per recipe (RECIPE may be a list: mild,medium,hot): the launches of a step,
-those of a step with SAM if the recipe has SAM, waits, pageable copies, and milliseconds of CPU
-time; the same with gradients replayed as CUDA graphs; and what the capture could not contain.
+and of a step with SAM if the recipe uses SAM, waits, pageable copies, and milliseconds of CPU time;
+the same with gradients replayed as CUDA graphs; and requests that could not be captured.
 """
 
 import json
@@ -34,7 +34,7 @@ from resnet_recipes.training.run import Run
 
 T = TypeVar("T")
 
-# examples; step to begin with; steps taken, at least one of them with SAM
+# examples; first step; number of steps, at least one with SAM
 BATCH, FIRST, STEPS = 256, 3, 12
 
 
@@ -46,12 +46,12 @@ def main() -> None:
 
 
 def measure(name: str, changes: list[str]) -> dict[str, object]:
-    """Return what the steps of a recipe ask of the device."""
+    """Return the device requests of the steps of a recipe."""
     run = a_run(name, changes)
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
     takes_two = run.plan.extra_gradient_every > 0
-    # by the beginnings of their names
+    # by the start of their names
     kernels = Counter(entry[:100] for entry in min(steps, key=len) if entry.startswith("launch"))
     facts = counts(steps, takes_two) | {
         "cpu_ms": cpu_ms(run),
@@ -70,7 +70,7 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
 
 
 def counts(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
-    """Return the counts of a plain step, and those of the longest if some take two gradients."""
+    """Return the counts of a plain step, and of the longest step if some use two gradients."""
     plain, longest = min(steps, key=launches), max(steps, key=launches)
     # an entry ends with the number of bytes
     copies = [entry for entry in plain if entry.startswith("copy") and "pageable" in entry]
@@ -89,7 +89,7 @@ def a_run(name: str, changes: list[str]) -> Run:
     side = recipe.data.train_size
     pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True)
     distill = recipe.methods.distill
-    has_outputs = distill is not None and distill.labels  # of a teacher, stored
+    has_outputs = distill is not None and distill.labels  # stored teacher outputs
     taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
     batch = RawBatch(
         pixels.permute(0, 3, 1, 2), torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught
@@ -98,14 +98,14 @@ def a_run(name: str, changes: list[str]) -> Run:
         batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )
     building.open_train = building.data.open_eval = lambda *_: loader
-    # the device computes nothing that could be compared
+    # the device computes no results to compare
     trial.recall = lambda operations, *_: dict.fromkeys(operations, "")
     plan = make_plan(recipe, facts, 1, reads_teachers=False)
     return building.build(plan, read_rank("cuda"))
 
 
 def recorded_steps(run: Run) -> list[list[str]]:
-    """Return what each step of the training loop asks of the device, without the first three."""
+    """Return the device requests of each training step, without the first three steps."""
     with recorded():
         return after_steps(run, taken)[3:]
 
@@ -117,7 +117,7 @@ def cpu_ms(run: Run) -> float:
 
 
 def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
-    """Take steps, and return what is observed after each."""
+    """Take steps, and return the observation after each."""
     reporter, found = Mock(spec=RunReporter), []
     reporter.is_asked_to_stop.side_effect = lambda: len(found) > STEPS
     reporter.step.side_effect = lambda done, loss: found.append(observe())
@@ -126,11 +126,11 @@ def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
 
 
 def not_captured(steps: list[list[str]]) -> list[str]:
-    """Return what was asked for during a capture although a CUDA graph cannot contain it."""
+    """Return the requests during a capture that a CUDA graph cannot contain."""
     entries = {entry for step in steps for entry in step if entry.startswith("captured ")}
     strange = ("wait", "pageable", "other stream")
     found = {entry for entry in entries if any(word in entry for word in strange)}
-    found -= {"captured wait other stream"}  # torch setting up its random numbers
+    found -= {"captured wait other stream"}  # torch initializes its random numbers
     return sorted(entry.removeprefix("captured ") for entry in found)
 
 
@@ -140,7 +140,7 @@ def launches(entries: list[str]) -> int:
 
 
 def waits(entries: list[str]) -> dict[str, int]:
-    """Return how often the host waits, and for what."""
+    """Return how often the host waits for each kind of request."""
     return Counter(entry for entry in entries if entry.startswith("wait"))
 
 
