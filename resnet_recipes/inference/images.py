@@ -2,8 +2,10 @@
 
 import glob
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +156,7 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
             is_pattern = glob.has_magic(str(place))
             rule = "no file matches this pattern" if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            missing.append(Problem(str(place), None, rule, kind=kind))
+            missing.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
     NotReadyError.refuse(missing)
     for path in paths:
         if isinstance(path, Pixels) or not path.is_dir():
@@ -167,6 +169,13 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
         if not names:
             raise NotReadyError.at(path, "has no images")
         yield from (str(path / name) for name in names)
+
+
+def _suggest_path(missing: Path) -> str:
+    """Return the path with the most similar name in the same folder, for a shell; "" if none."""
+    names = os.listdir(missing.parent) if missing.parent.is_dir() else []
+    similar = get_close_matches(missing.name, names, n=1)
+    return shlex.quote(str(missing.with_name(similar[0]))) if similar else ""
 
 
 def _glob(pattern: Path) -> list[Path]:

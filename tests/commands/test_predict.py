@@ -89,6 +89,14 @@ def test_printed_shares_of_all_classes_are_percent(run, enter):
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
+def test_missing_folder_is_answered_with_similar_name(run, enter, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain_disc").mkdir()
+    said = enter(f"resnet-recipes predict {run} plain_disk", code=3)
+    assert "plain_disk does not exist" in said.err
+    assert "try:   plain_disc" in said.err
+
+
 def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
