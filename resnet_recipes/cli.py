@@ -13,6 +13,7 @@ if sys.platform == "win32":  # before modules that only Unix has
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from traceback import walk_tb
 from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
@@ -85,6 +86,12 @@ def _describe_os_error(error: BaseException) -> str:
         return f"there is not enough memory{memory}"
     if isinstance(error, ImportError) and str(error.path).endswith(".so"):
         return f"a library cannot be loaded: {error}{memory}"
+    if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
+        return (
+            "torchvision does not fit the installed torch\n"
+            "      try:   pip install --upgrade torch torchvision\n"
+            "      hint:  install both from the same index"
+        )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
@@ -95,6 +102,15 @@ def _describe_os_error(error: BaseException) -> str:
             "  if it is a temporary file:  export TMPDIR=/another/folder"
         )
     raise error
+
+
+def _is_raised_by_import(error: BaseException, package: str) -> bool:
+    """Return whether a package raised an error while it was imported."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(
+        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == package
+        for frame in frames
+    )
 
 
 def _end(code: int) -> NoReturn:

@@ -246,3 +246,13 @@ def test_error_unrelated_to_machine_is_raised(error):
     with pytest.raises(type(error)) as raised:
         cli.run_guarded(run, [])
     assert raised.value is error
+
+
+def test_mismatched_torchvision_is_reported_with_fix(capsys):
+    def run(_argv):
+        exec("raise RuntimeError('operator nms does not exist')", {"__name__": "torchvision"})
+
+    assert cli.run_guarded(run, []) == 3
+    said = capsys.readouterr().err
+    assert "torchvision does not fit the installed torch" in said
+    assert "try:   pip install --upgrade torch torchvision" in said
