@@ -167,6 +167,66 @@ def test_the_search_for_such_modules_finds_them(text):
     assert [*readings(ast.parse(text))]
 
 
+def test_a_plan_has_one_maker():
+    """Others change a copy of one: its recipe or facts, from which nothing of the plan follows."""
+    makers = {
+        module
+        for module, path in modules().items()
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Plan"
+    }
+    assert makers == {f"{PACKAGE}.planning.make"}
+    none(
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module, path in modules().items()
+        if part(module) != "planning"
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node).startswith("replace(plan,")
+        if not {keyword.arg for keyword in node.keywords} <= {"recipe", "facts"}
+    )
+
+
+#: Names of environment variables: those of torchrun, Slurm, torch, trackers and the system.
+_VARIABLES_OF_OTHERS = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("OMP_NUM_THREADS", "GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE"),
+    *("TERM", "TMPDIR", "CC", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"),
+)
+_OF_OTHERS = re.compile("TORCH|SLURM_|CUDA_|PYTORCH_|PYTHON|MLFLOW_|WANDB_")
+
+
+def test_no_environment_variable_is_ours():
+    """Between launcher and rank, launch.json and an inherited descriptor carry everything."""
+    places = {
+        name: f"{module}:{node.lineno} {name}"
+        for module, path in modules().items()
+        for node in nodes(path)
+        for name in variable_names(node, sets=part(module) == "jobs")
+    }
+    assert {"RANK", "TERM", "PYTHONUNBUFFERED"} <= places.keys()
+    none(
+        place
+        for name, place in places.items()
+        if name not in _VARIABLES_OF_OTHERS and not _OF_OTHERS.match(name)
+    )
+
+
+def variable_names(node: ast.AST, sets: bool) -> Iterator[str]:
+    """Yield the environment variables that an expression reads, or `sets` in a dictionary."""
+    names: list[ast.AST | None] = []
+    match node:
+        case ast.Call(func=ast.Attribute(value=place), args=[name, *_]):
+            names = [name] if ast.unparse(place) == "os.environ" else []
+        case ast.Subscript(value=place, slice=name):
+            names = [name] if ast.unparse(place) == "os.environ" else []
+        case ast.Dict(keys=keys) if sets:
+            names = [*keys]
+    for name in names:
+        text = getattr(name, "value", None)
+        if isinstance(text, str) and re.fullmatch("[A-Z_]{2,}", text):
+            yield text
+
+
 def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """Yield every node with the words it is written with.
 
