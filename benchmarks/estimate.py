@@ -48,7 +48,7 @@ class Case:
         self.words = [f"recipe={name}", f"data={data}", *WORDS.split(), *sizes, *spread]
 
     def run(self, *words: str) -> str:
-        """Run `resnet-recipes` in the folder, and return what it printed."""
+        """Run `resnet-recipes` in the folder, and return its output."""
         return subprocess.run(
             [sys.executable, "-c", "from resnet_recipes.cli import main; main()", *words],
             cwd=self.folder,

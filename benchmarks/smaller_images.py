@@ -4,7 +4,7 @@
 
 FOLDER has class folders of images, or train/. Every image is cropped once. The peak signal-to-noise
 ratio compares the pixels with those of a crop of the fully decoded image, with the same random
-numbers. 0 px stands for the default, which decodes large crops at a reduced size.
+numbers. 0 px is the default, which decodes large crops at a reduced size.
 """
 
 import argparse

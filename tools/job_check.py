@@ -64,7 +64,7 @@ def on_two_nodes(
 
 
 def skypilot(words: list[str]) -> Path:
-    """Run a task on two nodes, stop one of them, and start both again; return its run."""
+    """Run a task on two nodes, stop one node, and start both again; return its run."""
     text = written("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
     valid(SKYPILOT, "skypilot==0.14.1", text)
     bucket = written("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")

@@ -41,7 +41,7 @@ def recipes() -> Iterator[str]:
 
 
 def methods() -> Iterator[str]:
-    """Yield a section for each method, in the order in which they run."""
+    """Yield a section for each method, in running order."""
     yield "# Methods\n"
     yield (
         "The methods, in the order in which they run. A method is on if its key is in the "

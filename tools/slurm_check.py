@@ -125,7 +125,7 @@ def submitted(*words: str) -> tuple[str, str]:
 
 
 def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
-    """Wait for the tasks of a job; requeue the one with the job's id once, when it trains.
+    """Wait for the tasks of a job; requeue the task with the job's id once, when it trains.
 
     Returns the Slurm records of each task.
     """

@@ -7,7 +7,7 @@
     python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
-class, FLOWERS and WASTE have a folder a class. The runs are those of docs/lab/finetuning.md. Rows
+class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning.md describes the runs. Rows
 that FILE has are not run again, so that a stopped command continues.
 """
 

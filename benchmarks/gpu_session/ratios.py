@@ -13,7 +13,7 @@ MODES = {"reduce-overhead", "max-autotune-no-cudagraphs"}
 
 
 def ratios(rows: list[dict]) -> Iterator[dict]:
-    """Yield our images per second over those of the best peer, for each image size."""
+    """Yield the ratio of our images per second to the best peer, for each image size."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.get("unit") == "images/s" and "contender" in row:

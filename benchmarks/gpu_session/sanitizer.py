@@ -1,4 +1,4 @@
-"""The fused operations under NVIDIA's compute-sanitizer, where it is installed."""
+"""Run the fused operations under NVIDIA compute-sanitizer, if it is installed."""
 
 import shutil
 import subprocess

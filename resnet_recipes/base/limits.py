@@ -105,7 +105,7 @@ ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
 BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
 
-#: A positive duration, and one that may be zero.
+#: A positive duration, and a duration that may be zero.
 Length = Annotated[str, IsDuration()]
 LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 

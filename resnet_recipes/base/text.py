@@ -84,7 +84,7 @@ def in_markdown(text: object) -> str:
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """Return one line of CSV in which a spreadsheet sees no formulas.
+    """Return one line of CSV, safe from formula injection in spreadsheets.
 
     Text that starts like a formula gets a leading '.
     """

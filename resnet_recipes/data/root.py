@@ -88,7 +88,7 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def is_both(words: Collection[str]) -> bool:
-    """Return whether the words include training and validation words."""
+    """Return whether some words are for training and some for validation."""
     return not any({*synonyms}.isdisjoint(words) for synonyms in SYNONYMS.values())
 
 

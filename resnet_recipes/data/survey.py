@@ -143,7 +143,7 @@ def _find_split_problems(
 def _find_doubts(
     config: DataConfig, there: Mapping[str, Part], listings: list[Listing]
 ) -> Iterator[Problem]:
-    """Yield why folders in one split are probably not classes; the other split has the same."""
+    """Yield why folders in one split are probably not classes; the other split matches."""
     if config.nested_classes is None:
         yield from islice(
             (

@@ -189,7 +189,7 @@ class Method(Section):
         raise NotImplementedError
 
     def eval_weights(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which `model` has its evaluation weights.
+        """Return a context that gives `model` its evaluation weights.
 
         On exit the training weights are restored.
         """

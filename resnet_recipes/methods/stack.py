@@ -118,7 +118,7 @@ class Stack:
             method.load_state_dict(parts[name])
 
     def __iter__(self) -> Iterator[Method]:
-        """Iterate over the methods in the order in which they run."""
+        """Iterate over the methods in running order."""
         return iter(self.methods.values())
 
     def convolution_stride(self, stride: int, inputs: int) -> int:

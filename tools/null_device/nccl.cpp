@@ -1,4 +1,4 @@
-// An NCCL that sends nothing, for torch's own process group: collectives are logged as launches on their stream.
+// An NCCL that sends nothing, for the torch process group: collectives are logged as launches on their stream.
 #include <cstring>
 #include <string>
 

@@ -40,7 +40,7 @@ static cudaError_t noted(const std::string& text) { null_note(text.c_str()); ret
 
 static bool is_captured(cudaStream_t stream) { return capturing && stream == captured; }
 
-// Something that a graph cannot contain: it breaks the capture, as on a GPU, unless another thread does it elsewhere.
+// An operation that a graph cannot contain: it breaks the capture, as on a GPU, unless another thread does it.
 static cudaError_t forbidden(const std::string& text, cudaStream_t stream) {
   bool breaks = is_captured(stream) || (capturing && std::this_thread::get_id() == capturer);
   is_broken |= breaks;
@@ -140,7 +140,7 @@ API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p
   a->hostPointer = a->devicePointer = (void*)p;
   return cudaSuccess;
 }
-// Bytes of a device: those of an H200, or NULL_MEMORY. Only torch's allocator keeps to them, if it is told to.
+// Bytes of a device: as in an H200, or NULL_MEMORY. Only the torch allocator respects the limit, if configured.
 static size_t memory() {
   const char* given = getenv("NULL_MEMORY");
   return given ? strtoull(given, nullptr, 10) : 150754820096ull;
@@ -153,7 +153,7 @@ API cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 API cudaError_t cudaGetSymbolAddress(void** p, const void*) { *p = allocate(on_device, 4096); return cudaSuccess; }
 
-// Virtual memory, of which torch makes expandable segments: addresses, memory at them, and access to it.
+// Virtual memory, which torch uses for expandable segments: addresses, memory at them, and access to it.
 
 typedef unsigned long long Address, Handle;
 
@@ -189,7 +189,7 @@ API int cuMemUnmap(Address p, size_t n) {
 // Streams, events, graphs.
 
 template <class Handle> static cudaError_t handle(Handle* out) {
-  static long next = 1 << 12;         // even, as torch tells pointers from its own numbers by that
+  static long next = 1 << 12;         // even, because torch distinguishes pointers from its own numbers that way
   *out = (Handle)(next += 16);
   return cudaSuccess;
 }

@@ -150,7 +150,7 @@ def fill_state_with_zeros(optimizer: torch.optim.Optimizer, *names: str) -> None
 
 
 class Scaling(NamedTuple):
-    """What a GradScaler sets on an optimizer during a step; None without a GradScaler."""
+    """The attributes that a GradScaler sets during a step; None without a GradScaler."""
 
     scale: Tensor | None  # factor on the gradients
     overflow: Tensor | None  # above 0 if a gradient overflowed

@@ -15,7 +15,7 @@ REGISTERS = 65536  # registers per multiprocessor; threads get them in multiples
 
 
 def counters(device: torch.device) -> Tensor:
-    """Return counters of finished programs, one for each column of a grid.
+    """Return a counter of finished programs for each column of a grid.
 
     The last program of each column resets its counter. Launches on two streams may run at once, so
     each stream has separate counters. CUDA graphs share one set, because a process replays them on
@@ -73,7 +73,7 @@ def _multiprocessors(device: torch.device) -> int:
 def is_last_program(counters, programs):
     """Return whether this is the last of its column's `programs`.
 
-    If so, it sees what the others stored.
+    If so, it can read the results of the other programs.
     """
     tl.debug_barrier()
     count = tl.atomic_add(counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
@@ -93,7 +93,7 @@ def tile(x, row, rows, channel, c):
 def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
     """Return the sum of two tiles.
 
-    No instruction needs the first tile before the second is loaded as well.
+    No instruction needs the first tile before the second is also loaded.
     """
     return tile(x, row, rows, channel, c) + tile(x, row + BM, rows, channel, c)
 
