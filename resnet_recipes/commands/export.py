@@ -21,9 +21,9 @@ USAGE = Usage(
         "--out FOLDER": "new folder for the network and its model card, README.md",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
         "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
-        "--dtype TYPE": "float32 (default) or float16: half the size",
+        "--dtype TYPE": "float32 (default), float16 (half the size) or int8 (a quarter; onnx)",
         "--lose POINTS": "reject a file that loses more top-1 on all validation images (default "
-        "0.5 with float16, else not measured)",
+        "0.5 with float16 and int8, else not measured)",
         "--with-preprocessing": "accept uint8 images of any size, return probabilities (onnx, "
         "exported_program)",
     },
@@ -55,15 +55,19 @@ def run(arguments: Arguments) -> int:
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
     dtype = arguments.flags.get("--dtype", "float32")
-    lose = arguments.flags.get("--lose", "0.5" if dtype == "float16" else "")
+    lose = arguments.flags.get("--lose", "" if dtype == "float32" else "0.5")
     RecipeError.refuse(_find_problems(dtype, lose))
     network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
-    how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
-    RecipeError.refuse(find_problems(network.network, to, *how, is_judged=bool(lose)))
+    options = ExportOptions(
+        "--fold-batchnorm" in arguments,
+        "--with-preprocessing" in arguments,
+        dtype,
+        float(lose) if lose else None,
+    )
+    RecipeError.refuse(find_problems(network.network, to, options))
     NotReadyError.refuse(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
-        options = ExportOptions(*how, dtype == "float16", float(lose) if lose else None)
         exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
@@ -79,7 +83,7 @@ def run(arguments: Arguments) -> int:
 
 def _find_problems(dtype: str, lose: str) -> Iterator[Problem]:
     """Yield the problems of --dtype and --lose."""
-    if dtype not in ("float32", "float16"):
-        yield Problem("--dtype", dtype, "", valid=("float32", "float16"))
+    if dtype not in ("float32", "float16", "int8"):
+        yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
         yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")

@@ -28,6 +28,7 @@ from resnet_recipes.inference.formats import (
     compare_logits,
     export,
     format_usage,
+    quantize_onnx,
 )
 from resnet_recipes.inference.inputs import HalfNetwork, PreprocessingNetwork
 from resnet_recipes.inference.model_card import make_model_card
@@ -59,7 +60,7 @@ class ExportOptions(NamedTuple):
 
     folds: bool = False  # whether to fold BatchNorm
     preprocesses: bool = False
-    is_half: bool = False  # whether to store weights and compute in float16
+    dtype: str = "float32"  # of weights and computation: float32, float16 or int8
     # maximum loss of top-1 on all validation images, in percentage points; None: not measured
     lose: float | None = None
 
@@ -108,7 +109,7 @@ def _write(
         folding = compare_logits(model, written, images, progress).difference
     if options.preprocesses:
         written = PreprocessingNetwork(written, about)
-    if options.is_half:
+    if options.dtype == "float16":
         written = deepcopy(written).half()
         if not all(tensor.isfinite().all() for tensor in written.state_dict().values()):
             rule = "some weights exceed 65,504, the largest number of float16"
@@ -116,6 +117,8 @@ def _write(
         written = HalfNetwork(written) if to in _GRAPHS else written
     network = Network(written, about)
     read = export(network, to, folder)
+    if options.dtype == "int8":
+        read = quantize_onnx(network, folder, images)
     if options.preprocesses:
         decoded, which = _load_decoded_images(trained)
         difference = _compare_probabilities(trained.configured, read, decoded)
@@ -123,7 +126,7 @@ def _write(
         text = f"largest difference of probabilities {difference:.2g}, on {which}"
     else:
         difference, scale = compare_logits(model, read, images, progress)
-        allowed = inf if options.is_half else _TOLERANCE * max(1.0, scale)
+        allowed = _TOLERANCE * max(1.0, scale) if options.dtype == "float32" else inf
         text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
     if not difference <= allowed:  # also rejects nan
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
@@ -219,20 +222,18 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
     return images, f"{len(images)} validation images"
 
 
-def find_problems(
-    network: Network, to: str, folds: bool, preprocesses: bool = False, is_judged: bool = False
-) -> Iterator[Problem]:
+def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator[Problem]:
     """Yield the reasons why a network cannot be exported as `to`.
 
-    `folds` is whether BatchNorm is folded. `preprocesses` is whether preprocessing is included.
-    `is_judged` is whether the accuracy is measured or the export is in 16 bits.
+    `options` says what the user asked for.
     """
+    folds, preprocesses = options.folds, options.preprocesses
     if to not in TARGETS:
         meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
         fitting = [
             name
             for name in (meant, "safetensors")
-            if meant in TARGETS and not any(find_problems(network, name, folds, preprocesses))
+            if meant in TARGETS and not any(find_problems(network, name, options))
         ]
         fix = f"--to {fitting[0]}" if fitting else ""
         yield Problem("--to", to, rule, fix, tuple(TARGETS))
@@ -240,7 +241,9 @@ def find_problems(
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)
-    if preprocesses and is_judged:
+    if options.dtype == "int8" and to != "onnx":
+        yield Problem("--dtype", "int8", f"is not possible with {to}", "--to onnx")
+    if preprocesses and options.lose is not None:
         rule = "cannot be used with --dtype or --lose, which compare normalized images"
         yield Problem("--with-preprocessing", None, rule, kind=Kind.UNUSED)
     graphs = tuple(f"--to {name}" for name in _GRAPHS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from PIL import Image
@@ -125,6 +126,25 @@ def test_float16_halves_the_file_and_is_judged_on_all_images(to, run, enter, tmp
     assert 0 < (logits - wanted).abs().max() < 0.02 * wanted.abs().max()
 
 
+def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
+    said = enter("resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8").out
+    assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", said)
+    file = tmp_path / "int8" / "model.onnx"
+    assert file.stat().st_size < 0.55 * (run / "weights.safetensors").stat().st_size
+    session = onnxruntime.InferenceSession(file)
+    facts = session.get_modelmeta().custom_metadata_map
+    assert json.loads(facts["classes"]) == list(load(run).classes)
+    images = torch.stack([load(run).transform("images/val/pattern0/1.jpg")] * 3)
+    (logits,) = session.run(["logits"], {"images": images.numpy()})
+    with torch.no_grad():
+        expected = load(run)(images)
+    difference = (torch.from_numpy(logits) - expected).abs().max()
+    assert 0 < difference < 0.2 * expected.abs().max()
+    said = enter("resnet-recipes export mine --to exported_program --dtype int8 --out o", 2).err
+    assert "--dtype" in said
+    assert "--to onnx" in said
+
+
 def test_a_file_that_loses_more_is_not_written(run, tmp_path):
     trained = open_network(["mine"], "").to_device()
     options = ExportOptions(lose=-1.0)  # whatever it loses is more
@@ -133,13 +153,13 @@ def test_a_file_that_loses_more_is_not_written(run, tmp_path):
     assert not (tmp_path / "out").exists()
     trained.model.conv1.weight.data.mul_(1e7)
     with pytest.raises(TrainingError, match="some weights exceed 65,504"):
-        export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(is_half=True))
+        export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(dtype="float16"))
 
 
 @pytest.mark.parametrize(
     ("words", "key"),
     [
-        ("--dtype int8", "--dtype"),
+        ("--dtype int4", "--dtype"),
         ("--lose half", "--lose"),
         ("--lose -1", "--lose"),
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
