@@ -62,7 +62,10 @@ def read_budget(text: str) -> str:
 
 def read_length(text: str) -> str:
     """Return the intended value of `epochs`, or the budget; "" if unknown."""
-    return _read_duration(_make_text(text), "max_duration", "", ("ep", "ba"))
+    text = _make_text(text)
+    if _MONEY.fullmatch(text):
+        return f"'budget={read_budget(text)}'"
+    return _read_duration(text, "max_duration", "", ("ep", "ba"))
 
 
 def _make_text(value: object, quotes: bool = False) -> str:

@@ -1,10 +1,14 @@
 """Words of other programs, and names that are nearly ours: each is answered with ours."""
 
+import csv
 import re
 import shlex
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base import suggestions
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import (
     FLAGS,
@@ -195,3 +199,12 @@ def test_every_suggested_flag_and_format_exists():
     flags |= get_usage("train").values.keys()
     assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())
     assert {meaning.words for meaning in FORMATS.values()} <= TARGETS.keys()
+
+
+def test_no_word_is_in_two_rows():
+    """The later row would win, and the other be dead."""
+    with Path(suggestions.__file__).with_name("answers.csv").open(newline="") as file:
+        words = [
+            (row["kind"], word) for row in csv.DictReader(file) for word in row["there"].split()
+        ]
+    assert [word for word, count in Counter(words).items() if count > 1] == []
