@@ -71,7 +71,7 @@ for recipe in "$root"/recipes/*.yaml; do
     grep -q "$(basename "$recipe" .yaml)" "$work/list" || fail "--list has no $recipe"
 done
 clean "$bin/resnet-train" mild data="$work/images" bs=8 batch.bn_size=8 epochs=10 --dry-run >"$work/plan"
-grep -q '10 epochs, 3 steps each: 30 steps' "$work/plan" || fail "the plan is $(cat "$work/plan")"
+grep -q '10 epochs of 3 steps: 30 steps' "$work/plan" || fail "the plan is $(cat "$work/plan")"
 [ -z "$(ls -A)" ] || fail "the commands left $(ls -A)"
 
 # The Hydra application of docs/howto/hydra.md has the recipes.
