@@ -24,6 +24,7 @@ class LearningCurve(NamedTuple):
 
     images: tuple[int, ...]  # ascending
     top1_percent: tuple[float, ...]  # means over seeds
+    seeds: int  # finished runs of the size that has the fewest
     gain_points: float  # of top-1 by twice the most images
     gain_error: float  # half of the interval of 95 % around it
     pflops: float | None  # of training on the most images
@@ -40,8 +41,11 @@ class LearningCurve(NamedTuple):
             f"{self.images[0]:,} to {self.images[-1]:,} training images: "
             f"{self.top1_percent[0]:.2f}% to {self.top1_percent[-1]:.2f}% top-1. Twice as many "
             f"would gain about {self.gain_points:+.2f} points, 95% interval {ends[0]:+.2f} to "
-            f"{ends[1]:+.2f}. The price: {cost}."
+            f"{ends[1]:+.2f}{self._caveat()}. The price: {cost}."
         )
+
+    def _caveat(self) -> str:
+        return " without the noise of seeds: a size has only one" if self.seeds == 1 else ""
 
 
 def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]:
@@ -62,7 +66,7 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
                 key = facts.get("eval_digest"), *settings
                 series.setdefault(key, []).append((count, group, variance))
     for (_, *common), points in series.items():
-        if len(points) >= _FEWEST:
+        if len({images for images, _, _ in points}) >= _FEWEST:
             points.sort(key=lambda point: point[0])
             counts = tuple(images for images, _, _ in points)
             accuracies = tuple(group.mean_top1 or 0.0 for _, group, _ in points)
@@ -70,8 +74,9 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
             pflops = points[-1][1].mean("pflops")
             is_longer = dict(common).get("max_duration", "").endswith("ep")
             gain = fit_gain(np.array(counts), np.array(accuracies), variances)
+            seeds = min(len(group.top1) for _, group, _ in points)
             yield LearningCurve(
-                counts, accuracies, *gain, pflops, pflops and pflops * (1 + is_longer)
+                counts, accuracies, seeds, *gain, pflops, pflops and pflops * (1 + is_longer)
             )
 
 

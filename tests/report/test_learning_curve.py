@@ -76,9 +76,24 @@ def test_seeds_are_averaged_and_sizes_ascend(shares):
     assert (curve.gain_points, curve.gain_error) == pytest.approx(wanted, rel=0.02)
 
 
+def test_interval_of_single_seeds_is_said_to_leave_them_out(shares):
+    tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
+    (curve,) = shares(tops)
+    assert (curve.seeds, "noise of seeds" in curve.describe()) == (2, False)
+    (curve,) = shares({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
+    assert (curve.seeds, "without the noise of seeds" in curve.describe()) == (1, True)
+
+
 def test_curve_needs_three_sizes_of_same_settings(shares):
     assert not shares({(1.0, 1): 90, (0.3, 1): 80})
     assert not shares({(1.0, 1): 90, (0.3, 1): 80}) + shares({(0.1, 1): 60}, duration="30ep")
+
+
+def test_fractions_with_the_same_images_are_one_size(shares):
+    tops = {(1.0, 1): 90, (0.3, 1): 80, (0.3001, 1): 81}
+    assert not shares(tops)
+    (curve,) = shares(tops | {(0.1, 1): 60})
+    assert curve.images == (100, 300, 300, 1000)
 
 
 def test_the_price_follows_the_unit_of_the_length(shares):
