@@ -187,12 +187,21 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         yield make_problem(
             f"{config.root}/train", rule, Hint("rename these folders in both splits")
         )
-    both = zip(train.classes, train.counts, val.counts, strict=False)
-    if config.sets_aside and (alone := [name for name, *counts in both if sum(counts) == 1]):
+    if config.sets_aside and (alone := _list_single_classes(config, train, val)):
         rule = f"it needs two images of each class; there is one of {list_first(alone)}"
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, rule, Hint("add images, or remove the class"))
+
+
+def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> list[str]:
+    """Return the classes with one image in both splits together, before data.share."""
+    both = zip(train.classes, train.counts, val.counts, strict=True)
+    alone = [name for name, *counts in both if sum(counts) == 1]
+    if not alone or config.share == 1:
+        return alone
+    unshared = replace(config, share=1.0)
+    return _list_single_classes(unshared, list_split(unshared, "train"), val)
 
 
 def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:

@@ -119,6 +119,17 @@ def test_folds_are_described_and_divide_training_images(flowers, copied):
     )
 
 
+def test_fold_and_share_need_two_images_before_the_share(flowers):
+    for path in sorted((flowers / "bee").iterdir())[2:]:
+        path.unlink()
+    sizes = [found(small(flowers, fold=f"{part}/5", share=0.1))[1] for part in range(1, 6)]
+    assert sum(sizes) == len(Listing.of(flowers))
+    next((flowers / "bee").iterdir()).unlink()
+    for part in range(1, 6):
+        said = refusal(small(flowers, fold=f"{part}/5", share=0.1))
+        assert "needs two images of each class; there is one of bee" in said
+
+
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
 def test_invalid_fold_is_rejected(fold, flowers):
     (problem,) = small(flowers, fold=fold).problems()
