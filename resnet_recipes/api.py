@@ -36,9 +36,9 @@ from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
-from resnet_recipes.recipe.library import PROGRAM
+from resnet_recipes.recipe.library import PROGRAM, Library
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder import EXIT, SUMMARY
+from resnet_recipes.run_folder import CONFIG, EXIT, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, make_ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
@@ -89,8 +89,7 @@ def compose(
     """
     words = _to_words(changes, settings)
     if isinstance(recipe, str | os.PathLike):
-        result = composing.compose(os.fspath(recipe), words, needs_data=False)
-        return adopt_network(result).recipe
+        return compose_words(os.fspath(recipe), words, needs_data=False).recipe
     if isinstance(recipe, Recipe):
         rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
@@ -100,6 +99,22 @@ def compose(
     else:
         return composing.from_config(recipe)
     raise RecipeError.of("recipe", None, rule, fix)
+
+
+def compose_words(
+    name: str,
+    words: Sequence[str],
+    folder: Path | Library | None = None,
+    needs_data: bool = True,
+) -> Composed:
+    """Compose a recipe as `recipe.compose` does, and adopt what is part of its initial weights.
+
+    Raises NotReadyError if it is a run folder's, with remote images that only that folder names.
+    """
+    result = adopt_network(composing.compose(name, words, folder, needs_data))
+    if result.origin.entry.path.name == CONFIG:  # of a run folder
+        data.refuse_unasked(result.recipe.data, words)
+    return result
 
 
 def adopt_network(result: Composed) -> Composed:

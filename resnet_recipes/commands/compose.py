@@ -35,15 +35,10 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """
     name, changes = choose_recipe(arguments)
     # imports torch, which takes seconds
-    from resnet_recipes.api import adopt_network
-    from resnet_recipes.recipe.compose import compose
+    from resnet_recipes.api import compose_words
 
     name = name or _choose_for_budget(changes, arguments)
-    result = adopt_network(compose(name, changes, arguments.recipes, needs_data))
-    if result.origin.entry.path.name == CONFIG:  # of a run folder
-        from resnet_recipes import data
-
-        data.refuse_unasked(result.recipe.data, changes)
+    result = compose_words(name, changes, arguments.recipes, needs_data)
     run = result.recipe.run
     folder = Path(run.root, run.extends)
     # what resumes by itself is repeated until the other run is there

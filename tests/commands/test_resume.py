@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.api import compose
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
@@ -77,6 +79,8 @@ def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
             said = enter(command, 3).err
             assert "comes from the run folder alone" in said
             assert f"try:   data={site.address}\n" in said
+        with pytest.raises(NotReadyError, match="comes from the run folder alone"):
+            compose("runs/mine/config.yaml")
         assert not site.asked
         assert "comes from the run folder alone" not in refused(f"data={site.address}", 3)
         assert site.asked
