@@ -1,6 +1,7 @@
 """Suggest the intended value when a value does not fit its setting."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
@@ -62,10 +63,7 @@ def read_budget(text: str) -> str:
 
 def read_length(text: str) -> str:
     """Return the intended value of `epochs`, or the budget; "" if unknown."""
-    text = _make_text(text)
-    if _MONEY.fullmatch(text):
-        return f"'budget={read_budget(text)}'"
-    return _read_duration(text, "max_duration", "", ("ep", "ba"))
+    return _read_duration(_make_text(text), "max_duration", "", ("ep", "ba"))
 
 
 def _make_text(value: object, quotes: bool = False) -> str:
@@ -132,9 +130,9 @@ def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
 
 
 def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
-    """Return a duration in the intended unit; a time becomes a budget."""
-    if time := read_time(text):
-        return f"budget={time}" if name == "max_duration" else ""
+    """Return a duration in the intended unit; a time or an amount of money becomes a budget."""
+    if budget := read_budget(text):
+        return shlex.quote(f"budget={budget}") if name == "max_duration" else ""
     number, unit = _split_unit(text)
     if unit == "":
         unit = Duration.parse(default).unit if default else "ep"

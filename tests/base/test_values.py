@@ -62,6 +62,7 @@ warmup | 500 | 500ba
 warmup | 5 epochs | 5ep
 warmup | 5% | 0.05dur
 warmup | 5h |
+warmup | 5$ |
 every | 50 | 50ba
 every | 50 steps | 50ba
 steps | [30,60] | [30ep,60ep]
@@ -103,7 +104,10 @@ def test_time_is_read_in_common_forms(text, time):
     assert read_time(text) == time
 
 
-@pytest.mark.parametrize(("text", "length"), [("3epochs", "3ep"), ("1h", "budget=1h"), ("x", "")])
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("3epochs", "3ep"), ("1h", "budget=1h"), ("20usd", "'budget=$20'"), ("x", "")],
+)
 def test_a_length_is_in_epochs_or_a_budget(text, length):
     assert read_length(text) == length
 
