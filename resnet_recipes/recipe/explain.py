@@ -73,7 +73,8 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if before is None:
         section, _, name = problem.key.rpartition(".")
         defaults = [getattr(each(), name, None) for each in find_dataclasses(get_kind(section))]
-        before, whose = next(iter(defaults), None), "the default is"
+        before = next((each for each in defaults if each is not None), None)
+        whose = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
     text = str(before).lower() if isinstance(before, bool) else before

@@ -53,6 +53,7 @@ resnet-train demo data=images bs=8 schedule.warmup=100ep --dry-run
 resnet-train mild data=images methods.mixup --dry-run
 resnet-train mild data=images methods.mixup=0.2 --dry-run
 resnet-train mild data=images methods.mixup.alpha=high --dry-run
+resnet-train mild data=images optimizer.betas=0.9 --dry-run
 resnet-train demo data=images bs=8 methods.mixup={} methods.cutmix={} --dry-run
 resnet-train mild data=images methods.dropout=0.5 --dry-run
 resnet-train mild data=images ~methods.sam --dry-run
