@@ -23,7 +23,11 @@ def run(arguments: Arguments) -> int:
     words, width = arguments.words, get_page_width()
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in cards]:
-        raise RecipeError([make_unknown("method", strange[0], cards)])
+        problem = make_unknown("method", strange[0], cards)
+        if named := [word for word in words if word in cards]:  # methods show mixup
+            fix = f"resnet-recipes methods {' '.join(named)}"
+            problem = problem._replace(fix=fix, valid=())
+        raise RecipeError([problem])
     for word in words:
         print("\n".join(_format_page(cards[word], width)))
     if not words:

@@ -159,6 +159,14 @@ def test_an_optimizers_page_says_how_to_choose_it(said):
     assert all(part in out for part in parts.split())
 
 
+def test_a_method_after_another_word_is_named(enter):
+    said = enter("resnet-recipes methods show mixup", 2).err
+    assert (
+        said
+        == "error: unknown method show\n      try:   resnet-recipes methods mixup\n\n[exit 2]\n"
+    )
+
+
 def test_convert_makes_a_beton_and_prints_its_name(said, images):
     assert said(f"convert {images}/val images.beton workers=1 write_mode=raw") == "images.beton\n"
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
