@@ -164,7 +164,8 @@ def _absent(root: Path, fix: Fix) -> Problem:
 
 def _explain_file(root: Path) -> Problem:
     if root.suffix != ".beton":
-        fix: Fix = Hint(f"unpack an archive; {LAYOUT}; a table has the columns path and label")
+        hints = ("unpack an archive", LAYOUT, "a table has the columns path and label")
+        fix: Fix = tuple(map(Hint, hints))
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):
