@@ -46,10 +46,9 @@ def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = Fa
     folder = held.path
     launch = Launch(folder, group, say, shows_all_times)
     # held until the ending is written, so that a late signal changes nothing
-    with handle_signals(launch.receive):
-        with held:
-            result = launch.run()
-            held.confirm()
+    with handle_signals(launch.receive), held:
+        result = launch.run()
+        held.confirm()
         ending.write_ending(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, trains=not read_job(folder)))

@@ -24,7 +24,7 @@ from resnet_recipes.jobs.launcher import start
 from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read_ending
-from resnet_recipes.run_folder.lock import LockedFolder
+from resnet_recipes.run_folder.lock import LockedFolder, is_running
 from tests.tables import rows
 
 
@@ -365,3 +365,14 @@ def test_ending_of_equal_ranks_is_the_lowest(tmp_path):
     launch = launching.Launch(tmp_path, Mock(ranks=3), print)
     launch._observer = Mock(read_endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
     assert launch._make_ending(Mock(find_killed=lambda: None)).rank == 0
+
+
+def test_no_command_sees_a_run_that_ended_without_its_ending(tmp_path, monkeypatch):
+    was_running, write = [], launching.ending.write_ending
+    monkeypatch.setattr(
+        launching.ending,
+        "write_ending",
+        lambda path, ending: was_running.append(is_running(tmp_path)) or write(path, ending),
+    )
+    Started(tmp_path)
+    assert was_running == [True]
