@@ -78,7 +78,7 @@ def compose_points(
 ) -> Runs:
     """Return each point's recipe and words by its run's name.
 
-    `own` are further words for every run.
+    `extra` are further words for every run.
 
     Raises RecipeError with the problems of all points.
     """
