@@ -12,6 +12,7 @@ from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.places import find_resumed
 from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import list_warnings, make_group
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
@@ -113,7 +114,8 @@ def count_ranks(recipe: "Recipe") -> int:
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
     """Yield the device and the precision, and a warning if the run may not fit in its memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    if launch.device != "cpu" and ((gpus := cuda.find_gpus()).count or plan.world_size > 1):
+    gpus, may_be_elsewhere = cuda.find_gpus(), plan.world_size > 1 and not external.count_ranks()
+    if launch.device != "cpu" and (gpus.count or may_be_elsewhere):
         here = "" if gpus.count else " (this machine has no GPU)"
         if dtype == "auto":
             dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"

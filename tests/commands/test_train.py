@@ -8,6 +8,7 @@ import pytest
 
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs import external
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.run_folder.ending import Ending
@@ -148,6 +149,9 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     assert "no instructions for bf16" in said
     said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in said
+    with monkeypatch.context() as torchrun:
+        torchrun.setattr(external, "count_ranks", lambda: 8)
+        assert "device     CPU with 2 cores" in enter("resnet-train mild --dry-run gpus=8").out
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines
