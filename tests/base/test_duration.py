@@ -16,6 +16,7 @@ from tests.tables import rows
 1e2ba | 100 | ba | 100ba
 0ep | 0 | ep | 0ep
 1dur | 1 | dur | 1dur
+1000000000ep | 1000000000 | ep | 1000000000ep
 """
     ),
 )
@@ -39,6 +40,7 @@ def test_duration_is_a_number_and_a_unit(text, value, unit, written):
         "nanep",
         "infep",
         "0x8ep",
+        "1000000001ep",
         None,
         8,
     ],
