@@ -143,9 +143,12 @@ def _headline(
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
-    front = list(charts.find_pareto(rows, "minutes"))
+    folds = {read_settings(run.folder).get("data.fold") for run in runs}
+    front = list(charts.find_pareto(rows, "minutes")) if len(folds) == 1 else []
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
+    if len(folds) > 1:
+        text += ["Each fold has its own validation images; `resnet-recipes eval` pools the runs."]
     return PageSection(name or "Runs", text, tables=tables)
 
 

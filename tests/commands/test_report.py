@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -178,12 +179,17 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
     assert "Accuracies on different images" not in text
     assert "Twice as many would gain about" in text
     assert "images" in specs(text)
+    shutil.rmtree(RUNS / "s0.3")
+    assert "images" in specs(page())
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
         took(run_folder(RUNS, f"fold{part}", config=settings), 5)
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
-    assert "<h2>2 data sets" in page()
+    text = page()
+    assert "<h2>2 data sets" in text
+    assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]  # folds are not rivals
+    assert "Each fold has its own validation images" in text
 
 
 def test_each_data_set_has_its_own_best_and_its_own_plots(page):
