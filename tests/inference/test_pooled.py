@@ -13,9 +13,13 @@ import pytest
 import torch
 from PIL import Image
 
+from resnet_recipes.inference.pooled import pool_results
+from resnet_recipes.inference.trained import EvaluationResult
 from resnet_recipes.network.load import WEIGHTS, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.training.outcomes import Outcomes
 from tests.commands.conftest import csv_rows
 from tests.trained_runs import ended_run
 
@@ -60,6 +64,17 @@ def test_each_image_counts_once_by_its_own_network(folds, evaluated, enter):
     ]
     assert pooled["balanced_percent"] == pytest.approx(100 * np.mean(recalls))
     assert ", 2 runs" in enter("resnet-recipes eval first second").out
+
+
+def test_each_image_counts_once_in_folds_of_different_sizes():
+    results = []
+    for count, top1, top5, loss in ((1, 100.0, 100.0, 1.0), (3, 0.0, 60.0, 5.0)):
+        labels = torch.zeros(count, dtype=torch.int64)
+        outcomes = Outcomes(labels, labels + (top1 == 0), torch.ones(count), torch.ones(count))
+        results.append(EvaluationResult(Metrics(top1, top5, loss, count), 2.0, "CPU", outcomes))
+    pooled = pool_results(results)
+    assert pooled.metrics == pytest.approx((25.0, 70.0, 4.0, 4, 25.0))
+    assert pooled.seconds == 4
 
 
 def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
