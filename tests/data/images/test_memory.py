@@ -248,6 +248,23 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
 
 
 @built
+def test_pixels_that_are_freed_while_python_copies_them_are_not_used(mixed):
+    source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"race {os.getpid()}")
+    source.read(0)
+    assert source._read_kept(0) is not None
+    arrays = dict(source._arrays.arrays)
+
+    class Freeing(dict):
+        def __getitem__(self, name):
+            if name == "kept":
+                arrays["counts"][memory._CAPACITY] = 0
+            return super().__getitem__(name)
+
+    source._arrays = Freeing(arrays)
+    assert source._read_kept(0) is None
+
+
+@built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
     with closing(opened(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
