@@ -159,10 +159,14 @@ def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
 def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
     monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
-    words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur"
+    words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
     out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out
     # 12,000 steps of the longer run, 8,000 of which are trained by the shorter one
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
+    minutes, seconds, cost = re.search(
+        r"^about (\d+):(\d+) in total, (.+) at", out, re.MULTILINE
+    ).groups()
+    assert float(cost) == pytest.approx(int(minutes) + int(seconds) / 60, abs=0.02)
 
 
 @pytest.mark.slow
