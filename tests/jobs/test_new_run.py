@@ -11,11 +11,12 @@ import pytest
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
+from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.new_run import check, collect_provenance, create
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder import CONFIG, SUMMARY
 from tests.tables import rows
 
 
@@ -125,6 +126,15 @@ def test_run_that_is_about_to_start_keeps_its_name(make, words, clause):
     assert (problem.key, problem.value) == ("run.name", "mine")
     assert problem.clause == f"{held.path} {clause}"
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
+
+
+def test_run_that_trained_since_it_was_found_unused_is_kept(monkeypatch):
+    folder = made("run=first")
+    summary = folder / SUMMARY
+    monkeypatch.setattr(new_run, "refuse_links", lambda folder: summary.write_text("{}"))
+    with pytest.raises(RecipeError, match="is taken"):
+        made("run=first")
+    assert summary.read_text() == "{}"
 
 
 def test_create_names_a_folder_on_a_disk_without_locks(monkeypatch):
