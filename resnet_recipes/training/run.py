@@ -70,9 +70,7 @@ class Run:
     compiling: Compiling = field(default_factory=Compiling)
     notes: Notes = field(default_factory=Notes)
     best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
-    owes_evaluation: bool = (
-        False  # the evaluation after these steps was cut short by a stop request
-    )
+    owes_evaluation: bool = False  # a stop request cut short the evaluation after these steps
     top1: float = 0.0  # percent, at the last evaluation; EMA weights if the recipe uses EMA
 
     def __post_init__(self) -> None:
