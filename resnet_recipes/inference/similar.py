@@ -65,11 +65,16 @@ def find_similar(
 
 @torch.no_grad()
 def _embed(trained: TrainedNetwork, paths: Sequence[str]) -> Iterator[Tensor]:
-    """Yield normalized image features [N, D], on the CPU."""
+    """Yield normalized image features [N, D], on the CPU.
+
+    Features of black images are 0, because unreadable images are replaced by black ones.
+    """
     images = UnlabeledImages(paths, trained.recipe.data, trained.recipe.batch.eval_size)
     try:
         for raw in images.batches():
             features = trained.network.embed(images.normalized(raw).to(trained.device))
-            yield torch.nn.functional.normalize(features).cpu()
+            is_black = raw.pixels.flatten(1).amax(1) == 0
+            features = torch.nn.functional.normalize(features).cpu()
+            yield features.masked_fill(is_black.cpu()[:, None], 0.0)
     finally:
         images.close()

@@ -43,6 +43,15 @@ def test_pairs_are_the_most_similar_features(trained, tmp_path):
     assert find_similar(trained, config, 1.01) == []
 
 
+def test_unreadable_images_are_similar_to_nothing(trained, tmp_path):
+    broken = [tmp_path / "images" / split / "pattern3/broken.jpg" for split in ("train", "val")]
+    for path in broken:
+        path.write_text("no image")
+    found = find_similar(trained, DataConfig(root=str(tmp_path / "images")), -1.0)
+    assert [pair.cosine for pair in found if pair.val == str(broken[1])] == [0.0]
+    assert str(broken[0]) not in {pair.train for pair in found if pair.cosine > 0}
+
+
 def test_doctor_lists_them_on_request(trained, tmp_path, enter):
     copy = tmp_path / "images/val/pattern3/again.jpg"
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
