@@ -52,6 +52,12 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
     """
     starts = run is verbs.train or list(argv[:1]) == ["train"]
     try:
+        os.getcwd()
+    except FileNotFoundError:
+        advice = "      hint:  change to another folder, and run the command again"
+        print(f"error: the current folder was deleted\n{advice}", file=sys.stderr)
+        return ExitCode.NOT_READY
+    try:
         code = run(argv)
         if lost := find_lost_output():
             raise TrainingError(f"the output could not be written: {lost}")

@@ -94,6 +94,16 @@ def test_user_error_becomes_message_and_exit_code(capsys, error, code, said):
     assert said in err
 
 
+@pytest.mark.parametrize("run", [cli.train, cli.main])
+def test_deleted_current_folder_is_a_message(run, capsys, monkeypatch, tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert run(["no-such-recipe"]) == 3
+    assert "error: the current folder was deleted\n      hint: " in capsys.readouterr().err
+
+
 def test_training_command_reports_that_nothing_started(capsys):
     assert cli.train(["no-such-recipe"]) == 2
     assert capsys.readouterr().err.endswith("\nNothing was started.  [exit 2]\n")
