@@ -73,7 +73,7 @@ def main() -> None:
         "timm": timms,
         "ours, all layers": partial(ours, frozen="none"),
     }
-    for seed, (name, loop) in itertools.product((1, 2, 3), loops.items()):
+    for seed, (name, loop) in itertools.product(range(1, 6), loops.items()):
         row = {"loop": name, "seed": str(seed)}
         if row not in finished(options.csv, row) and (seed == 1 or loop is not linear):
             task = Task(options.weights, options.images, seed, options.work)
