@@ -1,6 +1,6 @@
 """Fine-tune with other projects' loops, and write the accuracy of each run.
 
-    python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE
+    python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE [--epochs N ...]
 
 WEIGHTS is a file for timm's `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by class. All
 loops start from the same weights, and train on the same number of images of the same size:
@@ -43,14 +43,13 @@ NAME = "tf_efficientnet_lite0"
 SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter side before a center crop
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
-EPOCHS = 4  # epochs of the 245 training images
-
 
 class Task(NamedTuple):
     """The network, images and duration of a training."""
 
     weights: Path
     images: Path
+    epochs: int  # of the 245 training images
     seed: int
     work: Path
 
@@ -63,6 +62,7 @@ def main() -> None:
     parser.add_argument("weights", type=Path)
     parser.add_argument("images", type=Path)
     parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, nargs="+", default=(4,))
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     options = parser.parse_args()
     loops = {
@@ -73,10 +73,11 @@ def main() -> None:
         "timm": timms,
         "ours, all layers": partial(ours, frozen="none"),
     }
-    for seed, (name, loop) in itertools.product(range(1, 6), loops.items()):
-        row = {"loop": name, "seed": str(seed)}
+    runs = itertools.product(options.epochs, range(1, 6), loops.items())
+    for epochs, seed, (name, loop) in runs:
+        row = {"loop": name, "epochs": str(epochs), "seed": str(seed)}
         if row not in finished(options.csv, row) and (seed == 1 or loop is not linear):
-            task = Task(options.weights, options.images, seed, options.work)
+            task = Task(options.weights, options.images, epochs, seed, options.work)
             append(options.csv, row | measured(loop, task))
 
 
@@ -104,7 +105,7 @@ def ours(task: Task, frozen: str) -> float:
         f"data.eval_size={SIDE}",
         f"data.eval_resize={RESIZED}",
         "data.eval_interpolation=bicubic",
-        f"max_duration={EPOCHS}ep",
+        f"max_duration={task.epochs}ep",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
         f"seed={task.seed}",
@@ -118,7 +119,7 @@ def tutorial(task: Task) -> float:
     """Train like the tutorial; its learning rate drops after 7 of 25 epochs, and so on."""
     model = network(task, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * EPOCHS)), 0.1)
+    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * task.epochs)), 0.1)
     crop = [T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip(), T.ToTensor()]
     transform = T.Compose([*crop, T.Normalize(HALF, HALF)])
     for batches in epochs_of(task, 4, transform):
@@ -136,7 +137,7 @@ def timms(task: Task) -> float:
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
     )
-    steps = EPOCHS * (245 // 16)
+    steps = task.epochs * (245 // 16)
     schedule = CosineLRScheduler(
         optimizer, steps, warmup_t=steps // 5, warmup_lr_init=1e-5, t_in_epochs=False
     )
@@ -176,7 +177,7 @@ def fastais(task: Task) -> float:
     body = learner.model[0].model
     body.load_state_dict(network(task, 2).state_dict(), strict=False)
     with learner.no_bar(), learner.no_logging():
-        learner.fine_tune(EPOCHS - 1)
+        learner.fine_tune(task.epochs - 1)
     logits, labels = learner.get_preds()
     return 100 * (logits.argmax(1) == labels).float().mean().item()
 
@@ -245,7 +246,7 @@ def folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
 def epochs_of(task: Task, size: int, transform: Callable) -> Iterable[DataLoader]:
     """Return the batches of each epoch."""
     images = folder(task, "train", transform)
-    return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(EPOCHS)]
+    return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(task.epochs)]
 
 
 if __name__ == "__main__":
