@@ -20,8 +20,8 @@ MISSED = (
     "headers; on Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works."
 )
 
-#: How to link the library, best first. Private parts of libjpeg-turbo are used only if
-#: it is inside.
+#: Ways to link the library, best first. Code that uses private parts of libjpeg-turbo requires
+#: static linking.
 LINKS = (
     (["JPEG_INSIDE"], ["-l:libjpeg.a", "-Wl,--exclude-libs,ALL"]),
     ([], ["-ljpeg", "-ldl"]),
@@ -29,18 +29,18 @@ LINKS = (
 
 
 class BuildLibrary(build_ext):
-    """Build plain shared libraries, loaded with ctypes, which fit every version of Python."""
+    """Builds shared libraries for ctypes, which work with every version of Python."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """Return a name without a Python version in it."""
+        """Return a name without the Python version."""
         return fullname.replace(".", "/") + ".so"
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
-        """Return nothing: the sources mark what they export."""
+        """Return nothing: the sources mark their exports."""
         return []
 
     def build_extensions(self) -> None:
-        """Build the library, or say what it lacks."""
+        """Build the library, or warn why it cannot be built."""
         self.extensions = [ext for ext in self.extensions if self._builds(ext)]
 
     def _builds(self, ext: Extension) -> bool:
@@ -49,7 +49,7 @@ class BuildLibrary(build_ext):
             ext.extra_link_args = ["-pthread", *links]
             try:
                 self.build_extension(ext)
-            except Exception as error:  # whatever goes wrong with a compiler, or without one
+            except Exception as error:  # a compiler may be missing or fail in any way
                 Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
                 why = error
             else:
@@ -58,7 +58,7 @@ class BuildLibrary(build_ext):
         return False
 
     def copy_extensions_to_source(self) -> None:
-        """Copy what was built, which may be nothing."""
+        """Copy the library, if it was built."""
         if self.extensions:
             super().copy_extensions_to_source()
 
@@ -67,12 +67,12 @@ class LibraryWheel(bdist_wheel):
     """A wheel for one platform and every Python; without the library, for every platform."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the tag that fits what was built."""
+        """Return the wheel tag, which depends on whether the library was built."""
         built = self.get_finalized_command("build_ext").extensions
         return "py3", "none", super().get_tag()[2] if built else "any"
 
     def write_wheelfile(self, wheelfile_base: str, **rest: str) -> None:
-        """Write WHEEL, and the list of what is inside from others (PEP 770, CycloneDX)."""
+        """Write WHEEL, and the list of third-party components (PEP 770, CycloneDX)."""
         super().write_wheelfile(wheelfile_base, **rest)
         library = Path(wheelfile_base).parent / f"{NAME.replace('.', '/')}.so"
         name, version = self.distribution.get_name(), self.distribution.get_version()
@@ -89,7 +89,7 @@ class LibraryWheel(bdist_wheel):
 
 
 def contained(library: Path) -> Iterator[dict]:
-    """Yield what is linked into the decoder: libjpeg-turbo of the version that it names."""
+    """Yield the libjpeg-turbo that is linked statically into the decoder, if any."""
     loaded = ctypes.CDLL(str(library.resolve()))
     loaded.engine_jpeg.restype = ctypes.c_char_p
     words = loaded.engine_jpeg().decode().split()  # of another one than that inside: its file
@@ -98,7 +98,7 @@ def contained(library: Path) -> Iterator[dict]:
 
 
 def drawing() -> Iterator[dict]:
-    """Yield what draws the report in a browser, which its first line names."""
+    """Yield the JavaScript libraries of the report; the first line of the file names them."""
     with Path("resnet_recipes/report/page/vega.min.js").open(encoding="utf-8") as file:
         for name, version in re.findall(r"([\w-]+) (\d+\.\d+\.\d+)", file.readline()):
             yield part(f"pkg:npm/{name.lower()}@{version}", "BSD-3-Clause AND ISC")
@@ -115,8 +115,8 @@ DECODER = Extension(
     NAME,
     sources=sorted(map(str, SOURCES.glob("*.cpp"))),
     depends=sorted(map(str, SOURCES.glob("*.h"))),
-    # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not
-    # vectorised.
+    # Python passes its flags first. Its -fwrapv would prevent the vectorization of loops whose
+    # indices might overflow.
     extra_compile_args=[
         "-std=c++17",
         "-O3",
@@ -130,7 +130,7 @@ DECODER = Extension(
     language="c++",
 )
 
-#: Where the pictures and pages are that README.md links to: a package index has neither.
+#: Addresses of the images and pages that README.md links to, for the package index.
 SOURCE = "https://github.com/resnet-recipes/resnet-recipes/blob/main/"
 PICTURES = "https://raw.githubusercontent.com/resnet-recipes/resnet-recipes/main/"
 
@@ -147,7 +147,7 @@ def published(readme: str) -> str:
 setup(
     long_description=published(Path("README.md").read_text(encoding="utf-8")),
     long_description_content_type="text/markdown",
-    # recipes/ travels inside by a link; Hydra looks for plugins in hydra_plugins/
+    # recipes/ is included through a link; Hydra looks for plugins in hydra_plugins/
     packages=[
         *find_packages(include=["resnet_recipes*"]),
         "hydra_plugins",

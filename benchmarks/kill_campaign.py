@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     fault: str
     done: int  # steps that the ranks had finished
-    saved: int  # step of the newest checkpoint afterwards; 0 if there was none yet
+    saved: int  # step of the newest checkpoint afterwards; 0 without one
     seconds: float  # seconds from the fault until all processes are gone
     exit_code: int
     problem: str  # empty: survived
@@ -118,7 +118,7 @@ def to_launcher(number: int) -> Fault:
 
 
 def to_rank(number: int) -> Fault:
-    """Send a signal to a random rank, or to the launcher while there are none."""
+    """Send a signal to a random rank, or to the launcher before ranks exist."""
     return lambda victim, rng: os.kill(
         rng.choice([beat.pid for beat in victim.observer.read_beats()] or [victim.process.pid]),
         number,

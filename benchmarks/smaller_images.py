@@ -3,8 +3,8 @@
     python benchmarks/smaller_images.py FOLDER [--sizes 176,128,88] [--memory 256,352,500]
 
 FOLDER has class folders of images, or train/. Every image is cropped once. The peak signal-to-noise
-ratio compares the pixels with those of a crop of the fully decoded image, with the same random
-numbers. 0 px is the default, which decodes large crops at a reduced size.
+ratio compares its pixels with a crop of the fully decoded image, with the same random numbers. 0 px
+is the default, which decodes large crops at a reduced size.
 """
 
 import argparse

@@ -34,7 +34,7 @@ PLAN = "resnet-recipes plan mild gpus=8"
 
 
 def run(command: str) -> str:
-    """Run one of our commands in an empty folder, and return its output."""
+    """Run a command of this package in an empty folder, and return its output."""
     name, *words = shlex.split(command)
     path = str(Path(sys.executable).with_name(name))
     with tempfile.TemporaryDirectory() as empty:

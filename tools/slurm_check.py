@@ -4,8 +4,8 @@
     python tools/slurm_check.py [--steps 200]
 
 Every run must end with exactly the weights of an uninterrupted run: a job that is requeued manually
-and reaches its time limit, a run with one srun task per rank, and the tasks of an array, one of
-which is requeued manually.
+and reaches its time limit, a run with one srun task per rank, and the tasks of an array. One of
+these tasks is requeued manually.
 
 Requires root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores. All
 files are in a temporary folder, which is kept if a check fails.
@@ -153,7 +153,7 @@ def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
 def compared_jobs(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
-    One has two srun tasks, each of which is a rank. The other is requeued once manually, and by its
+    One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
     time limit as often as needed.
     """
     said("resnet-train", *words, "gpus=2", "run=alone")

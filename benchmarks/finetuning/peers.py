@@ -2,8 +2,9 @@
 
     python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE [--epochs N ...]
 
-WEIGHTS is a file for timm's `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by class. All
-loops start from the same weights, and train on the same number of images of the same size:
+WEIGHTS is a file for the timm network `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by
+class. All loops start from the same weights, and train on the same number of images of the same
+size:
 
 - tutorial: the PyTorch transfer learning tutorial, 4 images per step;
 - fastai: `fine_tune` of the fastai learner with its defaults;
@@ -40,7 +41,7 @@ from torchvision.transforms import InterpolationMode
 import resnet_recipes as rr
 
 NAME = "tf_efficientnet_lite0"
-SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter side before a center crop
+SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter edge before a center crop
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
 
@@ -49,7 +50,7 @@ class Task(NamedTuple):
 
     weights: Path
     images: Path
-    epochs: int  # of the 245 training images
+    epochs: int  # counted over the 245 training images
     seed: int
     work: Path
 

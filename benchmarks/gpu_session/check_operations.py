@@ -38,7 +38,7 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
 
 
 def _not_a_number(device: torch.device) -> dict:
-    """Put NaN into one channel; count values that are NaN in only one of the two results."""
+    """Put NaN into one channel; count values that are NaN in one result but not in the other."""
     x = torch.ones(2, 64, 8, 8, device=device)
     x[0, 5] = float("nan")
     x = x.contiguous(memory_format=torch.channels_last)
@@ -50,7 +50,7 @@ def _not_a_number(device: torch.device) -> dict:
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm while another stream keeps multiprocessors busy; compare bit by bit."""
+    """Repeat BatchNorm next to a stream that keeps multiprocessors busy; count different bits."""
     norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()

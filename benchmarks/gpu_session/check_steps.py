@@ -28,9 +28,8 @@ from resnet_recipes.training.run import Run
 #: the updates are wrong; if one in a hundred is omitted, 5e-3 or more.
 WRONG, ALLOWED = 0.2, 1e-3
 
-#: Enough images that BatchNorm has enough values at the smallest maps; a learning rate at which
-#: weights that are 1e-6 apart stay close; and no decay, which would dominate each update at that
-#: rate.
+#: Enough images that BatchNorm has enough values at the smallest maps; a learning rate that keeps
+#: weights 1e-6 apart close; and no decay, which would dominate each update at that learning rate.
 SIDE, BATCH = 48, 8
 CALM = {
     "optimizer": {"lr": 2e-4, "weight_decay": 0.0},
@@ -69,7 +68,7 @@ def dtypes(device: torch.device) -> Iterator[Check]:
 def methods(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
-        # synthetic images are not augmented, a GPU samples different numbers, there is no teacher
+        # GPUs sample different numbers; synthetic images are not augmented and have no teacher
         in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
             alone = NONE | {cls.name: SOON.get(cls.name, {})}

@@ -77,7 +77,7 @@ def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
 
 
 def composer(model: nn.Module, memory: Memory) -> Steps:
-    """Return the step of Composer 0.7 with Mild's methods.
+    """Return the step of Composer 0.7 with the methods of Mild.
 
     It is transcribed, because the package needs an older torch. It blurs with depthwise
     convolutions, the optimizer loops over weights, and EMA loops over weights every 20 steps.

@@ -56,7 +56,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
 def _operation(
     case: Case, name: str, batch: int, side: int, device: torch.device
 ) -> Iterator[dict]:
-    """Yield the row of an operation in one of its forms, forward and backward."""
+    """Yield the row of one form of an operation, forward and backward."""
     generator, gpu = torch.Generator(device).manual_seed(0), gpu_of(device)
     x = torch.randn(batch, case.channels, side, side, generator=generator, device=device)
     x = x.to(dtype_of(device), memory_format=torch.channels_last).requires_grad_()

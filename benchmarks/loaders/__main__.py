@@ -1,4 +1,4 @@
-"""Measure loaders side by side: images per CPU-second with workers.
+"""Compare loaders by images per CPU-second, with workers.
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
 

@@ -1,8 +1,9 @@
 """The packaged recipes as a config group of any Hydra application.
 
-In its defaults: `resnet_recipes/recipe@recipe: hot`.
+The application adds `resnet_recipes/recipe@recipe: hot` to its defaults.
 
-Hydra searches hydra_plugins for classes like these. The strict reader reads here, too.
+Hydra searches hydra_plugins for classes like these. The strict YAML reader also reads these
+recipes.
 """
 
 from pathlib import Path
@@ -16,11 +17,11 @@ from omegaconf import OmegaConf
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
-GROUP = "resnet_recipes/recipe"  # and the groups of options below it
+GROUP = "resnet_recipes/recipe"  # prefix of the option groups
 
 
 class RecipeSource(ConfigSource):
-    """Every packaged recipe and option, with all its settings, those at their defaults included."""
+    """Every packaged recipe and option, with all its settings, including defaults."""
 
     @staticmethod
     def scheme() -> str:
@@ -50,7 +51,7 @@ class RecipeSource(ConfigSource):
         file = _file(config_path)
         if file is None:
             raise ConfigLoadError(f"no such recipe or option: {config_path}")
-        # These import torch, which an application that only lists its options need not wait for.
+        # These import torch, which an application that only lists its options does not need.
         from resnet_recipes.recipe.build import build_recipe, complete_section
         from resnet_recipes.recipe.frozen import to_tree
 
@@ -66,13 +67,13 @@ class RecipeSource(ConfigSource):
 
 
 class RecipeSearchPath(SearchPathPlugin):
-    """Puts the recipes behind an application's own configs, which win."""
+    """Adds the recipes after an application's configs, which take precedence."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         search_path.append("resnet-recipes", f"{RecipeSource.scheme()}://")
 
 
-#: The groups, and the groups below each.
+#: The groups, and the groups inside each.
 _TREE = {
     "": ("resnet_recipes",),
     "resnet_recipes": ("recipe",),
@@ -82,7 +83,7 @@ _TREE = {
 
 
 def _file(config_path: str) -> Path | None:
-    """Return the file of a recipe or an option; None if there is none."""
+    """Return the file of a recipe or an option, or None."""
     group, _, name = config_path.removesuffix(".yaml").rpartition("/")
     file = find_packaged_folder() / group.removeprefix(GROUP).strip("/") / f"{name}.yaml"
     return file if group.startswith(GROUP) and group in _TREE and file.is_file() else None

@@ -31,7 +31,7 @@ from resnet_recipes.methods.sam import SAM as SAM
 from resnet_recipes.methods.stochastic_depth import StochasticDepth as StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment as TrivialAugment
 
-#: Built-in methods, in the order in which their hooks run.
+#: Built-in methods; their hooks run in this order.
 _OURS: tuple[type[Method], ...] = (
     BlurPool,
     StochasticDepth,

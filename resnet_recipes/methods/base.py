@@ -81,7 +81,7 @@ class Now(NamedTuple):
 
     step: int  # steps completed before this one
     horizon: Horizon
-    # depends only on (seed, rank, step), so there is no state to save and a resumed step repeats it
+    # depends only on (seed, rank, step), so a resumed step repeats it without saved state
     rng: np.random.Generator
 
     @classmethod
@@ -123,7 +123,7 @@ class Method(Section):
     avoid_when: ClassVar[str]  # on the card: when to omit the method
     inference: ClassVar[str] = "costs nothing."  # on the card: added inference cost
     conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
-    # its modules use torch's global generator, which is then seeded at every step
+    # its modules use the global torch generator, which is then seeded at every step
     draws_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
     blurs: ClassVar[bool] = False  # blurs before the network downsamples
@@ -231,7 +231,7 @@ class Method(Section):
 
     @property
     def extra_gradient_every(self) -> int:
-        """Interval in steps between second gradients; 0 if there are none."""
+        """Interval between second gradients, in steps; 0 without second gradients."""
         return 0
 
     def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:

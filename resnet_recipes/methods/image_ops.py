@@ -23,8 +23,8 @@ def make_rotation(degrees: float, side: int) -> tuple[float, ...]:
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 
-#: Affine maps from output to input pixels in Pillow's format, given a value and an image size.
-#: Shears keep the top left corner fixed.
+#: Affine maps from output to input pixels in Pillow format, given a value and an image size. Shears
+#: keep the top left corner fixed.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "rotate": make_rotation,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),

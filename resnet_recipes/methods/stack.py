@@ -30,7 +30,7 @@ class Stack:
         self.methods = {
             method.name: methods[method.name] for method in ORDER if method.name in methods
         }
-        #: Whether the forward pass in training uses torch's generator.
+        #: Whether the forward pass in training uses the torch generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
         self._batch = self._collect("transform_batch")
         self._after = self._collect("after_step")

@@ -49,7 +49,7 @@ class Network(nn.Module):
         """Wrap the bare network with its description.
 
         `is_described` is whether the weights file describes the network. `is_matched_by_order` is
-        whether the file has the names of another library.
+        whether the file uses tensor names of another library.
         """
         super().__init__()
         self.model, self.about = model, about

@@ -13,7 +13,7 @@ Stride = int | tuple[int, int]
 
 
 def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
-    """Blur [N, C, H, W] with torch's depthwise convolution.
+    """Blur [N, C, H, W] with a depthwise torch convolution.
 
     Two 2x2 averages are the same filter, but their gradient is wrong in channels_last on GPUs up to
     torch 2.12 (pytorch/pytorch#188344), and on an H200 they took 17 times as long. A strided blur

@@ -31,7 +31,7 @@ Verdicts = dict[str, str]
 
 
 def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) -> Verdicts:
-    """Return verdicts from the user's cache; if there are none, try the operations and store them.
+    """Return the cached verdicts of this user; without any, try the operations and store them.
 
     The first of several ranks tries the operations, and the others wait for it. A stored failure is
     valid only for ranks that waited, because a compiler may be installed before the next run.

@@ -34,7 +34,7 @@ MIN_SEARCHED_PIXELS = 300_000 * 224**2
 
 
 def choose_searched_sizes(plan: Plan) -> list[int]:
-    """Return the image sizes, in pixels, for which cuDNN searches for its fastest algorithms.
+    """Return the image sizes, in pixels, that start a cuDNN search for the fastest algorithms.
 
     Torch keeps the algorithm of the first convolution of a shape, whether or not it was searched
     for. The plan alone therefore decides before the first step, so that all ranks and resumed runs
@@ -50,8 +50,8 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
 def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `searches` overrides the image sizes for which cuDNN searches. A plan that only measures another
-    plan passes that plan's sizes.
+    `searches` overrides the image sizes that start a cuDNN search. A plan that only measures
+    another plan passes that plan's sizes.
     """
     recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)

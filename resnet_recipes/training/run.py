@@ -63,7 +63,7 @@ class Run:
     operations: Operations  # fused operations that the network calls
     precision: Precision
     clock: Clock
-    searches: Collection[int]  # image sizes, in pixels, for which cuDNN searches
+    searches: Collection[int]  # image sizes, in pixels, that start a cuDNN search
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replay gradients on a GPU

@@ -123,7 +123,7 @@ def _refuse(reasons: Iterator[str]) -> None:
 def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
     """Yield the reasons why `state`, which is untrusted, does not have the structure of `run`.
 
-    If there are none, its fields can be compared.
+    Without any, its fields can be compared.
     """
     fields = capture(run, 0).items()
     if wrong := [name for name, value in fields if _describe(value) != _describe(state.get(name))]:

@@ -34,7 +34,7 @@ def build(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which Python uses the device that `build` built in `folder`."""
+    """Return an environment that makes Python use the device that `build` built in `folder`."""
     own = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(filter(None, own))
     return os.environ | {

@@ -34,7 +34,7 @@ from resnet_recipes.training.run import Run
 
 T = TypeVar("T")
 
-# examples; first step; number of steps, at least one with SAM
+# number of examples; first step; number of steps, including a step with SAM
 BATCH, FIRST, STEPS = 256, 3, 12
 
 

@@ -68,12 +68,13 @@ class OptimizerSettings(Section):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        A schedule sets "lr" of each group to the step's learning rate times the group's "rate".
+        A schedule sets "lr" of each group to the learning rate of the step times "rate" of the
+        group.
         """
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch parameter groups: decaying parameters, then those that `no_decay` exempts.
+        """Return torch parameter groups: first those that decay, then those exempted by `no_decay`.
 
         Both keep the model's order, and are split in two if backbone and classifier use different
         learning rates; "rate" is the factor on the learning rate.
@@ -124,7 +125,7 @@ def _format_setting(name: str, value: object) -> str:
 class UnderScaler(torch.optim.Optimizer):
     """An optimizer that applies GradScaler's scale and overflow flag itself, without a host sync.
 
-    `_step_supports_amp_scaling` is a private attribute: the protocol of torch's fused optimizers.
+    `_step_supports_amp_scaling` is a private attribute: the protocol of fused torch optimizers.
     """
 
     _step_supports_amp_scaling = True

@@ -57,7 +57,7 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(UnderScaler):
-    """LAMB built on torch's fused Adam, which updates a scratch tensor with the update."""
+    """LAMB built on fused torch Adam, which updates a scratch tensor with the update."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(

@@ -48,7 +48,7 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(UnderScaler):
-    """LARS built on torch's fused SGD at lr=1; gradients are scaled by each tensor's lr."""
+    """LARS built on fused torch SGD at lr=1; gradients are scaled by each tensor's lr."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
         super().__init__(

@@ -44,7 +44,7 @@ class SGD(OptimizerSettings):
 
 
 class TorchSGD(torch.optim.SGD):
-    """torch's fused SGD, with an initial momentum of 0."""
+    """Fused torch SGD with an initial momentum of 0."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: SGD):
         super().__init__(
