@@ -14,7 +14,6 @@ from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
@@ -165,8 +164,6 @@ def lead(
     except OSError as error:
         why = f"could not be written to {process.folder} ({error.strerror})"
         raise TrainingError(f"training is done, but its results {why}") from None
-    if run.plan.recipe.log.mlperf:
-        recorder.write_mlperf(make_mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE
 
 
@@ -218,20 +215,3 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,
     )
-
-
-def make_mlperf_values(plan: Plan) -> dict[str, object]:
-    """Return the values of a recipe for MLPerf's log, by MLPerf's keys."""
-    recipe = plan.recipe
-    return {
-        "seed": recipe.seed,
-        "global_batch_size": recipe.batch.global_size,
-        "model_bn_span": plan.bn_size,
-        "gradient_accumulation_steps": plan.microbatches,
-        "train_samples": plan.facts.train_examples,
-        "eval_samples": plan.facts.eval_examples,
-        "opt_name": recipe.optimizer.name,
-        "opt_base_learning_rate": recipe.optimizer.lr,
-        "opt_weight_decay": recipe.optimizer.weight_decay,
-        "opt_learning_rate_warmup_epochs": plan.warmup / plan.steps_per_epoch,
-    }

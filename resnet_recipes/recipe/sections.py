@@ -167,7 +167,6 @@ class LogConfig(Section):
     interval: Length = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
-    mlperf: bool = False  # write result_0.txt at the end: the run in MLPerf's log format
 
 
 _PRICE = Bounds(least=0, below=1e6, said="a price per hour, as in 32.77")

@@ -2,13 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.report import mlperf
 from resnet_recipes.report.trackers import Background
 from resnet_recipes.report.trackers.base import make_scalars
 from resnet_recipes.report.waiting import Pace
@@ -102,11 +101,6 @@ class Recorder:
             epochs=self._facts.epochs,
             devices=self._facts.devices,
         )
-
-    def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
-        """Write the MLPerf log of the run; `values` describe the recipe under MLPerf's keys."""
-        text = mlperf.format_result(self._records, self._facts, values, has_reached_target)
-        self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
     def step(self, progress: StepMetrics) -> None:
         """Log a step with the measurements since the last logged step."""

@@ -120,28 +120,13 @@ def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
     checkpoints and steps repeated after a resume count; startup does not. None if there is no
     evaluation.
     """
-    readings = read_mlperf_clock(records)
-    ends = [reading.seconds for reading in readings if reading.record["kind"] == "evaluation"]
-    return ends[-1] if ends else None
-
-
-class ClockReading(NamedTuple):
-    """A record, and the time when it was written."""
-
-    record: Record
-    seconds: float  # seconds on the MLPerf clock
-
-
-def read_mlperf_clock(records: Sequence[Record]) -> Iterator[ClockReading]:
-    """Yield each record with its time on the MLPerf clock.
-
-    With EMA, an evaluation ends before the raw weights are evaluated.
-    """
-    off = 0.0
+    seconds, startup = None, 0.0
     for record in records:
-        off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
-        seconds = record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
-        yield ClockReading(record, seconds)
+        if record["kind"] == "begin":
+            startup += record["startup_seconds"]
+        elif record["kind"] == "evaluation":  # with EMA, it ends before the raw weights' part
+            seconds = record["wall_seconds"] - record.get("raw_seconds", 0.0) - startup
+    return seconds
 
 
 def time_epochs(records: Sequence[Record], size: int) -> dict[int, float]:

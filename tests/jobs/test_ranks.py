@@ -32,7 +32,6 @@ from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
-from tests.compliance import complies
 from tests.data.conftest import built
 from tests.jobs.test_survival import state
 from tests.run_folders import begun
@@ -257,22 +256,6 @@ def test_run_crashed_after_its_target_ends_on_resume(nursery, new_run):
     assert second["raw_top1_percent"] == first["raw_top1_percent"]
     assert second["mlperf_seconds"] == first["mlperf_seconds"]
     assert differing(crashed, whole) == []
-
-
-def test_mlperf_log_states_training_and_target(nursery, new_run):
-    folder = new_run("log.mlperf=true evaluation.interval=3ba evaluation.stop_at_top1=1.0")
-    nursery.call(folder, 1, trained)
-    lines = (folder / "result_0.txt").read_text().splitlines()
-    events = {
-        event["key"]: event
-        for event in (json.loads(line.removeprefix(":::MLLOG ")) for line in lines)
-    }
-    assert events["run_stop"]["metadata"] == {"status": "success"}
-    assert (
-        events["global_batch_size"]["value"],
-        events["gradient_accumulation_steps"]["value"],
-    ) == (12, 3)
-    assert complies(folder / "result_0.txt")
 
 
 def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):

@@ -40,7 +40,6 @@ def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
     def lead(trains: object, checkpoints: Mock, recorder: Mock, **more: object) -> tuple:
         settings = {
             "plan.total_steps": 7,
-            "plan.recipe.log.mlperf": False,
             "train_data.source.notes": (),
             "train_data.source.skipped": (),
         }

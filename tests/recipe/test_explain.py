@@ -39,7 +39,7 @@ optimizer=lamb optimizer.epss=1e-6 | did you mean optimizer.eps=1e-6?
 optimizer=lamb optimizer.beta=[0.9,0.9] | did you mean 'optimizer.betas=[0.9,0.9]'?
 optimizer=lamb lr=high | mild uses lr=0.005
 seed=3 seed=x | mild uses seed=42
-log=null | its settings: interval, to, mlperf; {} for their defaults
+log=null | its settings: interval, to; {} for their defaults
 methods=none | {} for their defaults
 """
     ),

@@ -13,7 +13,6 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
     compute_mlperf_seconds,
     compute_papers_seconds,
-    read_mlperf_clock,
     time_epochs,
     time_evaluations,
 )
@@ -125,7 +124,7 @@ def test_mlperf_clock_counts_repeated_steps_not_startup():
         ("begin", 45.0, {"startup_seconds": 5.0}),
         ("evaluation", 60.0, {"raw_seconds": 0.0}),
     )
-    assert [reading for _, reading in read_mlperf_clock(resumed)] == [0.0, 23.0, 33.0, 48.0]
+    assert compute_mlperf_seconds(resumed) == 60.0 - 7.0 - 5.0
 
 
 def test_epoch_seconds_ignore_records_between_epochs():
