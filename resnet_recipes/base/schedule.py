@@ -44,21 +44,6 @@ def multistep(step: int, *, milestones: Sequence[int], gamma: float) -> float:
     return gamma ** bisect_right(milestones, step)
 
 
-def piecewise(
-    step: int, *, milestones: Sequence[int], values: Sequence[float], warmup: int = 0
-) -> float:
-    """Join values by straight lines, then hold the last one.
-
-    values[0] is reached at the end of the warm-up, values[i] at milestones[i - 1].
-    """
-    reached = bisect_right(milestones, step)
-    if reached == len(milestones):
-        return values[-1]
-    before = milestones[reached - 1] if reached else warmup
-    progress = _compute_progress(step, before, milestones[reached])
-    return values[reached] + (values[reached + 1] - values[reached]) * progress
-
-
 def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float:
     """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
 

@@ -141,12 +141,6 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
         yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
-    if recipe.schedule.name == "piecewise" and milestones and milestones[0] <= warmup:
-        yield Problem(
-            "schedule.milestones",
-            recipe.schedule.milestones,
-            f"must start after the warm-up ({recipe.schedule.warmup})",
-        )
 
 
 def _suggest_batch(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:

@@ -179,14 +179,12 @@ class Plan:
         config, total = self.recipe.schedule, self.total_steps
         decay = {"total": total, "warmup": self.warmup, "final": config.final}
         cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)
-        points = {"milestones": milestones, "values": config.values, "warmup": self.warmup}
         return {
             "cosine": partial(schedule.cosine, **decay, from_start=config.from_start),
             "linear": partial(schedule.polynomial, **decay),
             "polynomial": partial(schedule.polynomial, **decay, power=config.power),
             "wsd": partial(schedule.wsd, total=total, cooldown=cooldown, shape=config.shape),
             "multistep": partial(schedule.multistep, milestones=milestones, gamma=config.gamma),
-            "piecewise": partial(schedule.piecewise, **points),
             "constant": lambda step: 1.0,
         }[config.name]
 

@@ -26,7 +26,7 @@ from resnet_recipes.base.values import read_budget
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
 
-SCHEDULES = ("cosine", "linear", "multistep", "piecewise", "polynomial", "wsd", "constant")
+SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 
 
 @dataclass
@@ -62,12 +62,11 @@ class ScheduleConfig(Section):
         "power": ("polynomial",),
         "cooldown": ("wsd",),
         "shape": ("wsd",),
-        "milestones": ("multistep", "piecewise"),
+        "milestones": ("multistep",),
         "gamma": ("multistep",),
-        "values": ("piecewise",),
     }
 
-    # cosine | linear | multistep | piecewise | polynomial | wsd | constant
+    # cosine | linear | multistep | polynomial | wsd | constant
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"
@@ -80,23 +79,16 @@ class ScheduleConfig(Section):
     cooldown: Length = "0.2dur"
     # wsd, of that decay: linear | sqrt (1 - sqrt of its fraction)
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
-    # when gamma applies, or when a value is reached
-    milestones: list[Length] = field(default_factory=list)
+    milestones: list[Length] = field(default_factory=list)  # multistep: when gamma applies
     gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1  # multistep only
-    # piecewise: fractions of the peak, at start and milestones
-    values: list[float] = field(default_factory=list)
     # step: update lr every step | epoch: constant within an epoch
     interval: Annotated[str, OneOf("step", "epoch")] = "step"
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        if self.name in ("multistep", "piecewise") and not self.milestones:
+        if self.name == "multistep" and not self.milestones:
             fix = "'schedule.milestones=[30ep,60ep,80ep]'"
-            yield Problem("milestones", None, f"the {self.name} schedule needs milestones", fix)
-        if self.name == "piecewise" and len(self.values) != len(self.milestones) + 1:
-            yield Problem(
-                "values", self.values, "needs one value for the start and one for each milestone"
-            )
+            yield Problem("milestones", None, "the multistep schedule needs milestones", fix)
 
 
 @dataclass

@@ -54,12 +54,11 @@ def test_cosine_stays_at_its_final_value():
     assert [cosine(step, 22500, final=0.1) for step in (22500, 99999)] == [0.1, 0.1]
 
 
-@pytest.fixture(params=("cosine", "polynomial", "multistep", "piecewise", "wsd"))
+@pytest.fixture(params=("cosine", "polynomial", "multistep", "wsd"))
 def curve(request):
     """Every curve in turn, as a function of the step."""
     settings = {
         "multistep": {"milestones": [30, 60], "gamma": 0.1},
-        "piecewise": {"milestones": [50, 100], "values": [1.0, 0.5, 0.0], "warmup": 10},
         "wsd": {"total": 100, "cooldown": 20},
     }
     ended = {"total": 100, "warmup": 10}
@@ -112,14 +111,6 @@ def test_multistep_multiplies_from_the_milestone_on():
         schedule.multistep(step, milestones=[30, 60], gamma=0.1) for step in (29, 30, 59, 60, 99)
     ]
     assert rates == pytest.approx([1, 0.1, 0.1, 0.01, 0.01])
-
-
-def test_piecewise_is_linear_between_values():
-    curve = {
-        step: schedule.piecewise(step, milestones=[20, 100], values=[0.5, 1.0, 0.0])
-        for step in (0, 10, 20, 60, 100, 120)
-    }
-    assert curve == pytest.approx({0: 0.5, 10: 0.75, 20: 1.0, 60: 0.5, 100: 0.0, 120: 0.0})
 
 
 def test_warmup_epoch_uses_rate_of_its_end():

@@ -165,8 +165,6 @@ name=linear | [10, 55] | [0.1, 0.05]
 name=polynomial schedule.power=2.0 | [10, 55] | [0.1, 0.025]
 name=wsd schedule.cooldown=0.4dur | [10, 55, 80] | [0.1, 0.1, 0.05]
 name=multistep schedule.milestones=[3ep,60ba] | [29, 30, 60] | [0.1, 0.01, 0.001]
-name=piecewise schedule.milestones=[5ep,1dur] schedule.values=[1,0.5,0] \
- | [10, 30, 50, 75] | [0.1, 0.075, 0.05, 0.025]
 name=cosine schedule.interval=epoch | [0, 9, 10, 19] | [0.1, 0.1, 0.1, 0.1]
 """
     ),
@@ -221,8 +219,6 @@ max_duration=1ep | 1 | {} | schedule.warmup | lr is never reached
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
 schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | lr is never reached
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
-schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0] | 1 | {} \
- | schedule.milestones | after the warm-up
 """
     ),
 )

@@ -88,9 +88,6 @@ def test_the_name_of_a_run_is_no_longer_than_that_of_a_file():
 def test_rules_across_settings_of_a_section():
     assert "optimizer.nesterov" in problems(optimizer={"nesterov": True, "momentum": 0})
     assert "schedule.milestones" in problems(schedule={"name": "multistep"})
-    assert "schedule.values" in problems(
-        schedule={"name": "piecewise", "milestones": ["3ep"], "values": [1.0]}
-    )
 
 
 def test_problems_of_a_method_name_its_full_key():
