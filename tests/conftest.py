@@ -1,4 +1,4 @@
-"""What every process of pytest reads first; the fixtures of all tests are in fixtures.py."""
+"""Loaded first by every pytest process; fixtures.py contains the fixtures of all tests."""
 
 import gc
 import os
@@ -7,18 +7,18 @@ import pytest
 
 from resnet_recipes.base.cores import cores
 
-# Share the cores among pytest's own processes, and so among those that their tests start: now, as
-# another conftest.py may import torch, which asks only once.
+# Divide the cores among the pytest processes, and so among the processes that tests start. It has
+# to happen here: another conftest.py may import torch, which reads the variable only once.
 if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
 
-gc.disable()  # until everything is imported, which stays: a sixth of the time is for looking at it
+gc.disable()  # until all imports are done: scanning imported objects takes a sixth of the time
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures.
 
-    xdist's controller runs no test: its workers do not wait until it has imported torch.
+    The xdist controller runs no test, so its workers do not wait until it has imported torch.
     """
     if config.getoption("numprocesses", None):
         return
@@ -27,9 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that only `-m exhaustive` asks for; begin with the slow ones.
+    """Skip tests that require `-m exhaustive`, and put the slow tests first.
 
-    So no worker is left alone with one of them in the end.
+    Otherwise one worker might still run a slow test when all others have finished.
     """
     if "exhaustive" not in config.option.markexpr:
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
@@ -37,11 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from now on, but none of what is imported."""
+    """Enable garbage collection, except for the imported objects."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_unconfigure() -> None:
-    """Let libraries that look for leaks when Python ends see none."""
+    """Unfreeze imported objects, so that libraries find no leaks when Python exits."""
     gc.unfreeze()

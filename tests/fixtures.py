@@ -1,4 +1,4 @@
-"""What tests share: small recipes, plans and runs on synthetic data."""
+"""Fixtures of all tests: small recipes, plans and runs on synthetic data."""
 
 import atexit
 import os
@@ -29,7 +29,8 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
 from tests.jobs.nursery import Nursery, shallow_resnet18
 
-#: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
+#: A complete recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 per
+#: epoch.
 SMALL = (
     "name=small max_duration=2ep seed=3 model.name=resnet18 data.backend=synthetic "
     "data.train_size=32 data.eval_resize=36 data.eval_size=32 batch.global_size=16 "
@@ -41,7 +42,7 @@ NURSERY = pytest.StashKey[Nursery]()
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` put in, section by section."""
+    """Return `base` with `changes` merged in, section by section."""
     result = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -50,7 +51,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(words: str) -> dict[str, Any]:
-    """Return settings as they are typed, `data.train_size=32 methods.ema={}`, as sections."""
+    """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
     tree: dict[str, Any] = {}
     for word in words.split():
         key, _, text = word.partition("=")
@@ -62,7 +63,7 @@ def settings(words: str) -> dict[str, Any]:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Return whether values, or sections and sequences of them, are equal to the bit."""
+    """Return whether values, or sections and sequences of values, are bit-identical."""
     if isinstance(ours, torch.Tensor | np.ndarray):
         one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
         return one.dtype == other.dtype and torch.equal(one, other)
@@ -74,7 +75,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 def noise(height: int, width: int) -> Image.Image:
-    """Return an image whose pixels have nothing to do with each other."""
+    """Return an image of independent random pixels."""
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     return Image.fromarray(pixels)
 
@@ -88,7 +89,7 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """Let no file grow beyond a number of bytes, as on a full disk; pytest's own neither."""
+    """Limit the size of every file, in bytes, like a full disk; this affects pytest itself."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -98,12 +99,10 @@ def files_at_most(size: int) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Heed signals that nohup or a background shell ignores.
+    """Restore signals that nohup or a background shell ignores, since runs would also ignore them.
 
-    A run ignores what was ignored when it began.
-
-    Wait less for a folder in use. Then fork the nursery, while this process has no threads of
-    OpenMP's and has not asked for a GPU.
+    Wait less for a folder in use. Then fork the nursery, while this process has no OpenMP threads
+    and has not used a GPU.
     """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
@@ -117,9 +116,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the nursery, and one of xdist's workers before it takes torch down.
+    """Close the nursery, and end an xdist worker before it unloads torch.
 
-    It has reported everything by then. That takes seconds, for which the controller would wait.
+    All its results are reported at this point. Unloading takes seconds, and the controller would
+    wait for it.
     """
     config.stash[NURSERY].close()
     if hasattr(config, "workerinput"):
@@ -129,7 +129,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return at most 50 JPEGs of the folder that RESNET_RECIPES_TEST_DATA names, or drawn ones."""
+    """Return up to 50 JPEGs from the folder in RESNET_RECIPES_TEST_DATA, or generated images."""
     root = os.environ.get("RESNET_RECIPES_TEST_DATA")
     if not root:
         root = tmp_path_factory.mktemp("drawn")
@@ -145,7 +145,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that lets every disk have so many bytes free."""
+    """Return a function that sets the free bytes of every disk."""
 
     def leave(size: int) -> None:
         found = os.statvfs_result((1, 1, 0, 0, size, 0, 0, 0, 0, 255))
@@ -158,7 +158,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def recipe() -> Callable[..., Recipe]:
     """Return a function that makes a small recipe with changes.
 
-    They are typed, `recipe("methods.ema={} seed=1")`, or sections, `recipe(methods=HOT)`.
+    Changes are arguments, `recipe("methods.ema={} seed=1")`, or sections, `recipe(methods=HOT)`.
     """
 
     def make(words: str = "", **changes: Any) -> Recipe:
@@ -200,7 +200,7 @@ def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> C
 
 
 class Said(NamedTuple):
-    """What a command has printed."""
+    """The output of a command."""
 
     out: str
     err: str
@@ -208,7 +208,7 @@ class Said(NamedTuple):
 
 @pytest.fixture
 def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Return a function that runs a command as it is typed; it must end with `code`."""
+    """Return a function that runs a command line; it must end with exit code `code`."""
 
     def run(line: str, code: int = 0) -> Said:
         program, *words = shlex.split(line)
@@ -223,5 +223,5 @@ def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 @pytest.fixture(scope="session")
 def nursery(pytestconfig: pytest.Config) -> Nursery:
-    """A source of ranks, which start in milliseconds."""
+    """A source of ranks that start in milliseconds."""
     return pytestconfig.stash[NURSERY]

@@ -1,4 +1,4 @@
-"""Run folders as ranks find them, and as a run leaves them, made in milliseconds."""
+"""Create run folders in milliseconds, as ranks find them and as runs leave them."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 
-#: What the files of every run say alike.
+#: Contents of the files that all runs have in common.
 ALIKE = json.loads(
     """{
 "env": {"python": "3.12.1", "packages": {"torch": "2.11.0"}, "machine": {"cores": 2}},
@@ -27,7 +27,7 @@ ALIKE = json.loads(
 
 
 def begun(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
-    """Make the folder of a run whose ranks may start."""
+    """Create the folder of a run before its ranks start."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = facts or data.measure(recipe.data)
     (folder / "config.yaml").write_text(freeze(recipe))
@@ -46,7 +46,7 @@ def run_folder(
     config: dict[str, Any] | None = None,
     images: int = 1_281_167,
 ) -> Path:
-    """Make the folder of one run: finished, stopped, failed or killed."""
+    """Create the folder of a run that finished, was stopped, failed or was killed."""
     folder = root / name
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "data.json").write_text(json.dumps({"train_examples": images}))
@@ -62,7 +62,7 @@ def run_folder(
         "data": {"root": "/data/pets"},
         "methods": {"ema": {}},
     } | (config or {})
-    (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML, and quicker to write
+    (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML, and faster to write
     steps = [
         ALIKE["step"]
         | {"step": step, "epoch": step / 10, "loss": 3 / step, "pixels": 88 + step // 10}

@@ -1,4 +1,4 @@
-"""The source of the package as syntax trees, parsed once for all tests that read it."""
+"""The source of the package as syntax trees, parsed once for all tests."""
 
 import ast
 from collections.abc import Iterable
@@ -24,5 +24,5 @@ def nodes(path: Path) -> list[ast.AST]:
 
 
 def none(wrong: Iterable[str]) -> None:
-    """Assert that nothing is wrong, or list it, a line each."""
+    """Assert that there are no violations; list each on its own line."""
     assert not (lines := [*wrong]), "\n".join(["", *lines])

@@ -1,4 +1,4 @@
-"""Tables of cases as people write them: a case a line, its cells apart by ` | `."""
+"""Tables of test cases: one case per line, with cells separated by ` | `."""
 
 import re
 
@@ -11,5 +11,5 @@ def rows(text: str) -> list[tuple[str, ...]]:
 
 
 def values(text: str) -> list[list[object]]:
-    """Return the cells of each line as values of YAML; an empty cell is None."""
+    """Return the cells of each line, parsed as YAML; an empty cell is None."""
     return [[yaml.safe_load(cell) for cell in row] for row in rows(text)]

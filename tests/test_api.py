@@ -1,4 +1,4 @@
-"""The library: what its page shows works as written, and methods from other packages can join."""
+"""The examples in the library page work, and methods of other packages can be installed."""
 
 import ast
 import re
@@ -35,10 +35,10 @@ from tests.trained_runs import ended_run
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs/library.md"
 
-#: Settings for a run of few images.
+#: Settings for a run on few images.
 SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
 
-#: A method of another package, which makes images darker.
+#: A method of another package that makes images darker.
 DARKEN = '''
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,7 +129,7 @@ def test_compose_reads_mappings_as_the_settings_they_name():
     assert (recipe.evaluation.sizes, recipe.evaluation.stop_at_top1) == ([32, 48], None)
 
 
-#: Calls with arguments of a wrong type or in a wrong order, and what they are answered.
+#: Calls with wrong types or a wrong order of arguments, and the expected messages.
 MISUSED = """
 rr.compose("small", ["lr=0.1"]) | changes: must be text or a mapping, and not a list
 rr.compose("small", 5, None) | not 5(.|\\n)*and not None
@@ -181,7 +181,7 @@ def test_misused_function_raises_one_message(call, said, tmp_path, monkeypatch):
 
 @pytest.fixture
 def mine(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a run with weights, runs/mine in the current folder."""
+    """Return the folder of a run with weights: runs/mine in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     return ended_run(make_run, Path("runs/mine"))
@@ -239,7 +239,7 @@ def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
 
 
 def test_the_example_of_the_readme_runs(images, monkeypatch):
-    """With the demo's recipe and little work; its figures are not looked at."""
+    """Uses the demo recipe with little work; the figures are not checked."""
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
@@ -252,7 +252,7 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
-    """Return a function that trains in tmp_path, where a rank does some work instead of its own."""
+    """Return a function that trains in tmp_path and replaces the work of a rank."""
     monkeypatch.setattr("resnet_recipes.api._create", lambda recipe: LockedFolder(tmp_path))
     recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
 
@@ -282,11 +282,11 @@ def test_stopped_run_has_reason_and_no_summary(trained):
         print(run.summary)
     finished = trained(records)
     assert finished.stopped == ""
-    with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # the disk was full
+    with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # as after a full disk
         print(finished.summary)
 
 
-#: A program that stores what a teacher says of a folder's images.
+#: A program that stores teacher outputs for a folder of images.
 TEACH = """
 import resnet_recipes
 from resnet_recipes.methods import Distill
@@ -307,7 +307,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
             resnet_recipes.teach(recipe, **mistake)
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as the program has it
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as in the program
     monkeypatch.setattr("resnet_recipes.jobs.launcher.start", lambda *_: Ending(75))
     with pytest.raises(TrainingError, match="the same command continues") as stopped:
         resnet_recipes.teach(recipe, "stopped", cycle=1)
@@ -365,9 +365,9 @@ def test_card_lines_run_in_a_user_loop(method):
     exec("\n".join(lines), names | {"compute": compute})
 
 
-#: Commands that one process runs, before and after the entry point of a package is put right. The
-#: process has imported the package, and forgets it; torch would not let it register its operations
-#: again.
+#: Commands that one process runs before and after the entry point of a package is fixed. The
+#: process removes the package from sys.modules, but not its operations, since torch would not
+#: register them again.
 COMMANDS = """
 import importlib, pathlib, sys
 ours = [name for name in sys.modules if name.startswith("resnet_recipes")]

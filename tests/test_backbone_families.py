@@ -1,4 +1,4 @@
-"""Every network of torchvision, and a small one of each family of timm: planned, and trained."""
+"""Plan and train every torchvision network, and a small network of each timm family."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,18 +17,18 @@ from tests.training.recording import record
 
 timm = pytest.importorskip("timm")
 
-#: What small networks have in their names, the smallest ones first.
+#: Parts of the names of small networks, the smallest first.
 SMALL = ("atto", "femto", "pico", "nano", "xxt", "xxs", "zepto", "tiny", "xs", "small", "mini")
 SMALL += ("_s", "025", "050", "18", "26", "002", "b0", "a0", "_t", "_m", "0")
-LARGEST = 30_000_000  # parameters, and
-WIDEST = 256  # pixels, of what is trained here
+LARGEST = 30_000_000  # parameters of a trained network
+WIDEST = 256  # maximum image size of a trained network, in pixels
 
-#: Families with another classifier, for distillation or for parts of the image.
+#: Families whose classifier is used for distillation or for parts of the image.
 REFUSED = ("crossvit", "efficientformer", "efficientvim", "repvit", "swiftformer", "volo")
 
 
 def smallest(family: str) -> str:
-    """Return the network of a family of timm whose name says that it is small, or the first."""
+    """Return the smallest network of a timm family according to its name, or the first."""
     networks = [name for name in timm.list_models(module=family) if not name.startswith("test_")]
     sizes = {name: [size in name for size in (*SMALL, "")].index(True) for name in networks}
     return min(networks, key=lambda name: (sizes[name], len(name)))
@@ -40,7 +40,7 @@ NAMES += [f"timm:{smallest(family)}" for family in timm.list_modules()]
 
 
 def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
-    """Return a network as a recipe has it, its facts, and the side of its images."""
+    """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetwork(model, 10, Stack({}))
     known = backbones.read_facts(backbones.build_structure(name, 10, model.args))

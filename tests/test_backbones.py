@@ -1,4 +1,4 @@
-"""Networks of libraries: names, arguments, and training as their libraries compute it."""
+"""Networks of libraries: their names and arguments, and training as in their library."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -34,9 +34,9 @@ from tests.training.recording import differing, record
 
 timm = pytest.importorskip("timm")
 
-SEED, SIDE, CLASSES = 3, 64, 10  # sides of 32 px are too small for some
+SEED, SIDE, CLASSES = 3, 64, 10  # some networks cannot use 32 px
 
-#: Small networks, which every run of the tests trains, and two dozen of eighteen families.
+#: Small networks that every test run trains, and two dozen from eighteen families.
 FEW = ("timm:test_convnext", "timm:test_vit", "torchvision:squeezenet1_1")
 MANY = (
     "timm:resnet18",
@@ -65,7 +65,7 @@ MANY = (
     "torchvision:vit_b_32",
 )
 
-#: Transformers of a fixed size are built for small images here.
+#: Transformers with a fixed image size are built for small images.
 ARGUMENTS = {
     "timm:vit_tiny_patch16_224": {"img_size": SIDE},
     "timm:deit3_small_patch16_224": {"img_size": SIDE},
@@ -76,7 +76,7 @@ ARGUMENTS = {
 
 
 def settings(name: str, **more: float) -> dict:
-    """Return what a recipe says about a network of a library."""
+    """Return recipe settings for a network of a library."""
     options = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
     return {"name": name} | options
 
@@ -100,7 +100,7 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
 
 
 def check_two_steps(run: Run) -> None:
-    """Compare losses and weights of two steps with those of the library in plain torch."""
+    """Compare losses and weights after two steps with the library network in plain torch."""
     model, seen, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
@@ -122,7 +122,7 @@ def check_two_steps(run: Run) -> None:
     notes = record(run)
     optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
     for (images, state), targets in zip(seen, expected, strict=True):
-        torch.set_rng_state(state)  # of dropout
+        torch.set_rng_state(state)  # for dropout
         optimizer.zero_grad()
         losses.append(
             F.cross_entropy(library_model(images), targets, reduction="sum") / len(images)
@@ -204,7 +204,7 @@ def test_fine_tuning_starts_from_library_file(tmp_path: Path):
 
 
 def refusal(*words: str, recipe: str = "timm_a2") -> str:
-    """Return why a plan with these words is refused."""
+    """Return why a plan with these arguments is rejected."""
     words = ("~methods.stochastic_depth", *words)
     with pytest.raises(RecipeError) as caught:
         make_plan(compose(recipe, words, needs_data=False).recipe, IMAGENET, 1)
@@ -280,7 +280,7 @@ def test_plan_lists_parts_of_recipe_without_effect():
     assert "drop_path_rate=0.1, initialized by timm, without the fused kernels for ResNets" in text
     assert "results are for resnet50, not for timm:test_convnext" in text
     assert result.published == []
-    words = ["model.stem=small", "~methods.progressive_resizing"]  # one size to count
+    words = ["model.stem=small", "~methods.progressive_resizing"]  # a single size to count
     assert make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8).published == []
 
 
@@ -292,7 +292,7 @@ def test_width_multiplies_channels_and_keeps_names(name: str):
     )
     assert list(standard) == list(wide) == list(narrow)
     for key, weight in standard.items():
-        channels = int(key == "fc.weight")  # its outputs are the classes
+        channels = int(key == "fc.weight")  # the outputs of the classifier are the classes
         if weight.ndim and key != "fc.bias":
             assert wide[key].shape[channels] == 2 * weight.shape[channels], key
             assert narrow[key].shape[channels] == weight.shape[channels] / 4, key
@@ -322,7 +322,7 @@ def test_changed_resnet_is_initialized_like_torchvision():
 
 
 def test_plan_counts_flops_of_stem_and_width():
-    # He et al., 2015, count 0.56 billion multiplications and additions of this ResNet-18
+    # He et al., 2015, count 0.56 billion multiply-adds for this ResNet-18
     standard = make_network_facts(ModelConfig("resnet18", stem="small"), 10, Stack({}))
     half = make_network_facts(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
     assert standard.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)

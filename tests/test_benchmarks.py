@@ -1,6 +1,6 @@
-"""Small runs of the benchmarks that make runs by hand.
+"""Small runs of the benchmarks that are started manually.
 
-They follow the package, and write what they promise.
+They work with the current package, and write the documented rows.
 """
 
 import itertools
@@ -27,7 +27,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Compute with one thread: several would wait for each other."""
+    """Compute with one thread, because several would wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +36,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
-    """Return a function that reads a module of the proof, as its commands do."""
+    """Return a function that loads a module of the proof as its commands do."""
     monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
     return lambda name: runpy.run_path(str(BENCHMARKS / "proof" / f"{name}.py"))
 
@@ -51,7 +51,7 @@ def rows_of(benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
 
 
 def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
-    # as its command does, it imports modules beside it
+    # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
     (row,) = rows_of("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
@@ -63,12 +63,12 @@ def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
         before = weights_of(model)
         steps(2)
         moved.append(weights_of(model) - before)
-    # rounding flips a ReLU here and there: 0.02
+    # 0.02 comes from rounding that flips a ReLU here and there
     assert (moved[0] - moved[1]).norm() < 0.06 * moved[0].norm()
 
 
 def weights_of(model: nn.Module) -> Tensor:
-    """Return a copy of all weights, in a row."""
+    """Return a copy of all weights as one vector."""
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
@@ -124,7 +124,7 @@ def test_differences_p_follows_student_and_holm(proof):
     ]
     first, second, third = cells
     found = table["differences"]([(second, first), (second, third), (third, first)])
-    # with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2); t is the mean by its error
+    # with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2), where t = mean / standard error
     alone = []
     for points in ((4, 5, 6), (3, 5, 7)):
         t = 5 / (stdev(points) / 3**0.5)
@@ -177,7 +177,7 @@ def test_smaller_images_are_compared_with_full_ones(tmp_path, monkeypatch):
     assert [row["memory"] for row in found] == [0, 30, 60]
     assert found[1]["changed_percent"] == 100
     assert found[1]["low_db"] < found[1]["median_db"] < 30
-    assert found[2]["changed_percent"] == 0  # no image is larger
+    assert found[2]["changed_percent"] == 0  # no image is larger than the limit
 
 
 def test_psnr_follows_its_formula():

@@ -48,7 +48,7 @@ def test_the_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
 
 
 def unnumbered(name: str) -> OSError:
-    """Return what Python raises for a pipe: an error without a number."""
+    """Return the error that Python raises for a pipe: an OSError without a number."""
     error = io.UnsupportedOperation("File or stream is not seekable.")
     error.filename = name
     return error
@@ -161,7 +161,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert result.returncode == 0
 
 
-#: Exit codes, and commands with streams that are closed, full or of another encoding.
+#: Commands with streams that are closed, full or use another encoding, and their exit codes.
 STREAMS = r"""
 2 train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}
 2 recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}
@@ -197,7 +197,7 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
 
 
 def in_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code that uses `cli` and `verbs` in a process of its own."""
+    """Run code that uses `cli` and `verbs` in a separate process."""
     imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import verbs\n"
     command = [sys.executable, "-c", imports + dedent(code)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)

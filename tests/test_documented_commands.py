@@ -1,6 +1,6 @@
 """Every command in README.md and docs/ works as written.
 
-Those that take long are planned, the others are run.
+Slow commands are planned, all others run.
 """
 
 import glob
@@ -29,17 +29,16 @@ PAGES = {
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 
-#: Flags of `resnet-train` with which it starts nothing.
+#: Flags that make `resnet-train` exit without starting a run.
 ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
 
-#: What is added to a command, so that it takes no time.
+#: Flags added to a command to make it fast.
 BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
 
-#: Commands that need a minute of this machine, or a trained network: their flags are read, and
-#: recipes composed.
+#: Commands that take a minute or need a trained network: only their flags and recipes are checked.
 LONG = {"estimate", "eval", "predict", "export", "teach"}
 
-#: Words that stand for others: of a sweep one value is enough, and some name what is not there.
+#: Replaced arguments: one value of a sweep is enough, and some names do not exist here.
 FEWER = {
     "epochs=curve": "epochs=22.5,30",
     "seed=1,2,3": "seed=1",
@@ -47,15 +46,15 @@ FEWER = {
     "data.share=0.1,0.3,1": "data.share=0.3",
     "data.fold=1/5,2/5,3/5,4/5,5/5": "data.fold=1/5",
     "budget=$20": "budget=9h",
-    "budget=30m,1h,2h": "budget=9h",  # which is not too little on any CPU
-    "CHOSEN": "tiny_mild",  # by the command before
-    "recipe=tiny_mild,tiny_taught": "recipe=tiny_mild",  # tiny_taught needs a teacher's file
+    "budget=30m,1h,2h": "budget=9h",  # enough on any CPU
+    "CHOSEN": "tiny_mild",  # chosen by the previous command
+    "recipe=tiny_mild,tiny_taught": "recipe=tiny_mild",  # tiny_taught needs a file
 }
 
 
 SHELL = ("", "sh", "bash", "console")
 
-#: Words of runs whose plans need weights from elsewhere, or seconds to try a network at all sizes.
+#: Parts of arguments whose plans need downloaded weights, or take seconds to try all sizes.
 UNPLANNED = (
     *("finetune", "recipe=finetune", "model.weights=", "methods.distill."),
     *("model.name=timm:", "model.name=torchvision:"),
@@ -63,41 +62,41 @@ UNPLANNED = (
 
 
 def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
-    """Yield the code blocks of a page in one of these languages, "" where none is named.
+    """Yield language and text of the code blocks in these languages; "" means unlabeled.
 
-    Language and block. A command in a table counts as a block.
+    A command in a table counts as an unlabeled block.
     """
     for language, block in re.findall(
         r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE
     ):
         if language in languages:
             yield language, block
-    if "" in languages:  # what fills a cell of a table, and is no placeholder
+    if "" in languages:  # a cell that contains only a command without a placeholder
         for command in re.findall(r"(?<=\| )`(resnet-[^`]*[/=][^`]*)`(?= \|)", PAGES[page]):
             yield "", command
 
 
 def lines(page: str) -> Iterator[list[str]]:
-    """Yield the words of every shell line, one list a command.
+    """Yield the arguments of every shell command of a page.
 
-    Comments and what is piped on are left out.
+    Comments and output after a pipe are skipped.
     """
     for _, block in fenced(page, *SHELL):
         yield from commands(block)
 
 
 def commands(block: str) -> Iterator[list[str]]:
-    """Yield the words of the shell lines of a block."""
+    """Yield the arguments of each command in a block."""
     for line in block.replace("\\\n", " ").splitlines():
         for part in re.split(r" && | \| ", line.removeprefix("$ ")):
             try:
                 yield shlex.split(part, comments=True)
-            except ValueError:  # a table or a tree, with a lone quote
+            except ValueError:  # a table or a tree with a single quote
                 continue
 
 
 def own(words: list[str]) -> tuple[str, list[str]] | None:
-    """Return which of the two commands a line starts, under any launcher, and its words.
+    """Return the program, resnet-train or resnet-recipes, and its arguments, under any launcher.
 
     None for other lines.
     """
@@ -109,7 +108,7 @@ def own(words: list[str]) -> tuple[str, list[str]] | None:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of 24 synthetic images under 2,100 names, a step of every recipe."""
+    """Return a folder with 24 synthetic images under 2,100 names, a step of every recipe."""
     root = demo.write(tmp_path_factory.mktemp("synthetic") / "set", train_images=1, val_images=1)
     for folder in (root / "train").iterdir():
         for number in range(175):
@@ -119,10 +118,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder, where the user is at home."""
+    """Return an empty folder that is the current folder and the home folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/demo").symlink_to(images)  # which `resnet-train demo` draws
+    (tmp_path / "data/demo").symlink_to(images)  # generated by `resnet-train demo`
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # pages name files of the repository
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -143,7 +142,7 @@ def test_every_command_of_the_page_works(page, images, home):
             assert cli.main(["validate", str(recipe)]) == 0
             continue
         for name, words in filter(None, map(own, commands(block))):
-            # its run is there already, for the commands that follow
+            # the run already exists, for later commands
             words = [word for word in words if not word.startswith("run=")]
             code, said = attempt(name, placed(words, images, home))
             if code:
@@ -152,7 +151,7 @@ def test_every_command_of_the_page_works(page, images, home):
 
 
 def placed(words: list[str], images: Path, home: Path) -> list[str]:
-    """Return the words with paths under `home`, and images at every place that a word names."""
+    """Return the arguments with paths under `home`, where data folders are links to `images`."""
     moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in words]
     moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
     sources = [
@@ -161,7 +160,7 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
     if moved[:1] == ["convert"]:
         sources = moved[1:2]
         for target in filter(os.path.islink, moved[2:3]):
-            os.unlink(target)  # which another command reads
+            os.unlink(target)  # another command reads the link
     elif moved[:2] == ["doctor", "data"]:
         sources += moved[2:3]
     wants_val = any(word.startswith("data.val_share=") for word in words)
@@ -177,9 +176,9 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
 
 
 def attempt(name: str, words: list[str]) -> tuple[int, str]:
-    """Run a command, or what of it can be run here.
+    """Run a command, or the part of it that can run here.
 
-    Return its exit code and what it said, 0 for success.
+    Return its exit code, 0 for success, and its output.
     """
     target = words[words.index(">") + 1] if ">" in words else None
     words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
@@ -192,9 +191,9 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
 
 @cache
 def trained(words: tuple[str, ...]) -> tuple[int, str]:
-    """Plan what the command would train, or compose it if its plan needs weights from elsewhere.
+    """Plan the training, or only compose it if its plan needs downloaded weights.
 
-    Nothing is started.
+    No run is started.
     """
     is_new = "--extend" not in words and any(word.startswith("recipe=") for word in words)
     if {"--resume", "--extend"} & set(words) and not is_new:
@@ -207,7 +206,7 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
 
 
 def asked(words: list[str]) -> tuple[int, str]:
-    """Run a command of `resnet-recipes`; a doctor may find fault with this machine."""
+    """Run a subcommand of `resnet-recipes`; a doctor may report problems with this machine."""
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
         arguments = split(rest, get_usage(verb))
@@ -223,7 +222,7 @@ def asked(words: list[str]) -> tuple[int, str]:
 
 
 def heard(entry: object, words: list[str]) -> tuple[int, str]:
-    """Run one of the two commands in this process; return its exit code, and its output."""
+    """Run one of the two programs in this process; return its exit code and output."""
     with redirect_stdout(StringIO()) as out:
         return entry(words), out.getvalue()
 
@@ -240,7 +239,7 @@ def test_commands_in_the_text_have_flags_that_exist(page):
 
 
 def script_of(words: list[str]) -> Path | None:
-    """Return the file of ours that a command runs with Python, on the null device or not."""
+    """Return the script of this repository that a Python command runs, also on the null device."""
     if words[0] not in ("python", "python3"):
         return None
     names = [word for word in words[1:] if word != "tools/null_device/run.py"]
@@ -267,7 +266,7 @@ def test_targets_scripts_and_extras_exist(page):
 
 
 def edited(block: str, home: Path) -> Path:
-    """Save a recipe of the page under its name, and return the file."""
+    """Save a recipe from the page under its name, and return the file."""
     path = home / f"recipes/{yaml.safe_load(block)['name']}.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(block)

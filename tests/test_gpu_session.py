@@ -1,4 +1,4 @@
-"""The session on a GPU, tried on a CPU: its calls fit their time, and a fault costs one part."""
+"""The GPU session, tried on a CPU: calls fit their time limits, and a fault fails one part only."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch):
-    """Let modules of the session be imported as its command does, and forgotten afterwards."""
+    """Make modules of the session importable as in its command; unload them afterwards."""
     monkeypatch.syspath_prepend(str(SESSION))
     before, threads = set(sys.modules), torch.get_num_threads()
     torch.set_num_threads(1)  # as in the parts of a quick call
@@ -32,7 +32,7 @@ def session(monkeypatch: pytest.MonkeyPatch):
 
 
 def write_part(folder: Path, name: str, body: str) -> None:
-    """Write a module of the session, and an empty torch, as importing torch takes seconds."""
+    """Write a module of the session, and an empty torch, because importing torch takes seconds."""
     (folder / f"{name}.py").write_text(f"def rows(device, quick):\n    {body}\n")
     (folder / "torch.py").write_text("device = set_num_threads = str\n")
 
@@ -78,7 +78,7 @@ def test_session_part_crashes_keeps_rows_of_others(session, monkeypatch, tmp_pat
 
 
 def failing_once(function):
-    """Return a function that lacks memory at its second call, and gives what `function` does."""
+    """Wrap a function so that its second call runs out of memory."""
     calls = iter([False, True])
 
     def called(*given, **named):
@@ -110,7 +110,7 @@ def test_part_case_fails_keeps_rows_of_others(module, words, what, last, session
 
 
 class ChannelsLast(TorchDispatchMode):
-    """Asserts that convolutions and their gradients are given channels_last memory alone."""
+    """Asserts that convolutions and their gradients only get channels_last memory."""
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         if "convolution" in str(function):

@@ -1,4 +1,4 @@
-"""The pages on methods, commands and trackers of one's own: one file, one entry, one test."""
+"""The pages on adding a method, a command and a tracker: one file, one entry, one test."""
 
 import re
 import shutil
@@ -11,15 +11,16 @@ from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs/contributing"
 
-#: Of each page: where its file and its test go, the name of the file, and the file with its entry.
+#: For each page: the paths of its file and its test, the file name, and the registry of the entry.
 GUIDES = {
     "method": ("methods", "gaussian_noise", "methods/__init__.py"),
     "verb": ("commands", "disk", "commands/verbs.py"),
     "tracker": ("report/trackers", "statsd", "base/extras.py"),
 }
 
-#: Runs the tests of the pages, and the contract tests, in a copy of the package. The process has
-#: imported the package, and forgets it; torch would not let it register its operations again.
+#: Runs the tests of the pages, and the contract tests, in a copy of the package. The process
+#: removes the package from sys.modules, but not its operations, since torch would not register them
+#: again.
 RUN = """
 import sys
 import pytest
@@ -33,8 +34,8 @@ sys.exit(pytest.main(["-qrA", "-n0", "-p", "no:cacheprovider", *{tests}, "-k", "
 
 
 def entered(guide: str, text: str, entry: str) -> str:
-    """Return the text of a registry with an entry, where the page says that it goes."""
-    if guide == "method":  # which is imported, and has its place in the order
+    """Return the text of a registry with the entry added where the page says."""
+    if guide == "method":  # it is imported, and its position matters
         return entry + text.replace("    SAM,\n", "    GaussianNoise,\n    SAM,\n")
     head = {"verb": "VERBS = (\n", "tracker": "TRACKERS = {\n"}[guide]
     return text.replace(head, head + entry)
@@ -43,7 +44,7 @@ def entered(guide: str, text: str, entry: str) -> str:
 @pytest.mark.slow
 def test_the_examples_of_the_pages_are_of_ours(nursery, tmp_path):
     for top in ("resnet_recipes", "tests"):
-        shutil.copytree(ROOT / top, tmp_path / top)  # with what is compiled
+        shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     tests = ["tests/methods/test_composition.py"]
     for guide, (room, name, registry) in GUIDES.items():

@@ -19,7 +19,7 @@ SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
 
 
 def application(*words: str, recipe: str = "hot") -> dict:
-    """Return what another application composes that has a recipe in its defaults list."""
+    """Return the config of another application with a recipe in its defaults list."""
     for plugin in (RecipeSource, RecipeSearchPath):
         Plugins.instance().register(plugin)
     defaults = [{"resnet_recipes/recipe@recipe": recipe}, "_self_"]

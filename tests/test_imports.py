@@ -1,4 +1,4 @@
-"""Scripts, benchmarks and pages import names that exist; no other test runs all of them."""
+"""Scripts, benchmarks and pages import names that exist, although no test runs all of them."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _AS = re.compile(r"\bimport (resnet_recipes[\w.]*)(?: as (\w+))?")
 def find_stale(text: str) -> Iterator[str]:
     """Yield the imports and attributes of the package in `text` that do not exist.
 
-    A page may import what it tells the reader to create.
+    A page may import a module that it tells the reader to create.
     """
     modules: dict[str, ModuleType] = {}
     for path, names in _FROM.findall(text):
@@ -47,13 +47,13 @@ def find_stale(text: str) -> Iterator[str]:
 
 
 def is_created(text: str, path: str, name: str) -> bool:
-    """Return whether a page creates the module that it imports, or imports from."""
+    """Return whether a page creates the module that it imports."""
     files = (f"{path.replace('.', '/')}{end}.py" for end in ("", f"/{name}"))
     return any(file in text for file in files)
 
 
 def find(path: str, name: str) -> object | None:
-    """Return what a module has under a name, or a package's module of that name; None without."""
+    """Return the attribute or submodule of a module with this name, or None."""
     try:
         module = import_module(path)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""What no module may do that import-linter (.importlinter) and ruff have no rule for."""
+"""Rules for modules that import-linter (.importlinter) and ruff cannot check."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def part(module: str) -> str:
 
 
 def test_other_packages_name_no_method():
-    """Methods answer questions instead; the help pages show examples."""
+    """Other packages ask methods for their properties; only help pages may name examples."""
     names = {
         ast.literal_eval(node.value)
         for module, path in modules().items()
@@ -47,7 +47,7 @@ def test_other_packages_name_no_method():
     )
 
 
-#: Methods and functions whose answer about a text decides something.
+#: Functions and methods whose result for a text may decide something.
 _DECIDES = {
     *("startswith", "endswith", "find", "rfind", "index", "count", "get"),
     *("match", "search", "fullmatch", "findall", "finditer"),
@@ -55,7 +55,7 @@ _DECIDES = {
 
 
 def readings(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield where a program decides by the text of an error or a problem."""
+    """Yield the places where a program decides by the text of an error or a problem."""
     errors = {"problem", "error", *error_names(tree)}
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.FunctionDef):
@@ -81,7 +81,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def error_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that stand for an error or for a problem of one."""
+    """Yield the variables that hold an error or its problem."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.name:
             yield node.name
@@ -92,7 +92,7 @@ def error_names(tree: ast.Module) -> Iterator[str]:
 
 
 def decisive(node: ast.AST) -> list[ast.AST | None]:
-    """Return the expressions by whose value a node decides."""
+    """Return the expressions whose value a node depends on."""
     match node:
         case ast.Compare():
             return [node.left, *node.comparators]
@@ -110,9 +110,9 @@ def decisive(node: ast.AST) -> list[ast.AST | None]:
 
 
 def is_message(node: ast.AST, errors: set[str], texts: Collection[str] = ()) -> bool:
-    """Return whether an expression is the text of an error or a problem, or made of it.
+    """Return whether an expression is the text of an error or a problem, or contains it.
 
-    `texts` are the names of such texts.
+    `texts` are the variables that hold such texts.
     """
     match node:
         case ast.Name(id=name):
@@ -168,7 +168,7 @@ def test_the_search_for_such_modules_finds_them(text):
 
 
 def test_a_plan_has_one_maker():
-    """Others change a copy of one: its recipe or facts, from which nothing of the plan follows."""
+    """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {
         module
         for module, path in modules().items()
@@ -186,7 +186,7 @@ def test_a_plan_has_one_maker():
     )
 
 
-#: Names of environment variables: those of torchrun, Slurm, torch, trackers and the system.
+#: Names of environment variables that torchrun, Slurm, torch, trackers and the system define.
 _VARIABLES_OF_OTHERS = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     *("OMP_NUM_THREADS", "GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE"),
@@ -196,7 +196,7 @@ _OF_OTHERS = re.compile("TORCH|SLURM_|CUDA_|PYTORCH_|PYTHON|MLFLOW_|WANDB_")
 
 
 def test_no_environment_variable_is_ours():
-    """Between launcher and rank, launch.json and an inherited descriptor carry everything."""
+    """The launcher passes everything to ranks in launch.json and an inherited descriptor."""
     places = {
         name: f"{module}:{node.lineno} {name}"
         for module, path in modules().items()
@@ -228,9 +228,9 @@ def variable_names(node: ast.AST, sets: bool) -> Iterator[str]:
 
 
 def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
-    """Yield every node with the words it is written with.
+    """Yield every node with the identifiers and words in it.
 
-    Its names, or the words of text that is no docstring and no help page.
+    Docstrings and help pages are skipped.
     """
     docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     pages = (node for node in module.body if ast.unparse(node).startswith("USAGE = "))
@@ -243,7 +243,7 @@ def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
 
 
 def test_modules_used_by_package_name_are_imported():
-    """Else it depends on who imported it before: in a process of its own it is not there."""
+    """Otherwise the module only exists if another module imported it before."""
     wrong = []
     for module, path in modules().items():
         imported = {
@@ -263,7 +263,7 @@ def test_modules_used_by_package_name_are_imported():
 
 @cache
 def named(module: str) -> set[str]:
-    """Return what a module imports by name, in whichever way."""
+    """Return the names that a module imports, in any form."""
     imports = [node for node in nodes(modules()[module]) if hasattr(node, "names")]
     return {
         f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
@@ -273,12 +273,12 @@ def named(module: str) -> set[str]:
     } | {getattr(node, "module", "") for node in imports}
 
 
-#: What no call may look like: text that runs as code, or a file that does.
+#: Patterns of forbidden calls: they run text or files as code.
 FORBIDDEN = (
     r"(compile|__import__)\(.*",
     r"torch\.load\((?!.*weights_only=True).*",
     r".*\b(weights_only=False|allow_pickle=True).*",
-    # a module that the source names, or one of this package: f"resnet_recipes.jobs.{name}"
+    # allowed: a literal module name, or a module of this package, f"resnet_recipes.jobs.{name}"
     r"(importlib\.)?import_module\((?!('[\w.]+'|f'resnet_recipes\.[\w.]*\{\w+\}')\)).*",
 )
 

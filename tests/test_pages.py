@@ -1,4 +1,4 @@
-"""The pages of the repository say what its source says; `tools/site_check.sh` builds the site."""
+"""The pages of the repository match its source; `tools/site_check.sh` builds the site."""
 
 import ast
 import html
@@ -32,7 +32,7 @@ def test_map_lists_every_package():
         for name in re.findall(r"[\w.]+", line[2:29])
         if re.match(r" {2}\S", line)
     }
-    folders = (path for path in PACKAGE.iterdir() if not path.is_symlink())  # recipes/ is one
+    folders = (path for path in PACKAGE.iterdir() if not path.is_symlink())  # recipes/ is a link
     rooms = {path.name for path in folders if (path / "__init__.py").exists()}
     assert mapped == rooms | {path.name for path in PACKAGE.glob("[!_]*.py")}
 
@@ -46,12 +46,12 @@ def test_documented_layers_match_import_linter():
     assert written == [set(layer.split(" | ")) for layer in layers[1:]]
 
 
-#: Where the page of faults looks for tests whose folder it does not name.
+#: Folders searched for tests whose folder the faults page does not name.
 FAULT_FOLDERS = ("jobs", "run_folder", "training", "commands")
 
 
 def test_tests_named_in_faults_exist():
-    """Each file is in one of the folders that the page names, and has the tests named after it."""
+    """Each file is in one of the folders on the page, and contains the tests listed for it."""
     page = PAGES["docs/contributing/faults.md"].replace("survival `", "`test_survival.py` `")
     places = re.findall(r"`([a-z/]*test_\w+\.py)`((?:,? `[\w*]*_[\w*]*`)*)", page)
     assert len(places) > 60
@@ -76,7 +76,7 @@ def test_readme_is_short_and_its_links_exist():
 
 
 def test_readme_terminal_matches_current_output(capsys, monkeypatch, tmp_path):
-    """As on a machine without a GPU, on which nothing was measured."""
+    """The output is that of a machine without a GPU and without measurements."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     assert cli.main(["plan", "mild", "gpus=8"]) == 0
@@ -86,15 +86,15 @@ def test_readme_terminal_matches_current_output(capsys, monkeypatch, tmp_path):
         assert " ".join(line.split()) in shown
 
 
-#: A word that a shell would change: ~ expands, and [ is a pattern.
+#: An argument that a shell would change: ~ expands, and [ starts a pattern.
 BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[\w\]])(?!\w-))")
 
-#: These quote what they hold when they print it, or hold no shell words.
+#: Modules that quote their arguments before printing, or contain no arguments.
 OTHERS = {"completion.py"}
 
 
 def messages() -> Iterator[str]:
-    """Yield the texts of the package that are not docstrings, with their places."""
+    """Yield all strings of the package except docstrings, with their places."""
     for path in sources():
         if path.name in OTHERS:
             continue
@@ -115,7 +115,7 @@ def test_messages_name_no_file_that_an_installation_lacks():
 
 
 def commands() -> Iterator[str]:
-    """Yield the lines of the pages that start one of our commands, without comments."""
+    """Yield the lines of the pages that run a command of this package, without comments."""
     for page in PAGES:
         for _, block in fenced(page, "", "sh", "bash", "console"):
             yield from (

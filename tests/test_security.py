@@ -1,6 +1,6 @@
-"""Recipes, names and words from strangers: none runs, each is refused.
+"""Untrusted recipes, names and arguments are rejected, and none of them runs.
 
-Checkpoints: tests/network/test_archive.py.
+tests/network/test_archive.py tests checkpoints.
 """
 
 import subprocess
@@ -14,8 +14,8 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs.group import Group, build_environments
 from resnet_recipes.recipe.compose import compose
 
-#: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands
-#: for a file that must not appear; the first makes it when it is loaded carelessly.
+#: Recipe files that try to run code, to read other files, or to take minutes. MARKER is a file that
+#: must not appear; careless loading of the first recipe creates it.
 RECIPES = [
     text.encode().decode("unicode_escape")
     for text in r"""
@@ -86,7 +86,7 @@ NAMES = (
     "a" * 300,
 )
 
-#: Settings of a command, as a wrapper that passes on a stranger's text might build them.
+#: Arguments as a wrapper might build them from untrusted text.
 WORDS = """
 hydra.run.dir=/tmp/elsewhere
 +hydra.callbacks.evil._target_=os.system
@@ -112,7 +112,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(recipe: str, *words: str) -> str:
-    """Return the message with which a recipe is refused."""
+    """Return the message that rejects a recipe."""
     with pytest.raises(RecipeError) as caught:
         compose(recipe, ["data.root=/data", *words])
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""The rules of form that ruff has no rule for: sizes, nesting, names, documented members."""
+"""Rules of form that ruff cannot check: sizes, nesting, names, documented members."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.sources import ROOT, nodes, none, sources
 
 SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING = 500, 500, 60, 4
-LONGER_FUNCTIONS = {"train": 70}  # the one place where the order of a step is written
+LONGER_FUNCTIONS = {"train": 70}  # the only place that contains the order of a step
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,7 +16,7 @@ BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast
 
 
 def all_files() -> list[Path]:
-    """Return every Python file that people write here."""
+    """Return every hand-written Python file."""
     return [
         *sources(),
         *(
@@ -28,7 +28,7 @@ def all_files() -> list[Path]:
 
 
 def where(path: Path, node: ast.AST) -> str:
-    """Return a place that an editor can jump to."""
+    """Return a location that editors can open."""
     return f"{path.relative_to(ROOT)}:{node.lineno} {getattr(node, 'name', '')}".rstrip()
 
 
@@ -53,7 +53,7 @@ def is_elif(node: ast.AST, child: ast.AST) -> bool:
 
 
 def functions(path: Path) -> Iterator[Function]:
-    """Yield all functions of a file, nested ones too."""
+    """Yield all functions of a file, including nested functions."""
     return (node for node in nodes(path) if isinstance(node, Function))
 
 
@@ -91,7 +91,7 @@ def test_files_are_ascii():
 
 
 def test_public_methods_have_a_docstring():
-    """In its own class, or in another that declares the same member, as a base or a protocol."""
+    """The docstring is in the class itself or in a base class or protocol with the same member."""
     members = [
         (path, item)
         for path in sources()
@@ -119,7 +119,7 @@ PLUG_IN = "Curves"
 
 
 def test_a_type_name_exists_once():
-    """Two types of one name are told apart by their module alone, in which nobody looks."""
+    """Otherwise only the module name would tell two types apart."""
     places = {}
     for path in sources():
         for node in sources()[path].body:
@@ -129,7 +129,7 @@ def test_a_type_name_exists_once():
     none(" and ".join(found) for found in places.values() if len(found) > 1)
 
 
-#: Participles and fillers that do not say what a name stands for.
+#: Participles and fillers that do not describe the value of a variable.
 FILLERS = {
     *("found", "known", "own", "made", "told", "wanted", "shown", "given", "kept", "room"),
 }
@@ -166,7 +166,7 @@ def type_name(node: ast.stmt) -> str | None:
     )
 
 
-#: Methods whose result torch reads.
+#: Methods whose results are read by torch.
 OF_TORCH = {"forward", "backward"}
 
 
@@ -179,7 +179,7 @@ def members(tree: ast.Module) -> Iterator[Function]:
 
 
 def is_unnamed_tuple(annotation: ast.expr | None) -> bool:
-    """Return whether an annotation has a tuple[A, B], also within another type."""
+    """Return whether an annotation contains tuple[A, B], possibly within another type."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         annotation = ast.parse(annotation.value, mode="eval").body
     subscripts = [node for node in ast.walk(annotation or ast.Module([], [])) if is_tuple(node)]
@@ -192,12 +192,12 @@ def is_tuple(node: ast.AST) -> bool:
 
 
 def is_ellipsis(items: ast.expr) -> bool:
-    """Return whether the items of a tuple type are of one type and any number."""
+    """Return whether a tuple type has any number of items of one type."""
     return isinstance(items, ast.Tuple) and getattr(items.elts[-1], "value", "") is ...
 
 
 def test_no_unnamed_tuple_leaves_its_module():
-    """Whoever unpacks one has to look up what it holds; a NamedTuple says it."""
+    """Callers would have to look up its items; a NamedTuple documents them."""
     readers = {}
     for path in sources():
         for node in nodes(path):

@@ -1,4 +1,4 @@
-"""A run that has ended, with weights and class folders of tiny images, quickly made."""
+"""Create a finished run quickly, with weights and class folders of tiny images."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
 
 
 def random_images(root: Path, train: int = 1) -> Path:
-    """Write training images and three validation images of each class below `root`; return it."""
+    """Write training images and three validation images per class below `root`; return `root`."""
     rng = np.random.default_rng(0)
     for split, count in (("train", train), ("val", 3)):
         for name in CLASSES:

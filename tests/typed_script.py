@@ -1,4 +1,4 @@
-"""A user's script for type checkers: every public name, and mistakes that they find."""
+"""A user's script for type checkers: every public name, and mistakes that they must find."""
 
 from pathlib import Path
 

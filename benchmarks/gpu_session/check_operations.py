@@ -50,7 +50,7 @@ def _not_a_number(device: torch.device) -> dict:
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm next to a stream that keeps multiprocessors busy; count different bits."""
+    """Repeat BatchNorm next to a busy stream; all results must be bit-identical."""
     norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()

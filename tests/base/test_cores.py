@@ -1,4 +1,4 @@
-"""What is known of this machine's cores, and of its memory."""
+"""The available cores and memory of this machine."""
 
 import pytest
 
@@ -21,12 +21,12 @@ def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monk
     cores.CPUINFO.write_text(flags)
     types = "auto", "fp32", "bf16", "fp16"
     assert [dtype for dtype in types if cores.is_emulated(dtype)] == emulated.split()
-    cores.CPUINFO.unlink()  # where Linux cannot tell
+    cores.CPUINFO.unlink()  # a system without this file
     assert not cores.is_emulated("bf16")
 
 
 def left(root, groups: str = "0::/") -> int:
-    """Return the memory that the groups of a process leave it."""
+    """Return the memory that the control groups of a process leave available."""
     return cores.get_group_memory(root, groups)
 
 

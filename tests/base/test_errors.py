@@ -1,4 +1,4 @@
-"""Nothing a user types ends in a traceback.
+"""User mistakes never cause a traceback.
 
 Each wrong command names its key, exits with 2, and starts nothing.
 """
@@ -26,9 +26,9 @@ def nothing_starts(tmp_path, monkeypatch):
 
 
 def check(capsys, argv: list[str], *said: str) -> None:
-    """Run a command that must fail with 2 and say these things on stderr.
+    """Run a command that must fail with exit code 2 and print these texts on stderr.
 
-    Nothing may be left behind.
+    It must not leave any file behind.
     """
     assert cli.train(argv) == 2
     out, err = capsys.readouterr()
@@ -83,7 +83,7 @@ def test_a_command_that_means_nothing_is_answered(capsys, row):
     check(capsys, words.split(), *said)
 
 
-#: A wrong word, and what is said about it.
+#: Wrong arguments, and parts of their messages.
 WRONG = [
     *rows(
         """
@@ -129,9 +129,9 @@ run=../evil | run=../evil | must consist of letters
 
 
 def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
-    """Put words into as few commands as can hold them.
+    """Combine wrong arguments into as few commands as possible.
 
-    No setting twice in one, since the last one would win.
+    A setting appears once per command, since its last value would win.
     """
     commands: list[dict[str, tuple[str, ...]]] = []
     for word, *said in wrong:

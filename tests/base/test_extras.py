@@ -9,7 +9,7 @@ from resnet_recipes.base.extras import find_needed_extras, suggest_install
 
 
 def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the package be installed by pip from a folder, or from an index."""
+    """Make pip report that the package was installed from a folder, or from an index."""
     text = place and json.dumps({"url": place.as_uri()})
     found = SimpleNamespace(
         read_text=lambda name: text,

@@ -1,4 +1,4 @@
-"""Limits that stand in the annotations of fields."""
+"""Limits in field annotations."""
 
 from dataclasses import dataclass, field
 from typing import Annotated

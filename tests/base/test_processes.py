@@ -1,4 +1,4 @@
-"""Worker processes: what a machine may lack for them is named, and none imports the program."""
+"""Worker processes: errors name missing resources, and no worker imports the program."""
 
 import multiprocessing.synchronize  # noqa: F401  looks at the class that the test replaces
 import sys

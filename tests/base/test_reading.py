@@ -1,4 +1,4 @@
-"""Files from strangers: what is no plain file of a sane size and content is refused at once."""
+"""Untrusted files are rejected immediately unless they are regular, of sane size and plain."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from tests.tables import rows
 
 
 def special(path: Path, kind: str) -> Path:
-    """Return a path of this kind: what no run leaves behind."""
+    """Create a path of a kind that no run leaves behind."""
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "folder":
@@ -21,7 +21,7 @@ def special(path: Path, kind: str) -> Path:
     elif kind == "socket":
         with socket.socket(socket.AF_UNIX) as server:
             here = os.getcwd()
-            os.chdir(path.parent)  # a socket's path may have 107 bytes
+            os.chdir(path.parent)  # socket paths are limited to 107 bytes
             server.bind(path.name)
             os.chdir(here)
     elif kind == "sparse":

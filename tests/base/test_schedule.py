@@ -1,6 +1,6 @@
-"""Vectors of MosaicML's recipes.
+"""Test vectors from the MosaicML recipes.
 
-Peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed steps.
+Peak learning rate 2.048, 625 steps per epoch, 5,000 warm-up steps; step k has k completed steps.
 """
 
 import math
@@ -16,7 +16,7 @@ PEAK, S, WARMUP = 2.048, 625, 5000
 
 
 def cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> float:
-    """Return the rate of a cosine with its warm-up."""
+    """Return the learning rate of a cosine schedule with warm-up."""
     fall = schedule.cosine(step, total=total, warmup=warmup, **settings)
     return schedule.rise(step, warmup) * fall
 
@@ -56,7 +56,7 @@ def test_cosine_stays_at_its_final_value():
 
 @pytest.fixture(params=("cosine", "polynomial", "multistep", "wsd"))
 def curve(request):
-    """Every curve in turn, as a function of the step."""
+    """Each schedule in turn, as a function of the step."""
     settings = {
         "multistep": {"milestones": [30, 60], "gamma": 0.1},
         "wsd": {"total": 100, "cooldown": 20},
@@ -114,7 +114,7 @@ def test_multistep_multiplies_from_the_milestone_on():
 
 
 def test_warmup_epoch_uses_rate_of_its_end():
-    """NVIDIA's DeepLearningExamples: epoch e of 8 warm-up epochs has (e + 1) / 8 of the peak."""
+    """As in NVIDIA DeepLearningExamples, warm-up epoch e of 8 uses (e + 1) / 8 of the peak."""
     for epoch in range(8):
         step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
         assert cosine(step, 90 * S, 8 * S) == pytest.approx((epoch + 1) / 8)

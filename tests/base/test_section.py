@@ -1,4 +1,4 @@
-"""Sections of a recipe keep their types, whoever writes to them."""
+"""Fields of a recipe section keep their types on every assignment."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tests.tables import rows
 
 
 def refusal(act: Callable[[], object]) -> str:
-    """Return the one problem that it raises."""
+    """Return the only problem of the error that a call raises."""
     with pytest.raises(rr.RecipeError) as caught:
         act()
     (problem,) = caught.value.problems

@@ -1,4 +1,4 @@
-"""Words of other programs, and names that are nearly ours: each is answered with ours."""
+"""Options of other programs and misspelled settings lead to a suggestion."""
 
 import csv
 import re
@@ -33,7 +33,7 @@ from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 from tests.tables import rows
 
-#: A value for the words that do not take just any number.
+#: Values for options that do not accept every number.
 VALUES = dict(
     rows(
         """
@@ -81,7 +81,7 @@ checkpoint.keep | 3
 
 
 def value_for(name: str) -> str:
-    """Return a value that a person would give for a foreign word."""
+    """Return a plausible value for an option of another program."""
     template = MEANINGS[name].words
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
@@ -148,7 +148,7 @@ def test_typed_words_lead_to_the_meant_setting(typed, meant):
 
 
 def test_one_wrong_letter_is_nearly_always_understood():
-    """Yield every setting with one letter left out, unless that is another setting's name."""
+    """Tries every setting with one letter removed, unless that gives another setting."""
     tried = right = 0
     for key in list_settings():
         for place in range(0, len(key), 12):
@@ -202,7 +202,7 @@ def test_every_suggested_flag_and_format_exists():
 
 
 def test_no_word_is_in_two_rows():
-    """The later row would win, and the other be dead."""
+    """The later row would win, and the earlier would have no effect."""
     with Path(suggestions.__file__).with_name("answers.csv").open(newline="") as file:
         words = [
             (row["kind"], word) for row in csv.DictReader(file) for word in row["there"].split()

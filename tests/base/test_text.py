@@ -1,4 +1,4 @@
-"""Values as people read them."""
+"""Values formatted for readers."""
 
 import csv
 import html

@@ -1,4 +1,4 @@
-"""Values that do not fit their setting, and those that are meant."""
+"""Invalid values of settings, and the suggested values."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -124,7 +124,7 @@ def test_a_value_of_no_meaning_keeps_its_fix():
     assert problem.kind is Kind.WRONG
 
 
-#: The value and the length that three of a unit are, by our name of the unit.
+#: By unit: the suggested value and the suggested duration for three units.
 THREE = {
     "": ("3", "3ep"),
     "%": ("0.03", ""),

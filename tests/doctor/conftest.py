@@ -1,4 +1,4 @@
-"""A small data folder to make ill."""
+"""A small data folder for tests that damage it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Damaged samples of a .beton file that would stop training are found, and files at odds."""
+"""Damaged samples and inconsistent .beton files are found before training."""
 
 import threading
 from pathlib import Path
@@ -30,13 +30,13 @@ def betons(root: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the native engine be there, or not."""
+    """Run each test with and without the native engine."""
     if request.param == "python":
         monkeypatch.setattr(images, "explain_unavailable", lambda: "was not built")
 
 
 def fixes(findings: list[Finding]) -> list[Finding]:
-    """Return what has to be put right."""
+    """Return the findings that must be fixed."""
     return [finding for finding in findings if finding.level == "fix"]
 
 

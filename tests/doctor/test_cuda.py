@@ -17,7 +17,7 @@ from tests.tables import rows
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    """Count anew in each test, and after it."""
+    """Clear the cached GPU count before and after each test."""
     cuda.find_gpus.cache_clear()
     yield
     cuda.find_gpus.cache_clear()
@@ -25,7 +25,7 @@ def forgetful() -> Iterator[None]:
 
 @pytest.fixture
 def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that says whether torch sees a GPU, and what it was built for."""
+    """Return a function that sets whether torch finds a GPU, and its build."""
 
     def make(gpu: bool, cuda: str | None = "13.2", hip: str | None = None) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
@@ -39,16 +39,16 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ("physical", "answer", "found"),
     [
         (8, "8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
-        (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA shows a slice
-        (1, "7\n", Gpus(7)),  # CUDA_VISIBLE_DEVICES names seven slices of one
-        (4, "", Gpus(4)),  # no libcuda, as in a test
+        (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA lists one slice
+        (1, "7\n", Gpus(7)),  # CUDA_VISIBLE_DEVICES lists seven slices of one GPU
+        (4, "", Gpus(4)),  # without libcuda, as in tests
     ],
 )
 def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # NVML's
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # reported by NVML
     asked = subprocess.CompletedProcess([], 0, answer)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
-    torch_sees(False)  # whose driver torch cannot use
+    torch_sees(False)  # torch cannot use the driver
     assert cuda.find_gpus() == Gpus()
     cuda.find_gpus.cache_clear()
     torch_sees(True)

@@ -1,6 +1,6 @@
-"""Every ill of a data folder is found and comes with what to type.
+"""Every problem of a data folder is found, with a fix.
 
-A healthy one has nothing to fix.
+A valid folder has nothing to fix.
 """
 
 import os
@@ -70,7 +70,7 @@ def test_image_in_both_splits_is_found_by_content(root):
 
 
 def ruin(kind: str, path: Path) -> None:
-    """Turn an image into one of a certain kind."""
+    """Damage an image in the given way."""
     image = Image.open(path)
     image.load()
     if kind == "cut short":

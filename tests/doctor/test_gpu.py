@@ -1,4 +1,4 @@
-"""What keeps torch from a GPU is named."""
+"""The doctor names the reason why torch cannot use a GPU."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ def test_machine_without_gpu_is_reported(untried, unused, told, monkeypatch):
     monkeypatch.setattr(gpu, "explain_unused_gpu", lambda: unused)
     found = list(gpu.check_devices())
     assert len(found) == len(told)
-    assert found[-1].level == ("fix" if unused else "ok")  # a machine without a GPU is not wrong
+    assert found[-1].level == ("fix" if unused else "ok")  # a machine without a GPU is not an error
     assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Rates are work over the time of one call."""
+"""Speeds are work divided by the time of one call."""
 
 import timeit
 from functools import partial

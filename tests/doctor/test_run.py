@@ -1,4 +1,4 @@
-"""What a machine lacks for a run is named."""
+"""The doctor names missing requirements of a run."""
 
 from types import SimpleNamespace
 

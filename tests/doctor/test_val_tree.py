@@ -1,4 +1,4 @@
-"""A flat validation set gets class folders of links, right or not at all."""
+"""A flat validation set gets class folders of links, either completely or not at all."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def flat(root: Path) -> Path:
 
 
 def written(path: Path, text: str) -> Path:
-    """Write a text and return where."""
+    """Write a text to a path and return the path."""
     path.write_text(text)
     return path
 

@@ -46,7 +46,7 @@ def test_export_matches_at_any_batch_and_image_size(to, network, tmp_path, monke
             pytest.importorskip(package)
     assert not list(find_problems(network, to, ExportOptions(folds=False)))
     read = export(network, to, tmp_path)
-    # the last map is one pixel
+    # the last feature map is one pixel
     difference, scale = compare_logits(network.model, read, IMAGES[:, :, :8, :8])
     assert difference < 1e-5 < scale
     assert (tmp_path / TARGETS[to].file).exists()
@@ -121,7 +121,7 @@ def test_timm_blurred_resnet_is_a_different_network():
 
 
 def test_compare_logits_detects_other_or_non_finite_outputs(network):
-    def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch is the wide one
+    def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch has wide images
         return network.model(images) * (float("nan") if images.shape[2] != images.shape[3] else 1)
 
     difference, scale = compare_logits(last_broken, network.model, IMAGES)

@@ -1,4 +1,4 @@
-"""Labels of images from elsewhere are compared with the classes of a network."""
+"""Labels of other datasets are compared with the classes of a network."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ def about(**changes: object) -> About:
     return About("resnet18", 4, eval_resize=40, eval_size=32, **changes)
 
 
-@pytest.mark.parametrize("resize", [40, 35, 37])  # margins of 4, 1.5 and 2.5 pixels: 2 of both
+@pytest.mark.parametrize("resize", [40, 35, 37])  # margins 4, 1.5, 2.5 px; halves to even
 @pytest.mark.parametrize("fit", ["crop", "pad", "squash"])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(33, 47), (201, 90), (40, 40), (41, 44), (12, 9), (32, 160)])
@@ -54,7 +54,7 @@ def test_probabilities_match_the_transformed_image(flip, levels):
 
 
 class _PatchNetwork(nn.Module):
-    """Rejects images that are not whole patches of 16 pixels, like vision transformers."""
+    """Rejects images whose size is not a multiple of 16 pixels, like vision transformers."""
 
     def __init__(self):
         super().__init__()

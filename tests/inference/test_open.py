@@ -1,4 +1,4 @@
-"""A trained network is opened with the settings to use it with, and no others."""
+"""A trained network is opened with its own settings only."""
 
 import pytest
 from torch import nn

@@ -87,7 +87,7 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
         tile = Image.open(io.BytesIO(base64.b64decode(shown)))
         whole = Image.open(row["path"]).resize((43, 36)).crop((5, 2, 37, 34))
         apart = np.abs(np.asarray(tile, np.float32)[:, :32] - np.asarray(whole, np.float32)).mean()
-        assert apart < 40  # of 85 between two random images
+        assert apart < 40  # two random images differ by 85
 
 
 def test_networks_with_other_images_or_classes_are_rejected(folds, enter):

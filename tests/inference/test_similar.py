@@ -15,14 +15,14 @@ from tests.trained_runs import ended_run
 
 @pytest.fixture
 def trained(make_run, tmp_path, monkeypatch):
-    """Return a network, in a folder with its images."""
+    """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
     ended_run(make_run, tmp_path / "mine")
     return open_network(["mine"], "").to_device()
 
 
 def test_pairs_are_the_most_similar_features(trained, tmp_path):
-    trained.recipe.batch.eval_size = 4  # several batches, the last one short
+    trained.recipe.batch.eval_size = 4  # several batches, the last incomplete
     config = DataConfig(root=str(tmp_path / "images"))
     found = find_similar(trained, config, -1.0)
     features = {}
@@ -56,7 +56,7 @@ def test_doctor_lists_them_on_request(trained, tmp_path, enter):
     copy = tmp_path / "images/val/pattern3/again.jpg"
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
     pixels = np.asarray(Image.open(copy))
-    Image.fromarray(pixels).save(copy, quality=97)  # other bytes
+    Image.fromarray(pixels).save(copy, quality=97)  # different bytes
     said = enter("resnet-recipes doctor data images --network mine").out
     assert "validation images that look like a training image" in said
     assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in said

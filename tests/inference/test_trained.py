@@ -1,4 +1,4 @@
-"""The settings of a trained network come from its own run folder, or from its file."""
+"""The settings of a trained network come from its run folder or its file."""
 
 import os
 
@@ -17,7 +17,7 @@ def test_file_determines_crop_of_images(tmp_path):
     assert (data.eval_resize, data.eval_size) == (40, 32)
 
 
-@pytest.mark.timeout(20)  # a FIFO would be waited for
+@pytest.mark.timeout(20)  # opening a FIFO would block
 def test_unreadable_recipe_of_run_is_not_replaced(tmp_path):
     network = Network(narrow_resnet18(4), About("resnet18", 4))
     with pytest.raises(RecipeError, match="No such file"):

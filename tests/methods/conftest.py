@@ -16,7 +16,7 @@ from tests.jobs.nursery import narrow_resnet18
 
 @pytest.fixture
 def now_at() -> Callable[..., Now]:
-    """Return a function that makes the `Now` of a step, with that step's own randomness."""
+    """Return a function that makes the `Now` of a step, with the random generator of that step."""
 
     def make(step: int = 0, total: int = 100, per_epoch: int = 10, seed: int = 0) -> Now:
         return Now(step, Horizon(total, per_epoch), np.random.default_rng((seed, step)))
@@ -41,7 +41,7 @@ def batch_of() -> Callable[..., Batch]:
 
 @cache
 def resnet() -> ResNet:
-    """Return a small ResNet with random weights; to copy them takes a quarter of the time."""
+    """Return a small ResNet with random weights; copying it takes a quarter of the time."""
     torch.manual_seed(0)
     return narrow_resnet18(num_classes=10)
 

@@ -9,7 +9,7 @@ from torch import nn
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"reduction": ["max"], "threshold": [-0.1, 1.0]}
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.0], [0.5, 0.25, -3.0]])
@@ -29,7 +29,7 @@ def test_loss_is_summed_over_classes():
         2.961803707, abs=1e-6
     )
 
-    # in float32: these logits are exact in bfloat16
+    # computed in float32: these logits are exact in bfloat16
     losses = BCELoss().loss(LOGITS.to(torch.bfloat16), TARGETS)
     assert losses.dtype == torch.float32
     assert losses.mean().item() == pytest.approx(2.990970317, abs=1e-6)

@@ -1,4 +1,4 @@
-"""BlurPool against worked numbers, a convolution with the kernel, and torchvision's own network."""
+"""BlurPool against worked numbers, a convolution with its kernel, and the torchvision network."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool,
 from resnet_recipes.methods.surgery import adopt
 from tests.ops.test_blur import reference
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"min_channels": [0]}
 
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
@@ -30,7 +30,7 @@ def test_convolution_reads_blurred_input(kernel):
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = conv(reference(x))
     adopt(conv, BlurConv2d)
-    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact but for the order of a sum
+    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact up to the order of a sum
 
 
 def test_blur_after_convolution_runs_at_full_resolution():
@@ -45,7 +45,7 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
     with torch.device("meta"):
         model = resnet50()
     BlurPool().modify_model(model)
-    BlurPool().modify_model(model)  # a second time changes nothing
+    BlurPool().modify_model(model)  # a second call changes nothing
     kinds = BlurConv2d | BlurMaxPool2d
     blurred = {
         name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)

@@ -1,4 +1,4 @@
-"""Class weights against the paper's formula and a loop by hand."""
+"""Class weights against the formula of the paper and a loop in the test."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
 from resnet_recipes.planning.make import make_plan
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}
 
 COUNTS = (500, 50, 5)

@@ -1,4 +1,4 @@
-"""ColorJitter has torchvision's pixels, and draws factors from their whole range."""
+"""ColorJitter matches torchvision pixels, and samples factors from the complete range."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""ColOut against its sizes and a hand-made selection."""
+"""ColOut against its sizes and a selection in the test."""
 
 import pytest
 import torch
@@ -8,10 +8,10 @@ from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
 from tests.tables import rows
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
 
-#: Which pixels are left depends on which of the two comes first.
+#: The order decides which pixels remain.
 DOES_NOT_COMMUTE = {"random_translation"}
 
 

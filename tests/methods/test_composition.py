@@ -85,7 +85,7 @@ def test_order_gives_published_sizes_and_targets(now_at, batch_of):
     batch = batch_of(examples=4, classes=1000)
     mixed = Stack.of(methods).transform_batch(batch, now_at(1))
     share = min(draw := now_at(1).rng.beta(0.25, 0.25), 1 - draw)
-    # only this part is smoothed
+    # only the fraction of the image's own label is smoothed
     assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)
 
 
@@ -156,7 +156,7 @@ def test_sample_augmentations_run_in_turn():
 
 
 def test_engine_runs_augmentations_that_all_have_steps():
-    """Random numbers are those of the methods in turn."""
+    """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
     parts = [augment.steps(16, again) for augment in stack.augment_sample().augments]

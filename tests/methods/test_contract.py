@@ -42,7 +42,7 @@ def test_card_is_complete_and_names_its_source(method):
 
 @every_method
 def test_defaults_are_valid_and_wrong_values_rejected(method):
-    """Wrong values are those of `WRONG` in the method's own tests; a switch has none."""
+    """Wrong values come from `WRONG` in the tests of the method; on/off settings have none."""
     wrong = getattr(importlib.import_module(f"tests.methods.test_{method.name}"), "WRONG", {})
     assert wrong.keys() == {
         item.name for item in fields(method) if not isinstance(item.default, bool)
@@ -114,7 +114,7 @@ def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
     assert results[0].tobytes() == results[1].tobytes()
     assert {(result.mode, result.size) for result in results} == {("RGB", (24, 24))}
-    assert len({result.tobytes() for result in results}) > 2  # flips has four
+    assert len({result.tobytes() for result in results}) > 2  # flips has four results
     assert image.tobytes() == before
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -154,7 +154,7 @@ def test_state_survives_saving_and_loading(method, network, now_at):
     state = kept.state_dict()
     other.load_state_dict(state)
     assert same(other.state_dict(), state)
-    # the plan counts on this for the size of a checkpoint
+    # the plan uses this to predict the size of a checkpoint
     copies = sum(map(torch.numel, state.values())) / sum(
         map(torch.numel, model.state_dict().values())
     )

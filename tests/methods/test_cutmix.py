@@ -1,4 +1,4 @@
-"""CutMix against the areas and pixels that its boxes leave."""
+"""CutMix against the areas and pixels of its boxes."""
 
 import pytest
 import torch
@@ -6,10 +6,10 @@ import torch
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.cutmix import CutMix
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: Where and how large the box is; the partner is moved and erased, and its label not smoothed.
+#: They change the place or size of the box, move or erase the partner, or smooth its label.
 DOES_NOT_COMMUTE = {
     "random_translation",
     "colout",
@@ -52,7 +52,7 @@ def test_soft_labels_follow_area_of_box(now_at, batch_of):
         for label, pixels in enumerate(pasted):
             assert result.soft_labels[label, label - 1].item() == pytest.approx(1 - pixels / 400)
             areas.add(pixels)
-    assert len({*range(40, 161)} & areas) > 0  # neither nothing nor half of an image
+    assert len({*range(40, 161)} & areas) > 0  # between a tenth and two fifths of an image
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
@@ -67,4 +67,4 @@ def test_box_is_centered_as_in_the_paper_code(side, now_at, batch_of):
         ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])
         pasted = (CutMix().transform_batch(batch, now_at(step)).images != batch.images).any(1)
-        assert pasted[0].sum() in (0, area)  # 0: the permutation left the pair as it is
+        assert pasted[0].sum() in (0, area)  # 0: the permutation did not exchange the pair

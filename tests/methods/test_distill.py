@@ -1,4 +1,4 @@
-"""Distillation against a loop by hand, and in runs."""
+"""Distillation against a loop in the test, and in runs."""
 
 import inspect
 import math
@@ -25,7 +25,7 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from tests.training.recording import record
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {
     "teacher": ["torchvision", "timm:"],
     "labels": ["runs/best"],
@@ -69,7 +69,7 @@ def test_teacher_sees_network_images_in_parts(now_at, batch_of):
 
 @pytest.fixture
 def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """The weights of a network with other random weights."""
+    """The weights of a second network, with different random weights."""
     run = make_run("seed=5")
     path = tmp_path / "teacher.safetensors"
     write_weights(run.model, path, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
@@ -81,7 +81,7 @@ def methods(teacher: object, **others: dict) -> dict[str, dict]:
 
 
 def network_of(method: Distill) -> nn.Module:
-    """Return the teacher as it computes."""
+    """Return the teacher network that the method calls."""
     return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
 
 
@@ -113,7 +113,7 @@ def test_teacher_is_folded_and_cast_once(teacher, make_run):
 
 
 def test_teacher_gets_its_own_normalization(teacher, make_run):
-    """It sees the pixels as in its own evaluation, whatever the run's normalization is."""
+    """The teacher gets pixels normalized as in its own evaluation, not as in the run."""
     run = make_run("data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=methods(teacher))
     pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
     said = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
@@ -133,7 +133,7 @@ def test_resume_rejects_another_teacher(teacher, make_run):
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
     plain, plan = planned(), planned(methods=methods(teacher))
     forward = count_teaching(plan.teachers, plan.sizes[0])
-    # a third of what training takes, but for the first layer and the classifier
+    # a third of the training FLOPs, except for the first layer and the classifier
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
     images = plain.total_steps * plain.recipe.batch.global_size
     assert sum(plan.flops) - sum(plain.flops) == images * forward

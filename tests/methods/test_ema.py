@@ -1,4 +1,4 @@
-"""EMA against its formula and worked numbers, and the weights it must restore bit for bit."""
+"""EMA against its formula and worked numbers; weights are restored bit-identically."""
 
 import contextlib
 from copy import deepcopy
@@ -11,7 +11,7 @@ from torch.optim.swa_utils import AveragedModel
 from resnet_recipes.methods.ema import EMA
 from tests.fixtures import same
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}
 
 
@@ -79,7 +79,7 @@ def test_evaluation_uses_average_and_restores_weights(network, now_at):
     with contextlib.suppress(KeyError), ema.eval_weights(model):
         assert same(model.state_dict(), ema.state_dict())
         assert not torch.equal(model.conv1.weight, before["conv1.weight"])
-        raise KeyError  # an evaluation that fails must not leave the average in the model
+        raise KeyError  # a failing evaluation must not leave the average in the model
     assert same(model.state_dict(), before)
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
@@ -132,7 +132,7 @@ def test_average_is_a_copy_until_delay_ends(now_at):
 
 @pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
 def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval, now_at):
-    """torchvision's references/classification/train.py, around torch's own AveragedModel."""
+    """As in references/classification/train.py of torchvision, with the torch AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
     theirs = AveragedModel(

@@ -1,4 +1,4 @@
-"""Flips draw each symmetry of the square equally often, without interpolation."""
+"""Flips samples each symmetry of the square equally often, without interpolation."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 
 
 def drawn(method: Flips, pixels: np.ndarray, seed: int) -> np.ndarray:
-    """Return the pixels that a seed gives."""
+    """Return the pixels that a seed produces."""
     augment = method.augment_sample()
     return np.asarray(augment(Image.fromarray(pixels), np.random.default_rng(seed)))
 
@@ -25,10 +25,10 @@ def test_flips_reach_eight_symmetries_equally_often():
     }
     counts = Counter()
     for seed in range(800):
-        loaded = PIXELS[:, ::-1] if seed % 2 else PIXELS  # the loader's horizontal flips
+        loaded = PIXELS[:, ::-1] if seed % 2 else PIXELS  # horizontal flips of the loader
         counts[symmetries[drawn(Flips(), loaded, seed).tobytes()]] += 1
     assert len(counts) == 8
-    assert min(counts.values()) > 70  # of 100; below that once in 2,000 draws
+    assert min(counts.values()) > 70  # of 100; a lower count occurs once in 2,000 samples
 
 
 @pytest.mark.parametrize(

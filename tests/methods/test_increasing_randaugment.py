@@ -1,4 +1,4 @@
-"""timm's RandAugment, each operation with timm's own pixels."""
+"""The RandAugment variant of timm; each operation matches timm pixels."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from PIL import Image
 from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, apply
 from tests.fixtures import noise
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {
     "depth": [0, 21],
     "p": [-0.1, 1.1],

@@ -1,4 +1,4 @@
-"""Methods of other packages are used, or refused with the package to uninstall."""
+"""Methods of other packages are used, or rejected with the name of the package to uninstall."""
 
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -23,7 +23,7 @@ class Theirs(Method):
 """
 
 
-#: A hook that raises, and the function that it calls.
+#: A hook that raises an error, and the function that it calls.
 FAILING = """
     def size_after(self, side, epoch, horizon):
         fail()

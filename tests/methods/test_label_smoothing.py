@@ -9,7 +9,7 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from tests.tables import rows
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"smoothing": [-0.1, 1.1]}
 
 NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))

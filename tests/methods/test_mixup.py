@@ -1,4 +1,4 @@
-"""MixUp against a pair mixed by hand and the distribution of its shares."""
+"""MixUp against a pair mixed in the test, and the distribution of its fractions."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,15 @@ from resnet_recipes.methods import mixup
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.mixup import MixUp
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: The partner is moved and erased, too, and its label is not smoothed.
+#: They move or erase the partner, or smooth its label.
 DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 
 class Forced:
-    """A generator whose draws are given."""
+    """A random generator with given samples."""
 
     def __init__(self, share: float, order: list[int]):
         self.share, self.order = share, np.array(order)

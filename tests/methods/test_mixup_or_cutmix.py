@@ -1,14 +1,14 @@
-"""The switch between MixUp and CutMix, and the partners that timm and torchvision take."""
+"""The switch between MixUp and CutMix, and the partners as in timm and torchvision."""
 
 import pytest
 import torch
 
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
 
-#: Where and how large the box is; the partner is moved and erased, too.
+#: They change the place or size of the box, or move or erase the partner.
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "random_erasing"}
 
 
@@ -40,6 +40,6 @@ def test_each_is_used_in_half_the_steps(now_at, batch_of):
         result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(
             batch, now_at(step)
         )
-        # mixup makes values that were not there
+        # mixup creates new values
         pasted += torch.isin(result.images, batch.images).all().item()
     assert 60 < pasted < 140

@@ -10,7 +10,7 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {
     "mode": ["zoom"],
     "initial_scale": [0.0, 1.5],
@@ -23,7 +23,7 @@ WRONG = {
     "size_from_epoch": ["middle"],
 }
 
-#: Sizes, and which pixels are left, depend on which of the two comes first.
+#: The order decides sizes, or which pixels remain.
 DOES_NOT_COMMUTE = {"random_translation", "colout"}
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
@@ -61,14 +61,14 @@ def test_size_follows_fraction_of_run(method, full, row):
 
 
 def test_stairs_hold_until_the_next_for_any_unit():
-    # as the record of DAWNBench: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
+    # as in the DAWNBench record: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
     method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
     sizes = [method.size_in(64, epoch, horizon) for epoch in range(16)]
     assert sizes == [24] * 8 + [32] * 4 + [52] * 3 + [64]
     assert method.size_after(64, 3, horizon) == 24
     twice = [method.size_in(64, epoch, Horizon(320, 10)) for epoch in range(32)]
-    assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of it, 16 epochs, comes after 12ep
+    assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of the run, 16 epochs, comes after 12ep
 
 
 def test_stairs_that_end_below_full_size_advise():
@@ -99,7 +99,7 @@ def test_half_is_rounded_to_even():
     method = ProgressiveResizing(
         initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4
     )
-    # 2.5 and 3.5 increments
+    # sizes of 2.5 and 3.5 increments
     assert (method.size_at(20, Fraction(0)), method.size_at(28, Fraction(0))) == (8, 16)
 
 

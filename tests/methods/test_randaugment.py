@@ -10,7 +10,7 @@ from resnet_recipes.methods.image_ops import IMAGE_OPS
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.tables import rows
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {
     "depth": [0, 21],
     "severity": [0.0, 11.0],
@@ -19,7 +19,7 @@ WRONG = {
 
 
 class Fixed:
-    """A generator whose uniform draws are all the same."""
+    """A random generator whose uniform samples are all equal."""
 
     def __init__(self, value: float, sign: int = 1):
         self.value, self.sign = value, sign
@@ -70,7 +70,7 @@ def test_enhancement_factors_are_above_one_half_the_time(severity, low, high):
         factors = drawn(RandAugment(severity=severity), name)
         assert low <= factors.min() < low + 0.02
         assert highest - 0.02 < factors.max() <= highest
-        # three quarters of a factor may be below one
+        # up to three quarters of a factor's range may be below one
         lighter = (severity - 1 / 0.75) / (severity - 1) if name == "brightness" else 1
         # five standard errors
         assert (factors > 1).mean() == pytest.approx(0.5 * lighter, abs=0.025)

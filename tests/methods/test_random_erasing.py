@@ -1,4 +1,4 @@
-"""RandomErasing against torchvision's rules for a box."""
+"""RandomErasing against the box rules of torchvision."""
 
 import numpy as np
 import torch
@@ -6,14 +6,14 @@ from torchvision.transforms import RandomErasing as Torchvision
 
 from resnet_recipes.methods.random_erasing import RandomErasing
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {
     "p": [-0.1, 1.1],
     "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)],
     "ratio": [(3.0, 0.3), (0.0, 1.0)],
 }
 
-#: They change what, where and how large the box is.
+#: They change the place or size of the box, or its content.
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 
@@ -64,6 +64,6 @@ def test_boxes_stay_inside():
 def test_ratio_is_height_over_width():
     method = RandomErasing(p=1.0, scale=(0.1, 0.1), ratio=(4.0, 4.0))
     top, bottom, left, right = method.boxes(9, 40, 40, np.random.default_rng(0))
-    # 160 pixels: 25.3 by 6.3
+    # 160 pixels: 25.3 x 6.3
     assert {*(bottom - top).tolist()} == {25}
     assert {*(right - left).tolist()} == {6}

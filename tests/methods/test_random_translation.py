@@ -1,4 +1,4 @@
-"""RandomTranslation against numpy's reflection, image by image."""
+"""RandomTranslation against the numpy reflection, image by image."""
 
 import numpy as np
 import pytest

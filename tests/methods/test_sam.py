@@ -1,4 +1,4 @@
-"""SAM against worked numbers and plain steps; its ranks: tests/jobs/test_survival.py."""
+"""SAM against worked numbers and plain steps; tests/jobs/test_survival.py tests its ranks."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.fixtures import same
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"rho": [-0.1], "interval": [0, -1]}
 
 
 def closure(
     params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None
 ) -> Callable[..., Tensor]:
-    """Return a `compute` for one process that also records where it was called."""
+    """Return a `compute` for one process that also records the weights at each call."""
 
     def compute(sync: bool = True) -> Tensor:
         if calls is not None:
@@ -84,14 +84,14 @@ class After(NamedTuple):
 
     loss: float
     rate: float
-    scale: float  # of the loss, for float16
-    model: dict[str, Tensor]  # weights and statistics, without BatchNorm's count of passes
+    scale: float  # loss scale, for float16
+    model: dict[str, Tensor]  # weights and statistics, without the BatchNorm batch counter
     momenta: list[Tensor]
     methods: dict[str, Tensor]
 
 
 def trained(run: Run, bad: int) -> list[After]:
-    """Train a whole run; the features of forward pass number `bad` (from 1) are infinite."""
+    """Train a run to its end; the features of forward pass number `bad` (from 1) are infinite."""
     passes, states = [], []
 
     def spoil(_: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ def trained(run: Run, bad: int) -> list[After]:
     reporter = Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False})
     reporter.step.side_effect = note
     run.model.conv1.register_forward_hook(spoil)
-    # a scale at which no gradient of a small run overflows on its own
+    # no gradient of a small run overflows at this loss scale
     run.precision.load_state_dict(run.precision.state_dict() | {"scale": 1024.0})
     train(run, reporter)
     return states
@@ -126,7 +126,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
         "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.sam.interval=1 "
         "methods.ema.half_life=2ba methods.ema.update_interval=2ba"
     )
-    states = trained(run, bad=6 + bad_pass)  # of the fourth step
+    states = trained(run, bad=6 + bad_pass)  # a forward pass of the fourth step
     before, skipped, last = states[2:]
     assert [state.rate for state in states] == [run.plan.lr_at(step) for step in range(5)]
     assert [state.scale for state in states] == [before.scale] * 3 + [before.scale / 2] * 2
@@ -137,7 +137,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
         assert torch.equal(skipped.model[name], tensor)
         assert torch.allclose(new, (old + tensor) / 2)
     assert not torch.equal(skipped.methods["ema.conv1.weight"], before.methods["ema.conv1.weight"])
-    assert math.isfinite(skipped.loss) == (bad_pass == 2)  # the loss is that of the first pass
+    assert math.isfinite(skipped.loss) == (bad_pass == 2)  # the loss comes from the first pass
     for name in ("conv1.weight", "bn1.running_mean"):
         assert not torch.equal(last.model[name], before.model[name])
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))

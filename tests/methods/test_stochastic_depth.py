@@ -1,4 +1,4 @@
-"""StochasticDepth against its rates, its formula, and the plain network that it folds into."""
+"""StochasticDepth against its drop rates, its formula, and the plain network that it folds into."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from resnet_recipes.methods import stochastic_depth
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
 from resnet_recipes.methods.surgery import adopt
 
-#: Values that the settings must refuse.
+#: Values that the settings must reject.
 WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}
 
 
@@ -28,7 +28,7 @@ def test_resnet50_rates_rise_linearly_to_drop_rate():
         0.41444, abs=1e-5
     )
     assert StochasticDepth(0.2, "uniform").rates(3) == [0.2, 0.2, 0.2]
-    assert StochasticDepth(0.3, "from_zero").rates(4) == pytest.approx([0, 0.1, 0.2, 0.3])  # timm's
+    assert StochasticDepth(0.3, "from_zero").rates(4) == pytest.approx([0, 0.1, 0.2, 0.3])  # timm
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_examples_are_dropped_at_rate_of_block():
     assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)  # five standard deviations
     plain = nn.BatchNorm2d(4)
     assert torch.equal(found, plain(x) * keep.view(-1, 1, 1, 1))
-    assert torch.equal(norm.running_mean, plain.running_mean)  # it has seen every example
+    assert torch.equal(norm.running_mean, plain.running_mean)  # statistics use every example
 
 
 def test_evaluation_gives_mean_of_training_outputs():
@@ -68,15 +68,15 @@ def test_evaluation_gives_mean_of_training_outputs():
     block, sums = BasicBlock(4, 4), []
     StochasticDepth(drop_rate=0.3).modify_model(block)
     for norm in (block.bn1, block.bn2):
-        norm.momentum = 1.0  # statistics of the last batch, so that both modes normalize alike
+        norm.momentum = 1.0  # the last batch decides, so both modes normalize equally
     block.relu.register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].detach().clone()))
     x = torch.randn(1, 4, 4, 4)
-    block(x.expand(20_000, -1, -1, -1))  # 20,000 draws of one example
+    block(x.expand(20_000, -1, -1, -1))  # 20,000 samples of one example
     block.eval()(x)
     trained, evaluated, branch = sums[1], sums[3], (sums[3] - x) / 0.7
     dropped = (trained == x).flatten(1).all(1)
     assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)  # five standard errors
-    # not rescaled; the variance is n / (n - 1) off
+    # not rescaled; the tolerance covers a variance that is off by n / (n - 1)
     assert torch.allclose(trained[~dropped], x + branch, atol=1e-3)
     assert torch.allclose(
         trained.mean(0, keepdim=True), evaluated, atol=0.016 * branch.abs().max().item()

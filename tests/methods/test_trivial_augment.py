@@ -1,4 +1,4 @@
-"""TrivialAugment is torchvision's, on an image's own randomness."""
+"""TrivialAugment matches torchvision, with a random generator per image."""
 
 import numpy as np
 from PIL import Image
@@ -12,7 +12,7 @@ IMAGE = noise(64, 64)
 
 
 def possible(image: Image.Image) -> set[bytes]:
-    """Return every image that torchvision's transform can make of one."""
+    """Return every image that the torchvision transform can produce from an image."""
     images = set()
     for name, (strengths, signed) in TrivialAugmentWide()._augmentation_space(31).items():
         for strength in strengths.reshape(-1).tolist():

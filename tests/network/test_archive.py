@@ -1,6 +1,6 @@
-"""Untrusted files of tensors.
+"""Untrusted tensor files.
 
-Nothing in them may run, and each bad one is refused with one sentence.
+Nothing in them may run, and each invalid file is rejected with one sentence.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class Call:
 def torch_file(
     path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED, **extra: bytes
 ) -> Path:
-    """Write an archive like torch.save's around a pickle."""
+    """Write an archive in the format of torch.save around a pickle."""
     with zipfile.ZipFile(path, "w", compression) as zipped:
         entries = {
             "data.pkl": pickled,
@@ -88,7 +88,7 @@ def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
     assert not marker.exists()
     with contextlib.suppress(Exception):
         pickle.loads(pickled)
-    assert marker.exists()  # without the check, it does run
+    assert marker.exists()  # it runs without the check
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -129,7 +129,7 @@ def test_old_format_cut_or_overlong_is_rejected(tmp_path):
         path.write_bytes(content[:size])
         with pytest.raises(ArchiveError):
             archive.read(path)
-    claimed = content.replace(b"M\x88\x13", b"\x8a\x06\0\0\0\0\0\x01")  # 5,000, and 2 ** 40
+    claimed = content.replace(b"M\x88\x13", b"\x8a\x06\0\0\0\0\0\x01")  # 5,000 becomes 2 ** 40
     assert claimed != content
     path.write_bytes(claimed)
     with pytest.raises(ArchiveError):

@@ -1,6 +1,6 @@
-"""Initial weights, and weights cast together.
+"""Initial weights, and weights that are cast together.
 
-Figures from Composer's initializers.py and torchvision's ResNet-50.
+Figures come from initializers.py of Composer and ResNet-50 of torchvision.
 """
 
 import copy
@@ -80,7 +80,7 @@ def test_same_seed_gives_same_weights(monkeypatch):
     ],
 )
 def test_new_classifier_has_torch_initialization(name):
-    """Uniform within 1 / sqrt(inputs), as for torch's linear layers and 1 x 1 convolutions."""
+    """Uniform within 1 / sqrt(inputs), as in linear layers and 1 x 1 convolutions of torch."""
     if name.startswith("timm"):
         pytest.importorskip("timm")
     config = ModelConfig(
@@ -102,7 +102,7 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).t
 
 @pytest.fixture
 def networks():
-    """Return two networks with the same weights, one of which casts them together."""
+    """Return two networks with the same weights; one casts its weights together."""
     uncast = narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(uncast)
     together = copy.deepcopy(uncast)
@@ -159,7 +159,7 @@ def test_changed_weight_is_cast_again_and_copy_separately(networks):
     uncast, together = networks
     logits(together)
     twin = copy.deepcopy(together)
-    for model in networks:  # unseen by autograd, as by a fused optimizer
+    for model in networks:  # changed without autograd, as by a fused optimizer
         model.layer1[0].conv1.weight.data.zero_()
     assert torch.equal(logits(together), logits(uncast))
     assert not torch.equal(logits(twin), logits(uncast))

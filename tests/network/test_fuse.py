@@ -1,6 +1,6 @@
-"""Fused operations change nothing about a network.
+"""Fused operations preserve a network.
 
-Its numbers, its names, the weights that load into it.
+Its outputs, parameter names and compatible weights stay the same.
 """
 
 import copy
@@ -29,7 +29,7 @@ FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
 
 
 def twins(network, *methods):
-    """Return two networks with the same weights, one of them fused."""
+    """Return a network and a fused network with the same weights."""
     torch.manual_seed(0)
     unfused, fused = network(num_classes=10), network(num_classes=10)
     fused.load_state_dict(unfused.state_dict())
@@ -121,7 +121,7 @@ def test_fuse_keeps_keys_and_fuses_every_batchnorm():
     unfused, model = empty_resnet50(), empty_resnet50()
     before, kinds = dict(model.named_parameters()), [type(module) for module in model.modules()]
     fuse(model, Operations())
-    assert [type(module) for module in model.modules()] == kinds  # plain ones change nothing
+    assert [type(module) for module in model.modules()] == kinds  # plain operations change nothing
     fuse(model, FUSED)
     assert list(model.state_dict()) == list(unfused.state_dict())
     assert all(parameter is before[name] for name, parameter in model.named_parameters())

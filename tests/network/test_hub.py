@@ -33,20 +33,20 @@ WORDS = (
 
 
 class Hub(BaseHTTPRequestHandler):
-    """The part of the Hub's protocol that an upload and a download of one file need."""
+    """Implements the part of the Hub protocol that uploads and downloads one file."""
 
     files: dict[str, bytes]
     token = "right"
-    cut = 0  # bytes after which downloads break off; 0: never
-    sent: dict[str, str]  # headers with a file, instead of honest ones
-    asked: list[str]  # methods of the requests for a file
-    lies: tuple[str, object] = ("nothing", None)  # a part of a path, and what is answered there
+    cut = 0  # bytes after which downloads are cut off; 0: never
+    sent: dict[str, str]  # response headers that replace the correct headers of a file
+    asked: list[str]  # HTTP methods of the requests for a file
+    lies: tuple[str, object] = ("nothing", None)  # part of a path, and the wrong response to it
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress log messages."""
 
     def do_POST(self) -> None:
-        """Create a repository, say how to upload, or take a commit."""
+        """Create a repository, describe how to upload, or accept a commit."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         part, lie = self.lies
         if part in self.path:
@@ -62,7 +62,7 @@ class Hub(BaseHTTPRequestHandler):
             ]
             self._answer(200, {"files": modes})
         elif "/commit/" not in self.path:
-            self._answer(200, {"errors": [], "warnings": []})  # of the card's header
+            self._answer(200, {"errors": [], "warnings": []})  # the model card is valid
         else:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
@@ -77,7 +77,7 @@ class Hub(BaseHTTPRequestHandler):
         self.do_GET(has_body=False)
 
     def do_GET(self, has_body: bool = True) -> None:
-        """Send a file, or facts of the repository."""
+        """Send a file, or metadata of the repository."""
         name = self.path.partition("/resolve/")[2].rpartition("/")[2]
         if not name:
             self._answer(200, {"id": "me/net", "sha": COMMIT, "siblings": [], "files": []})
@@ -107,7 +107,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
-    """The stand-in, which has no files yet, and an empty cache."""
+    """The stand-in Hub without files, and an empty cache."""
     handler = type("Hub", (Hub,), {"files": {}, "sent": {}, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -115,7 +115,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint=place))
     hosts = getattr(constants, "HF_URL_HOSTS", frozenset()) | {"127.0.0.1"}
     monkeypatch.setattr(constants, "HF_URL_HOSTS", hosts, raising=False)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between attempts
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # no delay between attempts
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))

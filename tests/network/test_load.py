@@ -31,9 +31,9 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
-    """A network with the names of torchvision's ResNet-18 and few parameters.
+    """A network with the names of torchvision ResNet-18 but few parameters.
 
-    `load` makes such ones too.
+    `load` also builds such networks.
     """
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     torch.manual_seed(1)
@@ -47,7 +47,7 @@ def outputs(model: nn.Module) -> torch.Tensor:
 
 
 def refused(path: Path) -> str:
-    """Return why a file is refused; it must be named."""
+    """Return why a file is rejected; the message must name the file."""
     with pytest.raises(NotReadyError) as caught:
         load(path)
     assert str(path) in str(caught.value)
@@ -142,7 +142,7 @@ def test_heat_map_is_layer_cam():
         maps = features(images)
     for image, label, heat in zip(maps, labels.tolist(), found, strict=True):
         wanted = torch.zeros(10, 10)
-        for channel in range(5):  # all pixels of a channel have the same positive slope, or none
+        for channel in range(5):  # all pixels of a channel have the same positive slope, or 0
             wanted += max(0.0, head.weight[label, channel].item()) * image[channel]
         large = F.interpolate(wanted[None, None], (21, 21), mode="bilinear")[0, 0]
         torch.testing.assert_close(heat, large / large.max())
@@ -210,7 +210,7 @@ def test_embed_returns_input_of_classifier(name):
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.timeout(30)  # a FIFO would be waited for
+@pytest.mark.timeout(30)  # opening a FIFO would block
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
     def path(kind: str) -> Path:
@@ -266,7 +266,7 @@ def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow, tmp_path):
             loaded = load(path)
         except NotReadyError:
             count += 1
-        else:  # the damage hit padding between entries, or exchanged equal bytes
+        else:  # the damage hit padding between entries, or swapped equal bytes
             assert same(loaded.model.state_dict(), expected)
             assert loaded.about == described
     assert count >= 70

@@ -1,4 +1,4 @@
-"""Files are matched with networks by names or order, and lookalikes are found."""
+"""Files are matched with networks by name or order, and lookalikes are found."""
 
 import pytest
 import safetensors.torch
@@ -25,7 +25,7 @@ def model() -> nn.Module:
 
 
 def renamed(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return tensors under names of another library, in the same order."""
+    """Return tensors with the names of another library, in the same order."""
     return {
         f"net.part{place}.{name.rpartition('.')[2]}": tensor
         for place, (name, tensor) in enumerate(state.items())
@@ -93,7 +93,7 @@ def test_lookalikes_take_the_same_file(name, other, how):
     else:
         assert differences[f"timm:{other}"] == how
         one, two = (backbones.build_structure(f"timm:{each}", 3, {}) for each in (name, other))
-        one.load_state_dict(two.state_dict(), assign=True)  # its names and shapes are the same
+        one.load_state_dict(two.state_dict(), assign=True)  # names and shapes are equal
 
 
 def test_undescribed_file_notes_its_lookalikes(tmp_path):

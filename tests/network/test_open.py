@@ -1,4 +1,4 @@
-"""Every trained network is opened in one way, with the image settings of its library."""
+"""Every trained network is opened in the same way, with the image settings of its library."""
 
 import pytest
 import safetensors.torch
@@ -21,7 +21,7 @@ TORCHVISION = ("torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """Return a function that puts weights into a cache of the Hub and returns their folder."""
+    """Return a function that puts weights into a Hub cache and returns their folder."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
     def put(state: dict, repository: str):

@@ -1,6 +1,6 @@
-"""The weights that a network starts from.
+"""Pretrained weights of a network.
 
-Found, checked, loaded, their classifier replaced, parts frozen.
+They are found, checked and loaded; the classifier is replaced, and layers are frozen.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def narrow(monkeypatch):
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A weights file of a network with 7 classes, and BatchNorms as after training."""
+    """A weights file of a network with 7 classes and trained BatchNorms."""
     torch.manual_seed(1)
     model = narrow_resnet18(num_classes=7)
     for module in model.modules():
@@ -53,7 +53,7 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "weights.pt"
 
 
-#: Class names: as many as the file has, and fewer.
+#: Class names: as many as in the file, and fewer.
 SEVEN, THREE = tuple("abcdefg"), tuple("abc")
 
 

@@ -34,7 +34,7 @@ def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suff
         torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path)
     )
     run.model.eval()
-    with torch.no_grad():  # the factors of StochasticDepth are multiplied elsewhere
+    with torch.no_grad():  # the factors of StochasticDepth are applied in another place
         torch.testing.assert_close(state(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
     assert same(run.model.state_dict(), before)
 

@@ -1,4 +1,4 @@
-"""Compile Triton kernels for a GPU that is not there; read registers, spills, instructions."""
+"""Compile Triton kernels for an absent GPU; read registers, spills and instructions."""
 
 import re
 import subprocess
@@ -21,15 +21,15 @@ class Cubin:
 
     @property
     def spills(self) -> int:
-        """Return how many instructions keep registers in memory, or get them back."""
+        """Return the number of instructions that spill registers to memory or reload them."""
         return self.count(r"\b(STL|LDL)\b")
 
     def count(self, pattern: str) -> int:
-        """Return how many instructions match."""
+        """Return the number of instructions that match."""
         return sum(bool(re.search(pattern, line)) for line in self.lines)
 
     def first_loop(self) -> int:
-        """Return the number of instructions in the first loop, the one over the rows."""
+        """Return the number of instructions in the first loop, which iterates over the rows."""
         for start, line in enumerate(self.lines):
             if label := re.match(r"(\.L_x_\d+):", line):
                 back = [
@@ -51,10 +51,10 @@ def cubin(
     folder: Path,
     **constants: int | None,
 ) -> Cubin:
-    """Compile `kernel` for arguments of the given `types` ("*bf16"), or else i32.
+    """Compile `kernel` for arguments of the given `types` ("*bf16"); all others are i32.
 
-    Those in `aligned` are divisible by 16. A pointer that is a constant is None: the argument is
-    not given.
+    Arguments in `aligned` are divisible by 16. A constant pointer is None: the argument is not
+    given.
     """
     names = kernel.arg_names
     types = {name: kind for name, kind in types.items() if name not in constants}

@@ -1,4 +1,4 @@
-"""BatchNorm with residual sum and ReLU as a registered operation, which matches torch on a CPU."""
+"""BatchNorm with residual sum and ReLU, as a registered operation, matches torch on a CPU."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def arguments(add, drop, relu, twice, dtype=torch.float64) -> tuple[torch.Tensor
 
 
 class Backwards(TorchDispatchMode):
-    """Note for each backward pass of a BatchNorm whether there is a gradient of a second output."""
+    """Records for each backward pass of a BatchNorm whether a second output has a gradient."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
-    # threads sum in another order
+    # threads sum in a different order
     for statistic, reference in zip(found[1][2:5], expected[1][2:5], strict=True):
         assert torch.allclose(statistic, reference, rtol=1e-12)
     assert int(found[1].tracked) == 4
@@ -112,7 +112,7 @@ def test_one_compiled_graph_serves_all_sizes():
         with Backwards() as backwards:
             (gradient,) = torch.autograd.grad(found, x)
         assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])
-        # a compiled graph has zeros where an output is not used
+        # a compiled graph passes zeros for unused outputs
         assert backwards.seconds == [False, True, False]
     assert counter.frame_count == 1
     assert all(

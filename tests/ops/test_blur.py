@@ -52,8 +52,8 @@ def test_registration_passes_opcheck(stride):
 
 
 def test_unfused_bf16_strided_blur_rounds_once():
-    # multiples of 1/64 below 4: every sum is exact in float32, so that only the rounding is seen;
-    # torch's own bf16 gradient rounds after each term where the CPU has no AVX-512 BF16
+    # multiples of 1/64 below 4: every sum is exact in float32, so only the final rounding matters;
+    # the bf16 gradient of torch rounds after each term on a CPU without AVX-512 BF16
     x = (torch.randint(-255, 256, (2, 8, 9, 12)) / 64).bfloat16().requires_grad_()
     exact = x.detach().double().requires_grad_()
     upstream = (torch.randint(-255, 256, (2, 8, 5, 6)) / 64).bfloat16()

@@ -1,6 +1,6 @@
-"""Kernels compiled for GPUs that need not be present.
+"""Kernels compiled for GPUs, which need not be present.
 
-No spills, 16-byte loads and stores, few instructions.
+They have no spills, 16-byte loads and stores, and few instructions.
 """
 
 from typing import NamedTuple
@@ -24,13 +24,13 @@ ARGUMENTS = (
 
 
 class Case(NamedTuple):
-    """A kernel, its constants, its options, and what it may cost."""
+    """A kernel, its constants and options, and its limits."""
 
     kernel: object
     constants: dict[str, int | None]
     options: dict[str, object]
-    elements: int  # outputs, or elements of the input, of one program or of one turn of its loop
-    limit: float  # most instructions for each
+    elements: int  # outputs, or input elements, of one program or one iteration of its loop
+    limit: float  # maximum instructions per element
     resident: int = 0  # programs that must fit on a multiprocessor at once
 
 
@@ -47,7 +47,7 @@ def compiled(case, arch, folder):
 def everywhere(cases, usual):
     """Return each case with each architecture.
 
-    Without `-m exhaustive` only the usual one on an H200 is compiled.
+    Without `-m exhaustive`, only the usual case on an H200 is compiled.
     """
     return [
         pytest.param(
@@ -62,13 +62,13 @@ def everywhere(cases, usual):
 
 
 def is_cheap(instructions, case, arch):
-    """Tell whether a program needs few enough instructions; a T4 may take a quarter more."""
+    """Return whether a program needs few enough instructions; a T4 may use a quarter more."""
     limit = case.limit * (1.25 if arch == 75 else 1)
     return instructions * 32 * case.options["num_warps"] / case.elements <= limit
 
 
 def fits(case, binary):
-    """Tell whether a multiprocessor has registers for the programs; threads get them by eights."""
+    """Return whether the registers suffice for all programs; threads get multiples of eight."""
     threads = 32 * case.options["num_warps"]
     return case.resident * threads * -(-binary.registers // 8) * 8 <= 65536
 
@@ -97,14 +97,14 @@ MAPS = {
 def test_operations_on_maps_cost_few_instructions(case, arch, tmp_path):
     binary = compiled(case, arch, tmp_path)
     assert binary.spills == 0
-    for kind in ("LDG", "STG"):  # 16 bytes, or 8 of those with one byte a value
+    for kind in ("LDG", "STG"):  # 16 bytes, or 8 where values have one byte
         assert binary.count(kind) == binary.count(rf"{kind}.*\.(128|64)") > 0
     assert is_cheap(binary.count(r"^\s*/"), case, arch)
 
 
 ROWS = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
 ELEMENTS = batch_norm.ROWS * batch_norm.CHANNELS
-#: Of an addition, a multiplication by factors, a second gradient, a stored one: None leaves it out.
+#: Arguments for a sum, factors, a second gradient, and a stored gradient; None omits them.
 NO_SUM, NO_DROP, NO_OTHER, NO_GATED = (
     {name: None} for name in ("residual", "keep", "other", "gated")
 )
@@ -145,7 +145,7 @@ BATCH_NORMS = {
 @pytest.mark.parametrize(("case", "arch"), everywhere(BATCH_NORMS, "reduce of a sum"))
 def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     binary = compiled(case, arch, tmp_path)
-    # once a program, outside the loop over rows; most with Triton 3.6
+    # once per program, outside the loop over rows; the most occur with Triton 3.6
     assert binary.spills <= (22 if case.resident else 0)
     assert binary.count(r"LDG.*\.128") >= 2
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0

@@ -11,7 +11,7 @@ from resnet_recipes.ops import batch_norm, blur
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    """Choose anew in each test, and after it."""
+    """Clear the cached choice before and after each test."""
     ops.choose.cache_clear()
     yield
     ops.choose.cache_clear()
@@ -32,7 +32,7 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
     places = torch.device("cuda"), torch.bfloat16
     operations = ops.choose(*places)
     assert ops.choose(*places) is operations
-    assert asked == [places]  # once a process: what has failed takes seconds to try again
+    assert asked == [places]  # once per process, because retrying a failed operation takes seconds
     assert (operations.blur, operations.batch_norm) == (blur.unfused, batch_norm.fused)
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
 

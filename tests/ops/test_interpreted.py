@@ -1,4 +1,4 @@
-"""The kernels in Triton's interpreter, which needs no GPU, against float64."""
+"""The kernels in the Triton interpreter, without a GPU, against float64."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The launch of kernels, which looks past Triton's own, with the version that is installed."""
+"""The launch of kernels, which bypasses the Triton launcher, with the installed version."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def doubled(x, y, count, block: tl.constexpr):
 
 
 class Device:
-    """Stands in for an H100: Triton compiles for it, and its launches are written down."""
+    """A stand-in for an H100: Triton compiles for it, and its launches are recorded."""
 
     def __init__(self) -> None:
         self.launches: list[tuple[Any, ...]] = []
@@ -63,7 +63,7 @@ def test_known_variant_is_launched_like_triton(device):
     x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
     for out in (y, z, z):
         launch(doubled, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
-    doubled[2, 1, 1](x, z, 64, 32, num_warps=1)  # by Triton alone
+    doubled[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton
     first, *known, expected = device.launches
     assert first[3:5] == ("stream of 0", "function")
     for found in known:

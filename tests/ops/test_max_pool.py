@@ -1,4 +1,4 @@
-"""The max-pool, as a registered operation, against torch's."""
+"""The max-pool, as a registered operation, against torch."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 @pytest.mark.parametrize("sides", SIDES)
 def test_output_and_gradient_match_torch(sides, stride):
     torch.manual_seed(1)
-    x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # whose zeros are equal
+    x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # zeros are equal values
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     expected, found = max_pool.unfused(x, stride), max_pool.fused(x, stride)
     assert torch.equal(found, expected)

@@ -1,4 +1,4 @@
-"""The check of a fused operation before it is used."""
+"""The check of a fused operation before its first use."""
 
 import sys
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def test_correct_operation_agrees(operation, dtype):
     [
         lambda x, stride: blur.unfused(x, stride) * 1.05,
         lambda x, stride: blur.unfused(x, stride) * float("nan"),
-        lambda x, stride: blur.unfused(x, stride) + 0.05 * (x - x.detach()).sum(),  # its gradient
+        lambda x, stride: blur.unfused(x, stride) + 0.05 * (x - x.detach()).sum(),  # gradient
     ],
 )
 def test_wrong_output_or_gradient_is_detected(wrong):
@@ -52,7 +52,7 @@ def test_wrong_output_or_gradient_is_detected(wrong):
 def test_float32_statistics_must_be_accurate_for_any_images():
     def wrong(x, norm, epilogue):
         y = rounded_once(x, norm, epilogue)
-        norm.running_var.data.mul_(1.001)  # less than rounding to bfloat16 would explain
+        norm.running_var.data.mul_(1.001)  # less than the rounding error of bfloat16
         return y
 
     found = find_mismatch(stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
@@ -78,7 +78,7 @@ def fails(x, stride):
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
-    """A machine with a compiler and without Python's headers."""
+    """A machine with a compiler but without the Python headers."""
     monkeypatch.setenv("CC", "cc")
     monkeypatch.setattr(selftest.sysconfig, "get_path", lambda name: str(tmp_path))
     return tmp_path
@@ -100,7 +100,7 @@ def test_missing_headers_are_named_with_package(bare, monkeypatch, system, comma
     )
     (bare / "Python.h").touch()
     found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
-    assert found == "RuntimeError: Command '['gcc', ...]' failed."  # in one line
+    assert found == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
 
 
 def test_missing_compiler_is_named_first(bare, monkeypatch):

@@ -1,4 +1,4 @@
-"""Convolutions in bf16, against float64 and on memory full of NaN; what average pools are given."""
+"""Convolutions in bf16 against float64, on memory full of NaN; inputs of average pools."""
 
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from resnet_recipes.recipe.compose import compose
 from tests.fixtures import settings
 from tests.tables import rows
 
-#: ResNets and four other families, and the smallest images of 8 px and more that each takes.
+#: ResNets and four other families, and the smallest image size of at least 8 px that each accepts.
 FAMILIES = {
     ("resnet18", ""): 8,
     ("resnet18", "small_stem"): 8,
@@ -30,9 +30,9 @@ FAMILIES = {
 
 
 class Kind(NamedTuple):
-    """What decides, with the side of the input, how a convolution's gradient is computed."""
+    """The settings that, with the input size, select the algorithm of a convolution's gradient."""
 
-    inputs: int  # channels; at most 16, and what 16 leaves of them
+    inputs: int  # channels, reduced to at most 31 with the same remainder modulo 16
     kernel: int
     stride: int
     padding: int
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def kinds() -> dict[Kind, set[int]]:
-    """Return the convolutions of all families, with small sides of their inputs and the last."""
+    """Return the convolutions of all families, with the small input sizes and the last size."""
     found: dict[Kind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
         model = backbones.build_structure(name, 10, {argument: True} if argument else {}).eval()
@@ -75,7 +75,7 @@ def results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[T
 
 
 def drawn(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
-    """Return an input and weights, which are the same in bf16 and in float64."""
+    """Return an input and weights with the same values in bf16 and in float64."""
     torch.manual_seed(side)
     x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)
     outputs = kind.inputs if kind.groups == kind.inputs else 16
@@ -89,7 +89,7 @@ def test_convolutions_have_correct_gradients_on_small_maps():
         for side in sides:
             given = drawn(kind, side)
             found, exact = (results(kind, *given, one) for one in (torch.bfloat16, torch.float64))
-            # bf16 rounds to 1/256; NaN is not close to anything
+            # bf16 rounds to 1/256; NaN is never close
             if not all(
                 (one - other).abs().max() < other.abs().max() / 64
                 for one, other in zip(found, exact, strict=True)
@@ -146,7 +146,7 @@ def test_only_resnets_on_gpus_stay_unchanged(name, is_sound):
 
 
 def trained(process: RankProcess) -> bool:
-    """Take gradients of a network of an eighth of the usual width, and use the memory."""
+    """Compute gradients of a network at an eighth of its usual width, and use the memory."""
     recipe = compose("small", ["model.width=0.125"], needs_data=False).recipe
     model = build_network(recipe, Stack.of(recipe.methods), 10, torch.device("cpu"))
     for _ in range(3):
@@ -157,4 +157,4 @@ def trained(process: RankProcess) -> bool:
 
 
 def test_few_channels_write_within_their_memory(nursery, tmp_path):
-    assert nursery.call(tmp_path, 1, trained) == [True]  # or it ends with SIGABRT or SIGSEGV
+    assert nursery.call(tmp_path, 1, trained) == [True]  # not SIGABRT or SIGSEGV

@@ -1,4 +1,4 @@
-"""Sums that programs share: how many programs, which counters, how many registers."""
+"""Sums split among programs: the number of programs, their counters and registers."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ GPU = torch.device("cuda", 0)
 
 
 def test_samples_have_sums_that_programs_share(monkeypatch):
-    """As in all sums of a real network; without a GPU, no other test adds up shares."""
+    """As in all sums of a real network; without a GPU, no other test adds partial sums."""
     programs = defaultdict(set)
 
     def launch(kernel, grid, *_, **__):
@@ -52,6 +52,6 @@ def test_each_stream_and_graph_has_its_counters(monkeypatch):
 
 
 def test_registers_are_limited_only_where_triton_can(monkeypatch):
-    assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), by eights
+    assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), a multiple of 8
     monkeypatch.setattr(torch.version, "hip", "7.0")
     assert sums.fitting(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}

@@ -1,4 +1,4 @@
-"""Operations are tried in another process, once for each machine."""
+"""Operations are tried in another process, once per machine."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ ALL_RIGHT, NONE = {RIGHT: "", FAULTY: ""}, {RIGHT: "no compiler", FAULTY: "no co
 
 
 def tried(process: RankProcess) -> trial.Verdicts:
-    """Try operations of which the first reads from where nothing is; other processes are forks."""
+    """Try operations; the first reads invalid memory. Processes are forks."""
     FUSED[FAULTY] = SimpleNamespace(
         unfused=blur.unfused,
         fused=lambda *_: ctypes.string_at(0),
@@ -39,7 +39,7 @@ def test_endless_kernel_is_stopped(monkeypatch):
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A machine with a GPU; the verdicts of each trial are what is in the list."""
+    """A machine with a GPU; each trial returns the next verdicts from a list."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     coming: list[trial.Verdicts] = []
@@ -71,7 +71,7 @@ def test_success_is_stored_until_its_key_changes(machine, monkeypatch):
 def test_failure_is_tried_again_by_next_run(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
-    assert [recalled(), recalled()] == [NONE] * 2  # the second began before the first had ended
+    assert [recalled(), recalled()] == [NONE] * 2  # the second rank started before the first ended
     monkeypatch.setattr(trial.time, "time", lambda: 101.0)
     assert recalled() == ALL_RIGHT
 
@@ -80,7 +80,7 @@ def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
     assert recalled() == NONE
-    monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # set back
+    monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # the clock was set back
     assert recalled() == ALL_RIGHT
 
 
@@ -90,7 +90,7 @@ def test_damaged_record_or_readonly_folder_is_no_obstacle(machine, monkeypatch, 
     (kept,) = tmp_path.rglob("*.json")
     kept.write_text('{"verdicts": 3}')
     assert recalled() == ALL_RIGHT
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # not a folder
     assert recalled() == NONE
 
 

@@ -1,4 +1,4 @@
-"""The recorder that writes what these tests read."""
+"""The recorder that writes the files for these tests."""
 
 from tests.report.conftest import console, driver, facts, recorder, summary
 

@@ -1,4 +1,4 @@
-"""An ending says who failed first, why, and what to do."""
+"""An ending records who failed first, the reason and the fix."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_first_failure_skips_consequences():
 
 
 def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
-    """Return a kind of error of torch's."""
+    """Return an error class with this name, such as torch raises."""
     return type(name, (base,), {})
 
 

@@ -1,4 +1,4 @@
-"""Flags of images are written as a number and read back, whatever is in the file."""
+"""Per-image flags are written as a number and read back, for any content of the file."""
 
 import json
 

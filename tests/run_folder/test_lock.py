@@ -27,7 +27,7 @@ def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "PATIENCE", 60.0)
     (tmp_path / "lock").touch()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
+    fcntl.flock(looking, fcntl.LOCK_SH)  # like `resnet-recipes runs`
     threading.Timer(0.1, os.close, [looking]).start()
     with LockedFolder(tmp_path):
         pass
@@ -97,7 +97,7 @@ def test_locked_ignores_a_failure_to_close(tmp_path):
     with LockedFolder(tmp_path):
         links = Path("/proc/self/fd").glob("*")
         (file,) = (link for link in links if link.resolve() == tmp_path.resolve() / "lock")
-        os.close(int(file.name))  # closing it again fails
+        os.close(int(file.name))  # a second close fails
     with LockedFolder(tmp_path):
         pass
 

@@ -1,4 +1,4 @@
-"""What a run folder tells without torch."""
+"""Read a run folder without torch."""
 
 import fcntl
 
@@ -58,7 +58,7 @@ def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
 def test_runs_in_skips_other_folders_and_dead_links(tmp_path):
     run_folder(tmp_path, "b")
     run_folder(tmp_path, "a", state="failed")
-    run_folder(tmp_path, ".1f.tmp")  # what a kill leaves of a new one
+    run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")

@@ -1,4 +1,4 @@
-"""What a finished run amounts to, against sums done by hand."""
+"""The summary of a finished run, compared with manual sums."""
 
 import os
 from dataclasses import replace
@@ -94,7 +94,7 @@ def test_nearest_chooses_published_result_by_length(facts, summary):
 
 
 def records(*written: tuple[str, float, dict]) -> list[dict]:
-    """Return records of a kind, with their wall seconds and what else they hold."""
+    """Return records of given kinds, with their wall seconds and other values."""
     return [{"kind": kind, "wall_seconds": wall, **values} for kind, wall, values in written]
 
 
@@ -120,7 +120,7 @@ def test_mlperf_clock_counts_repeated_steps_not_startup():
     resumed = records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("saved", 30.0, {}),
-        # ten seconds after the checkpoint were lost
+        # the ten seconds after the checkpoint are lost
         ("begin", 45.0, {"startup_seconds": 5.0}),
         ("evaluation", 60.0, {"raw_seconds": 0.0}),
     )
@@ -128,7 +128,7 @@ def test_mlperf_clock_counts_repeated_steps_not_startup():
 
 
 def test_epoch_seconds_ignore_records_between_epochs():
-    """Of four steps each: the first, the second, and the last of ten, with a log in the middle."""
+    """Epochs have four steps: the first, the second and the tenth end in a record."""
     ends = ((4, 9.0), (8, 15.0), (38, 18.0), (40, 22.0))
     one = records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))
     assert time_epochs(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}

@@ -40,7 +40,7 @@ WRONG = {
 def take_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torch.Tensor]
 ) -> None:
-    """Take one step along given gradients."""
+    """Take one step along the given gradients."""
     for p, grad in zip(model.parameters(), grads, strict=True):
         p.grad = grad.clone()
     optimizer.step()
@@ -116,7 +116,7 @@ def test_overflow_changes_nothing_without_host_sync(optimizer, small, gradients)
 
 @every_optimizer
 def test_scaler_sets_scale_and_overflow_during_step(optimizer):
-    """As for torch's fused optimizers, which is not a public part of torch."""
+    """Fused torch optimizers rely on this, but it is not a public torch API."""
     model, scaler, scalings = nn.Linear(2, 2), torch.amp.GradScaler("cpu", 4.0), []
     built = optimizer(lr=0.01).build(model)
     built.register_step_pre_hook(lambda *_: scalings.append([*map(float, read_scaling(built))]))
@@ -225,7 +225,7 @@ def test_zero_weight_moves_and_frozen_weight_is_skipped(
     params = [parameter for group in built.param_groups for parameter in group["params"]]
     assert {id(parameter) for parameter in params} == {id(p) for p in model[1].parameters()}
     model[1].weight.grad = torch.ones_like(model[1].weight)
-    bias = model[1].bias.clone()  # without a gradient
+    bias = model[1].bias.clone()  # a parameter without a gradient
     built.step()
     assert (model[1].weight != 0).all()
     assert torch.equal(model[1].bias, bias)

@@ -1,4 +1,4 @@
-"""DecoupledSGDW against vectors from Composer's optim/decoupled_weight_decay.py (v0.7.1)."""
+"""DecoupledSGDW against test vectors from optim/decoupled_weight_decay.py of Composer 0.7.1."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ SGD | 0.1 0.1 0.1 | 0.949 0.878426 0.915795324 | 0.51 0.70574 -0.37369324
     ),
 )
 def test_steps_match_composer(kind, rates, weights, momenta):
-    """A rate of 0 moves no weight, but the momentum fills."""
+    """With learning rate 0, weights do not move, but the momentum accumulates."""
     rates, *expected = ([*map(float, cell.split())] for cell in (rates, weights, momenta))
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)

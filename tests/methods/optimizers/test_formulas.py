@@ -1,4 +1,4 @@
-"""Every optimizer against its formula for one tensor, in fifty steps at changing rates."""
+"""Every optimizer against its formula for one tensor, in fifty steps with changing lr."""
 
 from math import cos, pi
 
@@ -9,7 +9,7 @@ from resnet_recipes.methods.optimizers import LAMB, LARS, OPTIMIZERS, SGD, AdamW
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
-# Each moves a weight `w` along a gradient `g`: `m` and `v` are its state, `t` counts from 1.
+# Each updates a weight `w` with a gradient `g`; `m` and `v` are its state, `t` counts from 1.
 
 
 def sgd(w, g, m, v, t, rate, decay):
@@ -68,7 +68,7 @@ FORMULAS = [
 def test_step_matches_formula(settings, formula, small, gradients):
     """One tensor starts at zero, and one gradient is zero in the first step.
 
-    No ratio can be computed from a norm of zero.
+    Their norms are zero, so no ratio can be computed.
     """
     model = small().double()
     torch.nn.init.zeros_(model.fc.weight)

@@ -1,7 +1,7 @@
-"""Triton's interpreter without the work that it repeats.
+"""Run kernels in the Triton interpreter, without its repeated work.
 
-This file is read only where these tests are asked for. They need a process of their own: Triton
-decides whether to interpret a kernel when its module is imported.
+These tests need a separate process: Triton decides whether to interpret a kernel when its module is
+imported.
 """
 
 import os
@@ -19,18 +19,18 @@ from resnet_recipes.ops.kernels import maps
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse to run other tests in this process, whose kernels would be interpreted as well."""
+    """Reject other tests in this process, because their kernels would also be interpreted."""
     if any(Path(__file__).parent not in item.path.parents for item in items):
         raise pytest.UsageError("tests/ops/interpreted needs a process of its own")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def repeated_nothing():
-    """Patch Triton's language once, not for every launch and call.
+    """Patch the Triton language once, not for every launch and call.
 
-    Look for no overflow in integers, as on a GPU.
+    Do not check integers for overflow, as on a GPU.
     """
-    for function in (maps.get, tl.sum):  # one that sees `triton.language`, and one of that itself
+    for function in (maps.get, tl.sum):  # their modules import tl and tl.core
         interpreter._patch_lang(function.fn)
     interpreter._patch_lang = lambda _: interpreter._LangPatchScope()
     builder = interpreter.interpreter_builder

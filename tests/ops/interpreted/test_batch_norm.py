@@ -9,9 +9,9 @@ from resnet_recipes.ops.kernels import statistics, sums
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 from tests.tables import rows
 
-#: Shape, residual, factor for each image, ReLU, programs. They cover one share of rows, and
-#: more than fit into a tile; shares of several tiles; partial tiles and vectors; tiles across
-#: images; and images of one pixel.
+#: Shape, residual, factor for each image, ReLU, programs. They cover one block of rows, and more
+#: than fit into a tile; blocks of several tiles; partial tiles and vectors; tiles across images;
+#: and images of one pixel.
 CASES = rows(
     """
 2,8,3,4 | relu | 8
@@ -21,7 +21,7 @@ CASES = rows(
 2,10,3,3 | add drop relu | 8
 """
 )
-#: What is smaller than on a GPU, so that small maps have many tiles.
+#: Tile sizes smaller than on a GPU, so that small maps have many tiles.
 TILES = (
     (statistics, "ROWS", 8),
     (statistics, "CHANNELS", 16),
@@ -43,14 +43,14 @@ def norm_of(channels, momentum=0.1):
 
 
 def exactly(norm):
-    """Return a copy of parameters and statistics in float64; parameters require gradients."""
+    """Return a float64 copy of parameters and statistics; the parameters require gradients."""
     weight, bias, mean, var, tracked, *numbers = norm
     parameters = (tensor.double().requires_grad_() for tensor in (weight, bias))
     return Norm(*parameters, mean.double(), var.double(), tracked.clone(), *numbers)
 
 
 def saved_by(x, norm, epilogue, z, moments):
-    """Return what the backward pass needs."""
+    """Return the tensors that the backward pass needs."""
     kept = None if epilogue.residual is None else z
     return SavedTensors(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu)
 

@@ -1,4 +1,4 @@
-"""The kernels of blur and max-pool against float64 and torch's."""
+"""The blur and max-pool kernels against float64 and torch."""
 
 import pytest
 import torch
@@ -9,10 +9,10 @@ from resnet_recipes.ops.kernels import blur as blurs
 from resnet_recipes.ops.kernels import maps
 from resnet_recipes.ops.kernels import max_pool as pools
 
-#: Batch, channels, height, width: several tiles and parts of one in each direction, odd and even
-#: sides, two images.
+#: Batch, channels, height, width: several complete and partial tiles in each direction, odd and
+#: even sizes, two images.
 SHAPES = ((1, 8, 3, 5), (1, 70, 2, 4), (2, 8, 1, 1), (1, 8, 6, 9))
-#: What is smaller than on a GPU, so that small maps have many tiles.
+#: A tile smaller than on a GPU, so that small maps have many tiles.
 TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
 
 
@@ -57,7 +57,7 @@ def test_half_precision_is_rounded_once():
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_max_pool_and_gradient_match_torch(shape, stride):
-    """Of channels that have, in turn, no equal values, many, zeros of a ReLU, or NaN."""
+    """The channels have, in turn, no equal values, many equal values, zeros of a ReLU, and NaN."""
     torch.manual_seed(1)
     x = drawn(shape)
     x[:, 1::4] = x[:, 1::4].round()

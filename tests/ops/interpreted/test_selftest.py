@@ -1,4 +1,4 @@
-"""The check of the kernels before use, run in Triton's interpreter."""
+"""The self-test of the kernels, run in the Triton interpreter."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def register(library, operation):
 
 @pytest.mark.parametrize("operation", FUSED.values(), ids=FUSED)
 def test_kernels_agree_with_torch(operation, monkeypatch):
-    """Run the last of the samples, in float16: the interpreter does not round to bfloat16."""
+    """Use the last sample, in float16: the interpreter does not round to bfloat16."""
     samples = operation.make_samples
     monkeypatch.setattr(operation, "make_samples", lambda *arguments: [*samples(*arguments)][-1:])
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:

@@ -1,4 +1,4 @@
-"""A step of training by the kernels, from a recipe: the step of plain torch."""
+"""A training step of a recipe with kernels matches the step in plain torch."""
 
 import torch
 import torchvision
@@ -24,12 +24,12 @@ RECIPE = (
 
 
 class Tiny(ResNet):
-    """A ResNet of a stem and two narrow bottleneck blocks, the second of which halves the map."""
+    """A ResNet with a stem and two narrow bottleneck blocks; the second halves the map."""
 
     def __init__(self, num_classes):
         super().__init__(Bottleneck, [1, 1, 1, 1])
         self.fc = nn.Linear(32, num_classes)
-        self.__class__ = ResNet  # the only class whose stem is fused
+        self.__class__ = ResNet  # only the stem of this class is fused
 
     def _make_layer(self, block, planes, *rest, **options):
         if planes <= 128:
@@ -48,7 +48,7 @@ def trained(kernels):
 
 
 def momenta(run):
-    """Return the momenta of all weights, their gradients after the first step, as one vector."""
+    """Return the momenta of all weights as one vector: the gradients after the first step."""
     return torch.cat([state["momentum_buffer"].flatten() for state in run.optimizer.state.values()])
 
 
@@ -57,7 +57,7 @@ def test_step_with_kernels_matches_torch(monkeypatch):
         (batch_norm, "ROWS", 128),
         (statistics, "ROWS", 256),
     )
-    for module, name, size in sizes:  # for a CPU: few tiles, and hardly larger than the maps
+    for module, name, size in sizes:  # sizes for a CPU: few tiles, barely larger than the maps
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
     expected, loss = trained("off")
