@@ -91,21 +91,17 @@ def test_cp_writes_a_child_that_composes(said, recipes):
     assert said("diff hot other") == "no setting differs\n"
 
 
-def test_cp_full_writes_a_self_contained_copy(said, recipes):
-    said("cp mild recipes/mine.yaml --full")
-    text = (recipes / "mine.yaml").read_text()
-    assert "\nname: mine\n" in text
-    assert "defaults:" not in text
-    assert said("diff mild mine") == "no setting differs\n"
-
-
-def test_cp_full_copies_no_file_that_inherits(said, enter, recipes):
-    child = "name: child\ndefaults: [mild, optimizer: lamb]\n"
-    (recipes / "child.yaml").write_text(child)
-    refusal = enter("resnet-recipes cp child recipes/mine.yaml --full", 2).err
-    assert "itself inherits from mild, lamb" in refusal
+def test_show_prints_parents_before_a_recipe(said, recipes):
+    (recipes / "child.yaml").write_text("name: child\ndefaults: [mild, optimizer: lamb]\n")
     shown = said("show child")
     assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
+
+
+def test_cp_does_not_inherit_from_a_file_outside_recipes(enter, recipes):
+    Path("mine.yaml").write_text("name: mine\ndefaults: [mild]\n")
+    refusal = enter("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
+    assert "hint:  move it to recipes/mine.yaml" in refusal
+    assert not (recipes / "other.yaml").exists()
 
 
 def test_cp_may_keep_the_name_of_its_parent(said):
