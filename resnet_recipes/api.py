@@ -26,7 +26,7 @@ from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.jobs.measure import keep_estimate, measure_time
+from resnet_recipes.jobs.measure import measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
@@ -233,9 +233,7 @@ def _create(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
     planned = resolve_plan(planned or plan(result), partial(print, file=sys.stderr))
-    locked = new_run.create(planned, command)
-    keep_estimate(planned, locked.path)
-    return locked
+    return new_run.create(planned, command)
 
 
 def _judge(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:

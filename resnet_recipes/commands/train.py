@@ -128,11 +128,9 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     """Create and return the folder of a new run; print the plan unless a sweep has printed it."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
-    from resnet_recipes.jobs.measure import keep_estimate
 
     plan = _plan_run(result)
     locked = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
-    keep_estimate(plan, locked.path)
     if "--no-plan" not in arguments:
         say("\n".join(format_plan(plan, str(locked.path), full="--verbose" in arguments)))
     return locked

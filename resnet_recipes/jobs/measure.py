@@ -4,7 +4,6 @@ import json
 import shlex
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ from resnet_recipes.planning.estimate import (
 )
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import find_gpu
-from resnet_recipes.run_folder import ESTIMATE, METRICS
+from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
@@ -71,20 +70,6 @@ def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds that were measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
     return RunForecast(estimate_run(plan, speeds), speeds, f"measured on this machine {day}", when)
-
-
-def keep_estimate(plan: Plan, folder: Path) -> None:
-    """Write the estimate of a run to its folder, if this machine was measured.
-
-    The summary reports its error.
-    """
-    forecast = predict_time(plan)
-    if forecast and forecast.when:
-        values = {
-            "training_seconds": 60 * forecast.estimate.minutes,
-            "bounds_seconds": [60 * minutes for minutes in forecast.estimate.bounds],
-        }
-        atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
 class MemoryForecast(NamedTuple):

@@ -10,7 +10,6 @@ COMMAND = "command.txt"  # the command line
 OVERRIDES = "overrides.txt"  # settings from the command line, one per line
 PROVENANCE = "provenance.json"  # recipe files and their commit
 ENVIRONMENT = "env.json"  # versions and machine
-ESTIMATE = "estimate.json"  # training seconds estimated before the start
 METRICS = "metrics.jsonl"  # one record per line, in order of time
 SUMMARY = "summary.json"  # the summary of a finished run
 HITS = "hits.json"  # validation images that the final network classifies correctly

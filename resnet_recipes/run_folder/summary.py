@@ -7,9 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder import ESTIMATE
 from resnet_recipes.run_folder.facts import Published, RunFacts, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind
 
@@ -36,7 +33,6 @@ class Summary:
     training_seconds: float  # training time, without evaluation and checkpoints
     training_seconds_papers_rule: float | None  # the same, with the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
-    estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # total time, over all sessions
     compile_seconds: float  # training seconds spent on compilation only
     startup_seconds: float
@@ -182,7 +178,6 @@ def summarize(
         training_seconds=seconds,
         training_seconds_papers_rule=compute_papers_seconds(records, seconds),
         mlperf_seconds=compute_mlperf_seconds(records),
-        estimated_seconds=_read_estimate(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
         compile_seconds=sum(r["seconds"] for r in filter_kind(records, "compiled")),
         startup_seconds=sum(r["startup_seconds"] for r in begins),
@@ -194,16 +189,3 @@ def summarize(
         data_wait_share=compute_data_wait(records),
         published=find_nearest(facts.published, facts.epochs),
     )
-
-
-def _read_estimate(folder: Path) -> float | None:
-    """Return the training seconds estimated before the start.
-
-    None if the file has no usable estimate.
-    """
-    try:
-        estimate = read_json(folder / ESTIMATE, may_be_absent=True)
-    except NotReadyError:
-        return None
-    seconds = estimate.get("training_seconds")
-    return float(seconds) if isinstance(seconds, int | float) else None

@@ -1,13 +1,11 @@
 """The summary of a finished run, compared with manual sums."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.report.closing import describe_run
-from resnet_recipes.run_folder import ESTIMATE
 from resnet_recipes.run_folder.facts import Published, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
@@ -23,14 +21,6 @@ def test_training_seconds_exclude_evaluation_and_checkpoints(summary):
     assert summary.evaluation_seconds == 4 * 3.0
     assert summary.checkpoint_seconds == 4 * 0.25
     assert summary.compile_seconds == 0.0
-
-
-def test_unreadable_estimate_is_none(facts, driver, recorder):
-    os.mkfifo(facts.folder / ESTIMATE)
-    recorder.begin()
-    driver.run(0, 40)
-    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
-    assert summary.estimated_seconds is None
 
 
 def test_compile_seconds_are_reported_separately(recorder, driver):
