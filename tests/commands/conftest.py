@@ -1,4 +1,4 @@
-"""What the tests of commands share."""
+"""Fixtures for the tests of commands."""
 
 import csv
 import os
@@ -12,7 +12,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run, random_images
 
-#: The settings of a run that takes a second: four steps on synthetic images.
+#: Settings for a run that takes a second: four steps on synthetic images.
 TINY = (
     "data.backend=synthetic data.train_size=32 data.eval_resize=36 data.eval_size=32 bs=16 "
     "batch.bn_size=16 lr=0.05 model.name=resnet18 schedule.warmup=1ba max_duration=4ba ssr=1 "
@@ -21,14 +21,14 @@ TINY = (
 
 
 def csv_rows(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table."""
+    """Return the rows of a CSV file."""
     with open(name) as file:
         return [*csv.DictReader(file)]
 
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, on a machine of two cores on which nothing was measured yet."""
+    """Work in an empty folder, on a machine with two cores and no earlier measurements."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}.cache")
@@ -36,13 +36,13 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Class folders of tiny images, for tests that only read them."""
+    """Class folders of tiny images, for tests that do not change them."""
     return random_images(tmp_path_factory.mktemp("shared") / "images")
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Work in an empty folder, where starting a run only notes it, and ends as if stopped."""
+    """Work in an empty folder; runs are only recorded, and end as if stopped."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []
@@ -54,12 +54,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def release(held: LockedFolder, folders: list[Path]) -> None:
-    """Note the folder of a run that would be trained, and release its lock."""
+    """Record the folder of a run that would be trained, and release its lock."""
     with held:
         folders.append(held.path.resolve())
 
 
 @pytest.fixture
 def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights, ./mine; its images are in ./images."""
+    """A run with BlurPool and random weights in ./mine; its images are in ./images."""
     return ended_run(make_run, tmp_path / "mine", methods={"blurpool": {}})

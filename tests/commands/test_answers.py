@@ -1,4 +1,4 @@
-"""What a message says to type is accepted when it is typed."""
+"""Commands that messages suggest are accepted."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from resnet_recipes import cli
 from tests.run_folders import run_folder
 from tests.tables import rows
 
-#: Words of `resnet-train demo ...`, and the whole line that is printed below what is wrong.
+#: Arguments of `resnet-train demo ...`, and the complete line below the error.
 SETTINGS = rows(
     """
 data.train_size=48px | data.train_size=48
@@ -62,7 +62,7 @@ model=resnet18.pt | model.weights=resnet18.pt
 """
 )
 
-#: Whole commands, in a folder with images and a run, and the line.
+#: Complete commands, run in a folder with images and a run, and the line.
 COMMANDS = rows(
     """
 train mild data=images model=vit_base | model.name=timm:vit_base_
@@ -96,7 +96,7 @@ def folder(images, tmp_path):
 
 
 def answer(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what is below the first problem; "" if nothing is."""
+    """Return the text below the first problem, or ""."""
     first, *rest = capsys.readouterr().err.splitlines()
     if re.fullmatch(r"error: \d+ problems", first):
         _, first, *rest = rest
@@ -112,7 +112,7 @@ def test_a_setting_is_answered_with_one_that_is_accepted(typed, line, capsys, fo
     assert said == line or (line.endswith(",") and said.startswith(line))
     if not re.search(" uses |VALUE|--cfg", line):
         words = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
-        if "--parallel" not in words:  # which needs GPUs
+        if "--parallel" not in words:  # needs GPUs
             assert cli.train([*words, "data=images", "--cfg"]) == 0
 
 

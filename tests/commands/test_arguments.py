@@ -1,4 +1,4 @@
-"""Problems are named by the words of the command."""
+"""Problems name the arguments of the command."""
 
 from pathlib import Path
 

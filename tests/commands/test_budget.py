@@ -1,4 +1,4 @@
-"""`budget=` as a user sees it; what machines do is made up: each image takes ten milliseconds."""
+"""`budget=` for users, on a simulated machine that takes ten milliseconds per image."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ from tests.commands.conftest import TINY
 
 WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
-#: An epoch has 128 images, and every evaluation 50, also the second at the end of a run.
+#: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
 LAST = 0.5 + SAVE
 FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
@@ -22,7 +22,7 @@ FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minut
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch):
-    """The speeds that each measurement finds, and how often one was made."""
+    """Replace measurements; return a list with an item for each measurement."""
     calls = []
     found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or found)
@@ -34,7 +34,7 @@ def length(run):
 
 
 def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, enter):
-    for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # both are two minutes
+    for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
         said = enter(f"resnet-train {WORDS} {words}", 75).err
         assert length(name) == f"{FITS}ep"
@@ -62,7 +62,7 @@ def test_a_resumed_run_keeps_its_length(started, measured, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)
     before = Path("runs/a/config.yaml").read_text()
-    enter(f"{line} launch.price=3", 75)  # a requeued job, on a slower machine
+    enter(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
     assert len(started) == 2
     assert len(measured) == 1
     assert length("a") in before
@@ -86,7 +86,7 @@ def test_ranks_that_have_one_thread_each_use_what_was_measured_from_a_command_wi
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("resnet_recipes.jobs.group.cores", lambda: 2)
     enter(f"resnet-recipes estimate {two}")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun sets it
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # set by torchrun
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     enter(f"resnet-train {two} budget=2m --dry-run")
 

@@ -1,4 +1,4 @@
-"""What is pasted from pages, chats and terminals is recognized, and the cleaned command printed."""
+"""Characters from web pages, chats and terminals are detected; a cleaned command is printed."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.tables import rows
 
 
 def cleaned(argv: list[str]) -> str:
-    """Return the command that is printed instead of one that is refused."""
+    """Return the suggested command for a rejected command."""
     with pytest.raises(RecipeError) as refused:
         refuse_pasted("resnet-train", argv)
     (problem,) = refused.value.problems

@@ -1,4 +1,4 @@
-"""`resnet-train --check` trains the end of a run, and leaves nothing behind."""
+"""`resnet-train --check` trains the end of a run, and leaves no files behind."""
 
 from pathlib import Path
 
@@ -40,14 +40,14 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     ((folder, recipe, sample),) = tried
     assert sample == {"job": "train", "spans": [[2, 4]]}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
-    assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
+    assert recipe["log"]["to"] == []  # trackers do not get this trial
     assert not Path("runs").exists()
     assert folder.exists() == (code == 1)  # its logs say why
 
 
 @pytest.fixture
 def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Images in ./images, of which training would soon read only a few; ranks always finish."""
+    """Images in ./images; ranks always succeed, and would read only a few images."""
     monkeypatch.setattr(launcher, "start", lambda *_: Ending(0))
     return random_images(tmp_path / "images", train=3)
 

@@ -1,4 +1,4 @@
-"""`resnet-recipes compare` as a user sees it."""
+"""The output of `resnet-recipes compare`."""
 
 import json
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from tests.run_folders import run_folder
 
 @pytest.fixture
 def compared(enter: Callable[..., Said]):
-    """Return a function that prints the comparison of runs in this folder, by their names."""
+    """Return a function that prints the comparison of the named runs in this folder."""
     return lambda names: enter(f"resnet-recipes compare {names}").out
 
 
 def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
-    """Make runs of a recipe that differ in their seed, and by it in their accuracy."""
+    """Make runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
     for seed, one in enumerate(names):
         run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
@@ -35,7 +35,7 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(compared):
     near = seeds("a", 70, optimizer={"lr": 2.0})
     for name, top1, said in (
         ("b", 75, "5.00 points apart, more than twice the standard error"),
-        ("d", 70.12, "0.12 points apart, no more than twice the standard"),  # their error is 0.08
+        ("d", 70.12, "0.12 points apart, no more than twice the standard"),  # standard error 0.08
         ("c", 70.05, "0.05 points apart, no more than twice"),
     ):
         assert said in compared(f"{near} {seeds(name, top1, optimizer={'lr': top1})}")
@@ -59,7 +59,7 @@ def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
                 **{"config": settings},
             )
     said = compared(" ".join(names))
-    # 0.1 over three seeds: sqrt(2 * 0.01 / 3) = 0.08, where eight would have 0.05
+    # std 0.1 over three seeds gives sqrt(2 * 0.01 / 3) = 0.08; eight seeds would give 0.05
     assert "The best two are 0.12 points apart, no more than twice the standard error" in said
     # 4 * (0.1**2 + 0.1**2) / 0.12**2 is 5.6
     assert "About 6 seeds each would settle" in said

@@ -1,4 +1,4 @@
-"""What the shells offer; no program is started to find it."""
+"""Completions in each shell, computed without starting a program."""
 
 import os
 import pty
@@ -19,7 +19,7 @@ def bash() -> str:
 
 
 def offered(bash: str, line: str, folder: Path) -> list[str]:
-    """Return what bash offers at the end of a line."""
+    """Return the completions that bash offers at the end of a line."""
     ask = (
         f"{bash}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' "
         '"${COMPREPLY[@]}"'
@@ -77,7 +77,7 @@ def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tm
     assert offered(bash, line, tmp_path) == wanted.split()
 
 
-#: Lines whose last word has one completion in every shell, and the line with it.
+#: Lines whose last argument has a single completion in every shell, and the completed line.
 ONE = {
     "resnet-train recipe=min": "recipe=mine",
     "resnet-train data=rec": "data=recipes/",
@@ -92,7 +92,7 @@ ONE = {
 
 
 def installed(shell: str, folder: Path) -> str:
-    """Return the script for a shell, with a recipe to complete; skip without it."""
+    """Return the completion script of a shell, with a recipe to complete, or skip the test."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     (folder / "recipes").mkdir()
@@ -134,7 +134,7 @@ def test_zsh_completes_the_same_on_a_terminal(tmp_path):
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_name_on_the_line_is_quoted_and_runs_nothing(shell, tmp_path):
     place, run = installed(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
-    for name in (run, "runs/a\n;touch ran"):  # the second is not offered
+    for name in (run, "runs/a\n;touch ran"):  # the second is not a completion
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.yaml").write_text("")
     start = "autoload -U compinit; compinit -D -u; " if shell == "zsh" else ""

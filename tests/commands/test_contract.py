@@ -1,4 +1,4 @@
-"""What every command owes, whoever adds it; docs/contributing/verb.md adds one."""
+"""The contract of every command; docs/contributing/verb.md adds a command."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate` as a user sees it; the ranks are in tests/jobs/test_ranks.py."""
+"""The output of `resnet-recipes estimate`; tests/jobs/test_ranks.py tests the ranks."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ FIXED = "~methods.progressive_resizing"
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Count the measurements, which give the same speeds each time."""
+    """Count the measurements, and return the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, end_to_end=45.0)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
@@ -30,7 +30,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
-    """What the ranks were asked for. Each epoch takes ten seconds, the first thirty."""
+    """The jobs that the ranks received. Each epoch takes ten seconds, the first thirty."""
     found: list[dict] = []
 
     def train(locked: LockedFolder, *_: object) -> Ending:
@@ -106,7 +106,7 @@ def test_the_plan_has_time_and_cost_once_measured(enter):
     [
         (FIXED, [0, 1, 2, 3]),
         ("", [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
-        (f"{FIXED} max_duration=20ba", [0, 1]),  # 8 steps are an epoch: the third is never whole
+        (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
 def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(

@@ -24,14 +24,14 @@ from tests.trained_runs import CLASSES
 
 @pytest.fixture
 def evaluated(run: Path, enter: Callable[..., Said]) -> Callable[..., dict | list]:
-    """Return a function that returns what `eval --json` prints, of ./mine if no other is named."""
+    """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
         enter(f"resnet-recipes eval {of} {words} --json").out
     )
 
 
 def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, dict[str, int]]:
-    """Return top-1, loss and correct images by class, counted by hand over the loop's images."""
+    """Return top-1, loss and correct images by class, counted here over the images of the loop."""
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
@@ -48,7 +48,7 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
 
 
 def right(found: dict) -> dict[str, int]:
-    """Return how many images of each class were classified rightly."""
+    """Return the number of correctly classified images of each class."""
     return {row["class"]: row["correct"] for row in found["classes"]}
 
 
@@ -187,11 +187,11 @@ def test_the_gallery_has_the_first_of_the_wrong_images_by_confidence(evaluated, 
     assert f"{len(wrong)} of 30 images were classified wrongly; these are the 4 with" in page
     first = Image.open(io.BytesIO(base64.b64decode(re.search('base64,([^"]+)', page)[1])))
     whole = Image.open(wrong[0]["path"]).resize((43, 36)).crop((5, 2, 37, 34))
-    assert first.size == (64, 32)  # the image, and the same with a heat map
+    assert first.size == (64, 32)  # the image, and its copy with a heat map
     left, right = np.split(np.asarray(first, np.float32), 2, axis=1)
     assert 0.15 * left.mean() < right.mean() < left.mean()
     apart = np.abs(left - np.asarray(whole, np.float32)).mean()
-    assert apart < 40  # of 85 between two random images
+    assert apart < 40  # two random images differ by 85
 
 
 def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(evaluated, enter):

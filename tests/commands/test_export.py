@@ -98,20 +98,20 @@ def test_drawn_images_are_smooth_like_photographs():
         np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean()
         for drawn in _generate_images()
     ]
-    assert max(steps) < 20  # of noise 85
+    assert max(steps) < 20  # random images differ by 85
 
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
-    assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
+    assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three images again, enlarged
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
 def test_float16_halves_the_file_and_is_judged_on_all_images(to, run, enter, tmp_path):
     said = enter(f"resnet-recipes export mine --to {to} --dtype float16 --out float16").out
-    if to == "safetensors":  # the others hold their code as well
+    if to == "safetensors":  # the other formats also contain code
         whole = (run / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", said).groups()
@@ -147,7 +147,7 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
 
 def test_a_file_that_loses_more_is_not_written(run, tmp_path):
     trained = open_network(["mine"], "").to_device()
-    options = ExportOptions(lose=-1.0)  # whatever it loses is more
+    options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
         export_and_check(trained, "safetensors", tmp_path / "out", options)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""`--extend RUN` begins a run of another length from its stable phase, and every page says so."""
+"""`--extend RUN` trains to another length from a run's stable phase, and every page shows this."""
 
 import re
 import shutil
@@ -21,9 +21,7 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its_trunk(
     started: list[Path], nursery: Nursery, enter: Callable[..., Said]
 ):
-    words = (
-        f"resnet_recipes mild {START} max_duration=10ba run=mine"  # its stable phase ends at step 8
-    )
+    words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
     assert nursery.run(Path.cwd(), *words.split()).wait()[0] == 0
     out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(

@@ -1,7 +1,7 @@
-"""Weights of another program through every command, against that program's own loop.
+"""Weights of another program, used by every command and compared with that program.
 
-A small network of timm with random weights stands for published ones: its levels are 0.5 / 0.5, its
-images are bicubic, and its 1,000 outputs have no names. Real weights: benchmarks/pretrained.py.
+A small timm network with random weights represents published weights: it uses levels of 0.5 / 0.5
+and bicubic images, and its 1,000 outputs have no names. benchmarks/pretrained.py uses real weights.
 """
 
 import json
@@ -19,17 +19,17 @@ from tests.commands.conftest import csv_rows
 
 timm = pytest.importorskip("timm")
 
-#: Labels of the folders of images, which are a part of ImageNet's, and not its first ones.
+#: Labels of the image folders: some ImageNet classes, but not the first.
 LABELS = (3, 217, 482, 999)
 NAME = "model.name=timm:test_vit"
 
 
 @pytest.fixture
 def theirs() -> dict[str, torch.Tensor]:
-    """Return the logits of each image in ./some, by timm; its weights are ./theirs.pth."""
+    """Return the timm logits of each image in ./some; the weights are in ./theirs.pth."""
     torch.manual_seed(0)
     model = timm.create_model("test_vit").eval()
-    model.head.weight.data.mul_(30)  # random weights alone have much the same logits for all
+    model.head.weight.data.mul_(30)  # without this, all logits of random weights are similar
     torch.save(model.state_dict(), "theirs.pth", _use_new_zipfile_serialization=False)
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
     rng, found = np.random.default_rng(0), {}
@@ -46,7 +46,7 @@ def theirs() -> dict[str, torch.Tensor]:
 
 
 def test_foreign_weights_predict_what_their_library_predicts(theirs, enter):
-    """By eval, by predict and in Python: classes, and probabilities to 0.01."""
+    """For eval, predict and Python: the same classes, and probabilities within 0.01."""
     enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
     enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
     rows = {row["path"]: (row["prediction"], row["probability"]) for row in csv_rows("eval.csv")}

@@ -1,4 +1,4 @@
-"""`resnet-recipes job` checks its settings, and prints a job; `slurm` is its short form."""
+"""`resnet-recipes job` checks its settings and prints a job; `slurm` is an abbreviation."""
 
 import re
 

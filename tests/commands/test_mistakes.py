@@ -1,4 +1,4 @@
-"""What a newcomer types, by habits from elsewhere, and the words that are answered and work."""
+"""Commands of newcomers with habits from other tools; every suggestion works."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.fixtures import Said
 from tests.run_folders import run_folder
 from tests.tables import rows
 
-#: Words of `resnet-train mild ...`, and what to type instead.
+#: Arguments of `resnet-train mild ...`, and the suggestion.
 WORDS = rows(
     """
 --batch-size 64 | bs=64
@@ -118,7 +118,7 @@ model.lr=1 | optimizer.lr=1
 """
 )
 
-#: Whole commands, in a folder with images, runs and a recipe, and the words of the answer.
+#: Complete commands, run in a folder with images, runs and a recipe, and a part of the message.
 COMMANDS = rows(
     """
 resnet-train train mild data=images | resnet-train mild data=images
@@ -204,7 +204,7 @@ resnet-recipes --verson | did you mean --version?
 """
 )
 
-#: Commands with several mistakes, and words of each answer.
+#: Commands with several mistakes, and a part of each message.
 SEVERAL = rows(
     """
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
@@ -229,7 +229,7 @@ def folder(images: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
-    """Return a function that returns the lines of the answer to a command that is refused."""
+    """Return a function that returns the lines of the message for a rejected command."""
 
     def lines(line: str) -> list[str]:
         said = enter(line, 2).err
@@ -249,10 +249,8 @@ def test_words_of_other_programs_are_answered_with_ours(typed, answer, answered,
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
 def test_every_answer_is_accepted(answer, enter, folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
-    is_form = re.search(
-        "=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer
-    )  # with a word in place of the value
-    if is_form or answer == "remove it" or "--resume" in answer:  # of a run with its recipe
+    is_form = re.search("=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer)  # a placeholder for the value
+    if is_form or answer == "remove it" or "--resume" in answer:  # a run that keeps its recipe
         answer = ""
     enter(f"resnet-train mild data.backend=synthetic {answer} --cfg")
 

@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate` without a recipe, and a budget that chooses one."""
+"""`resnet-recipes estimate` without a recipe, and a budget that selects a recipe."""
 
 import json
 import shutil
@@ -22,20 +22,20 @@ IMAGES = f"data=/data/imagenet {CPU}"
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    """Let there be fewer recipes, each of which takes a while."""
+    """Use fewer recipes, because each takes a while."""
     names = ["dawnbench", "ffcv_rn50", "finetune", "hot", "mild", "small"]
     monkeypatch.setattr(Library, "list_names", lambda _: names)
 
 
 @pytest.fixture
 def imagenet(monkeypatch):
-    """A million images, which only this says are there."""
+    """Report a million images that do not exist."""
     monkeypatch.setattr(data, "measure", lambda *_, **__: IMAGENET)
 
 
 @pytest.fixture
 def asked(enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
-    """Return a function that returns the rows of the list."""
+    """Return a function that returns the rows of the table."""
     return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
 
 
@@ -109,7 +109,7 @@ def test_a_budget_that_is_too_little_for_all_says_what_the_likeliest_recipe_need
 
 @pytest.fixture
 def photographs(folder):
-    """The same folder with larger images, on a machine without weights."""
+    """The same folder with larger images, on a machine without pretrained weights."""
     for image in folder.rglob("*.*"):
         if image.suffix in (".png", ".jpg", ".jpeg"):
             Image.new("RGB", (200, 200)).save(image)

@@ -1,4 +1,4 @@
-"""A run may be named by its path, by its name in ./runs, or as `last`."""
+"""A run can be named by its path, its name in ./runs, or `last`."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.tables import rows, values
 
 @pytest.fixture
 def runs() -> Path:
-    """Two runs in ./runs; the one whose name comes first was started last."""
+    """Two runs in ./runs; the run with the first name was started last."""
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
         config = run_folder(Path("runs"), name, seed=seed) / "config.yaml"
         os.utime(config, (1_700_000_000 - age,) * 2)

@@ -1,6 +1,6 @@
-"""What a plan says of a machine's GPUs is called a prediction until it was measured.
+"""Before a measurement, a plan labels GPU speeds as predictions.
 
-It is shown without delay.
+It appears without delay.
 """
 
 import re
@@ -21,7 +21,7 @@ from tests.trained_runs import ended_run
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
-    """Return a function that prints the plan of a recipe on eight GPUs of one kind."""
+    """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
         found = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
@@ -75,7 +75,7 @@ def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
 
 def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told, monkeypatch):
     monkeypatch.delattr("resnet_recipes.network.pretrained")
-    # importing it would be an error
+    # an import would fail
     monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)
     assert "recipe mild" in told("NVIDIA A100-SXM4-80GB", 85)
 
@@ -114,7 +114,7 @@ def test_plan_without_its_weights_notes_the_command_that_fetches_them(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     text = enter(f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k").out
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in " ".join(text.split())
-    # a file that does not exist, or that is damaged, is a mistake
+    # a missing or damaged file is an error
     (tmp_path / "w.pth").write_text("no weights")
     for place in ("nowhere.pth", tmp_path / "w.pth"):
         enter(f"{command} finetune model.name=resnet18 model.weights={place}", 3)

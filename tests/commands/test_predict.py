@@ -18,13 +18,13 @@ GOOD = "images/val/pattern0/1.jpg"
 
 @pytest.fixture
 def predicted(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
-    """Return a function that returns what `predict --json` prints."""
+    """Return a function that returns the output of `predict --json`."""
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
 
 def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(run, enter):
     found = load(run)
-    found.model.fc.weight.data.fill_(3e38)  # finite, as all weights that are loaded
+    found.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
     write_weights(found.model, run / "weights.safetensors", found.about)
     said = enter("resnet-recipes predict mine images/val/pattern0", 1)
     assert "nan" not in said.out
@@ -114,7 +114,7 @@ def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):
 
 
 def test_a_table_names_the_five_best_classes_of_each_image(run, enter):
-    run.rename("run")  # which is a setting, too
+    run.rename("run")  # also a setting
     said = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = said.splitlines()
     assert relpath(first) == GOOD

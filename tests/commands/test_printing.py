@@ -1,4 +1,4 @@
-"""Tables, and files that flags name, which may be links or devices."""
+"""Tables, and output files, which may be links or devices."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Commands that cannot be done say why, with an exit code, and print and write nothing else."""
+"""Rejected commands print the reason and set an exit code; they write nothing else."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ from tests.tables import rows
 
 STORED = "job mild data=/storage/set --storage s3://bucket --for"
 
-#: What is typed, the exit code, and a part of the message.
+#: Command, exit code, and a part of the message.
 REFUSED = rows(
     f"""
 eval | 2 | RUN|FILE is missing
@@ -180,7 +180,7 @@ def test_what_cannot_be_done_is_explained_and_leaves_nothing(
 def test_a_limit_on_the_size_of_files_is_a_message_with_what_to_type(
     run, enter, words, monkeypatch
 ):
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would keep half a file
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:

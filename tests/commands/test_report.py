@@ -1,4 +1,4 @@
-"""`resnet-recipes report`: the page as a file."""
+"""The page that `resnet-recipes report` writes."""
 
 import json
 import re
@@ -34,14 +34,14 @@ def specs(text: str) -> dict[str, dict]:
 
 
 def took(folder: Path, minutes: float, **more: float) -> None:
-    """Let a run have taken some minutes of training, and a tenth more in all."""
+    """Set the minutes of training of a run; the total time is a tenth longer."""
     summary = json.loads((folder / SUMMARY).read_text())
     times = {"training_seconds": 60.0 * minutes, "wall_seconds": 66.0 * minutes}
     (folder / SUMMARY).write_text(json.dumps(summary | times | more))
 
 
 def three_runs(**more: float) -> None:
-    """Make three runs with rates like their accuracies, of which the second is the best."""
+    """Make three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
         config = {"optimizer": {"lr": top1}}
         folder = run_folder(RUNS, name, top1=top1, images=5000, config=config)
@@ -50,7 +50,7 @@ def three_runs(**more: float) -> None:
 
 
 def drawn(page: str, figure: str, kind: str) -> list[list[dict]]:
-    """Return the values of each layer of a figure with a kind of mark, but of empty ones."""
+    """Return the values of each non-empty layer of a figure that uses a given mark."""
     layers = [one for layer in specs(page)[figure]["layer"] for one in layer.get("layer", [layer])]
     marks = [(layer["mark"], layer["data"]["values"]) for layer in layers]
     return [
@@ -188,7 +188,7 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = page()
     assert "<h2>2 data sets" in text
-    assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]  # folds are not rivals
+    assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]  # folds are not compared
     assert "Each fold has its own validation images" in text
 
 
@@ -228,6 +228,6 @@ def test_plots_are_written_as_pictures_beside_no_others(page, enter):
     text = page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(specs(text))
-    assert page("runs --png png") == text  # those of the report that is replaced
+    assert page("runs --png png") == text  # plots of the old report
     said = enter("resnet-recipes report runs --out other.html --png png", 2).err
     assert "--png png: already exists" in said

@@ -1,4 +1,4 @@
-"""The report in a real browser: no error, every plot drawn, hovering and switches work."""
+"""The report in a real browser: no errors; all plots, hovering and switches work."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ OFFLINE = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["webdriver.Chrome"]:
-    """Headless Chromium without a network."""
+    """Headless Chromium without network access."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for flag in OFFLINE.split():
@@ -44,9 +44,9 @@ def browser() -> Iterator["webdriver.Chrome"]:
 
 
 def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
-    """Make a page, open it, wait until its plots are drawn, and return how many there are.
+    """Make a page, open it, wait for its plots, and return their number.
 
-    It must log no error.
+    The page must not log an error.
     """
     verbs.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
@@ -59,15 +59,15 @@ def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
 
 
 def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds, at most a minute.
+    """Wait for a condition, at most a minute.
 
-    Selenium itself would look only every half second.
+    Selenium would only check every half second.
     """
     WebDriverWait(browser, 60, poll_frequency=0.02).until(lambda _: condition())
 
 
 def widest(browser: "webdriver.Chrome") -> int:
-    """Return how many pixels the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     return browser.execute_script(
         "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
@@ -128,7 +128,7 @@ def test_the_published_results_are_points_and_a_table_that_sorts(browser, tmp_pa
     column = [head.text.split(" ")[0] for head in heads].index("top-1") + 1
     button = heads[column - 1].find_element(By.TAG_NAME, "button")
     for order, sign in (("ascending", 1), ("descending", -1)):
-        button.send_keys(Keys.ENTER)  # with the keyboard
+        button.send_keys(Keys.ENTER)  # by keyboard
         assert heads[column - 1].get_attribute("aria-sort") == order
         cells = browser.find_elements(By.CSS_SELECTOR, f"td:nth-child({column})")
         values = [sign * float(cell.text) for cell in cells if cell.text]

@@ -24,14 +24,14 @@ CONFIG = Path("runs/mine/config.yaml")
 
 @pytest.fixture
 def mine(started: list[Path], enter: Callable[..., Said]) -> list[Path]:
-    """Begin a run of synthetic images in `runs/mine`; return the folders of all that start."""
+    """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
     enter(f"{START} run=mine", 75)
     return started
 
 
 @pytest.fixture
 def refused(started: list[Path], enter: Callable[..., Said]) -> Callable[..., str]:
-    """Return a function that says why `runs/mine` is not resumed; nothing starts or changes."""
+    """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
         before = CONFIG.read_bytes(), len(started)
@@ -144,7 +144,7 @@ def test_a_running_run_keeps_its_settings(mine, refused, words):
 
 def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
-    for words in ("", "--dry-run", "lr=0.05"):  # which it has
+    for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
     assert "lr=1: was 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
     assert len(mine) == 1
@@ -157,7 +157,7 @@ def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
     said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
     assert said.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
     assert "gpus" not in said
-    enter(f"{START} run=mine workers=3 --resume auto")  # as a scheduler repeats it
+    enter(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
 
 
 @pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])

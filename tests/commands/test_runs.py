@@ -1,4 +1,4 @@
-"""`resnet-recipes runs` as a user sees it."""
+"""The output of `resnet-recipes runs`."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.tables import rows
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three runs: one finished, one better, one that failed."""
+    """Three runs: a finished run, a better run, and a failed run."""
     run_folder(tmp_path, "first", top1=70.0)
     run_folder(tmp_path, "better", top1=75.9, recipe="hot")
     run_folder(tmp_path, "wrong", state="failed", epochs=9.0)

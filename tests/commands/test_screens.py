@@ -1,4 +1,4 @@
-"""Screens of the main verbs, kept as text: `python -m tests.commands.test_screens` writes them."""
+"""Golden screens of the main commands; `python -m tests.commands.test_screens` writes them."""
 
 import io
 import re
@@ -51,7 +51,7 @@ data_wait_share: 0.02}
 
 
 def summary() -> str:
-    """Return what a run shows on a terminal when it has ended."""
+    """Return the screen of a run that has ended."""
     err, out = Terminal(), Terminal()
     found = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
     found |= {
@@ -65,12 +65,12 @@ def summary() -> str:
     console.evaluation(10, found["ema"], found["raw"], 60.0)
     console.finished(Summary(**found))
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())
-    shown = re.sub(r"(?m)^(epoch |reading).*", "", shown.replace("\r", "\n"))  # drawn anew
+    shown = re.sub(r"(?m)^(epoch |reading).*", "", shown.replace("\r", "\n"))  # redrawn lines
     return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")
 
 
 def screen(words: str, folder: Path, columns: int) -> str:
-    """Return what a command prints in a folder with three runs, on a terminal of some columns."""
+    """Return the output of a command in a folder with three runs, for a terminal of this width."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
@@ -84,7 +84,7 @@ def screen(words: str, folder: Path, columns: int) -> str:
 
 
 def with_runs(folder: Path) -> Path:
-    """Make the runs that the screens show."""
+    """Make the runs for the screens."""
     run_folder(folder / "runs", "first", top1=70.0)
     run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
     run_folder(folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0)

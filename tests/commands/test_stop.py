@@ -1,4 +1,4 @@
-"""`resnet-recipes stop` and `runs rm`: the run that was named, and no other process or folder."""
+"""`resnet-recipes stop` and `runs rm` affect only the named run."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import run_folder
 
-#: A run that ends when it is asked to.
+#: A run that ends on request.
 RUN = """
 import pathlib, signal, sys
 from resnet_recipes.run_folder.lock import LockedFolder
@@ -25,10 +25,10 @@ with LockedFolder(pathlib.Path(sys.argv[1])):
 
 @pytest.fixture
 def running(tmp_path):
-    """A run that goes on, ./runs/first, and its process."""
+    """A run that continues, ./runs/first, and its process."""
     folder = run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
-    while not (is_running(folder) and (folder / LOCK).read_text()):  # who holds it
+    while not (is_running(folder) and (folder / LOCK).read_text()):  # contains the owner
         time.sleep(0.01)
     yield folder, process
     process.kill()

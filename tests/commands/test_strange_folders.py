@@ -1,6 +1,6 @@
-"""Run folders that someone else has prepared.
+"""Untrusted run folders.
 
-Each is a line of a table or one message, never the end of a command.
+Each gives one table row or one message, and never aborts a command.
 """
 
 import os
@@ -14,15 +14,15 @@ from resnet_recipes import cli
 from tests.base.test_reading import special
 from tests.run_folders import run_folder
 
-pytestmark = pytest.mark.timeout(30)  # a FIFO would be waited for
+pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 
 
 def content(text: bytes) -> Callable[[Path], object]:
-    """Return what writes a file with this content."""
+    """Return a function that writes a file with this content."""
     return lambda path: path.write_bytes(text)
 
 
-#: How to make a file of a run folder hostile.
+#: Functions that make a file of a run folder hostile.
 FAULTS: dict[str, Callable[[Path], object]] = {
     kind: lambda path, kind=kind: special(path, kind)
     for kind in ("fifo", "folder", "device", "sparse", "nowhere")
@@ -38,14 +38,14 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 
 def run_with(root: Path, name: str, file: str, fault: str) -> Path:
-    """Make a run with a hostile file; it would be the best, which is read most."""
+    """Make a run with a hostile file; it is the best run, so most of its files are read."""
     folder = run_folder(root, name, top1=80.0)
     (folder / file).unlink(missing_ok=True)
     FAULTS[fault](folder / file)
     return folder
 
 
-#: The faults of each file: all of those that are read value by value, some of the others.
+#: The faults for each file: all faults for files whose values are read, otherwise some.
 FEW = ("fifo", "sparse", "deep", "bytes")
 FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
 FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt"), FEW)

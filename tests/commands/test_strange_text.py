@@ -1,4 +1,4 @@
-"""Names of classes, recipes and runs from strangers act on no terminal, page or spreadsheet."""
+"""Untrusted names of classes, recipes and runs have no effect in terminals, pages or tables."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from tests.run_folders import run_folder
 
 NASTY = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
-PLACE = NASTY.replace("/", "!")  # the name of a file or folder
+PLACE = NASTY.replace("/", "!")  # as the name of a file or folder
 LINK = "![x](http:evil)\n\n# owned"
 
 
@@ -33,7 +33,7 @@ def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def said(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
-    """Run a command and return what it prints; nothing of it may act on a terminal."""
+    """Run a command and return its output, which must contain no control characters."""
     ended = cli.main(list(map(str, words)))
     captured = capsys.readouterr()
     assert ended == code, captured
@@ -66,7 +66,7 @@ def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
 
 
 def hostile_run(root: Path) -> Path:
-    """Make a run all of whose text is hostile."""
+    """Make a run with hostile text in every field."""
     folder = run_folder(root, f"{FORMULA}{PLACE}")
     summary = json.loads((folder / "summary.json").read_text())
     text = f"'] ? {NASTY} \ud800"
@@ -115,7 +115,7 @@ def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
     assert "1 of 7 images cannot be read" in said(["predict", run, images / "val"], capsys)
     assert "unreadable images" in said(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in said(["convert", images, tmp_path / "b", "--dry-run"], capsys)
-    visible = PLACE.replace("\u202e", "")  # a command is asked to leave that out
+    visible = PLACE.replace("\u202e", "")  # commands remove this character
     words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
     assert "\\x1b" in said(["convert", *words], capsys)
     assert "no file matches" in said(["predict", run, images / visible], capsys, 3)

@@ -19,9 +19,9 @@ from tests.run_folders import run_folder
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Work in an empty folder, where a sweep only notes what would be trained.
+    """Work in an empty folder where a sweep only records the runs that it would train.
 
-    Returns those notes.
+    Returns these records.
     """
     notes = []
     monkeypatch.setattr(
@@ -45,7 +45,7 @@ def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
     enter(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
-    # as its library builds it and as the methods change it: for the first plan, then for all
+    # the library network and the changed network: for the first plan, then for all plans
     assert len(built) == 4
 
 
@@ -161,7 +161,7 @@ def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
     monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
     words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
     out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out
-    # 12,000 steps of the longer run, 8,000 of which are trained by the shorter one
+    # 12,000 steps of the longer run; the shorter run trains 8,000 of them
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
     minutes, seconds, cost = re.search(
         r"^about (\d+):(\d+) in total, (.+) at", out, re.MULTILINE
@@ -180,7 +180,7 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
     alone.mkdir()
     killed.mkdir()
     assert nursery.run(alone, *words).wait(100)[0] == 0
-    for finished in range(2):  # late enough that some are finished in the end, and some are left
+    for finished in range(2):  # late enough that some runs are finished and some are not
         sweep = nursery.run(killed, *words)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
             assert sweep.poll() is None, sweep.said()
@@ -199,7 +199,7 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
 
 
 def results(root):
-    """Return what each run of a sweep has reached: recipe, loss, and weights, bit for bit."""
+    """Return recipe, loss and weights of each run of a sweep."""
     found = {}
     for path in root.glob("runs/*/summary.json"):
         summary = json.loads(path.read_text())

@@ -17,7 +17,7 @@ from tests.commands.conftest import TINY, release
 
 @pytest.fixture
 def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Be the only rank of a torchrun; return the folders of the runs that it trains."""
+    """Be the only rank of a torchrun; return the folders of trained runs."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
@@ -106,7 +106,7 @@ def test_a_dry_run_makes_nothing_and_is_the_plan(started, enter, tmp_path):
 def test_cfg_prints_a_recipe_that_can_be_read_again(started, enter):
     text = enter("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
-    for flag in ("--cfg", "--cfg job", "--cfg=job"):  # as Hydra spells it
+    for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings
         assert enter(f"resnet-train full.yaml {flag}").out == text
 
 

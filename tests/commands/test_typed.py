@@ -1,4 +1,4 @@
-"""What wrong commands print, kept as text: `python -m tests.commands.test_typed` writes it."""
+"""Golden messages of wrong commands; `python -m tests.commands.test_typed` writes them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.trained_runs import random_images
 
 GOLDEN = Path(__file__).parents[1] / "golden/answers.txt"
 
-#: What is typed, in a folder with images, a run and two folders that have no images to train with.
+#: Commands for a folder with images, a run, and two folders without training images.
 LINES = """
 resnet-train
 resnet-train mild
@@ -118,7 +118,7 @@ resnet-recipes job --for pbs mild data=/d
 
 
 def furnished(folder: Path) -> Path:
-    """Make what the lines name in a folder."""
+    """Create the files that the commands name."""
     random_images(folder / "images")
     random_images(folder / "one").joinpath("val").rename(folder / "val")
     (folder / "empty").mkdir()
@@ -127,7 +127,7 @@ def furnished(folder: Path) -> Path:
 
 
 def answer(line: str, folder: Path) -> str:
-    """Return what is printed for a line that is typed in a folder; the code if that is nothing."""
+    """Return the output of a command in a folder, or its exit code if it prints nothing."""
     said = StringIO()
     program, *words = shlex.split(line)
     command = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program]
@@ -144,7 +144,7 @@ def answer(line: str, folder: Path) -> str:
 
 
 def kept() -> dict[str, str]:
-    """Return the answers that were looked at, by line."""
+    """Return the reviewed messages, by command."""
     parts = re.split(r"(?m)^\$ (.*)\n", GOLDEN.read_text())
     return dict(zip(parts[1::2], (part.rstrip() + "\n" for part in parts[2::2]), strict=True))
 
@@ -164,7 +164,7 @@ def test_nothing_is_kept_that_is_no_longer_typed():
 
 
 def written(lines: list[str], answered: Callable[[str], str]) -> str:
-    """Return lines with their answers."""
+    """Return commands with their messages."""
     return "\n".join(f"$ {line}\n{answered(line)}" for line in lines)
 
 

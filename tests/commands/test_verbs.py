@@ -13,13 +13,13 @@ from tests.fixtures import Said
 
 @pytest.fixture
 def said(enter: Callable[..., Said]) -> Callable[..., str]:
-    """Return a function that returns what a verb prints."""
+    """Return a function that returns the output of a subcommand."""
     return lambda line: enter(f"resnet-recipes {line}").out
 
 
 @pytest.fixture
 def recipes() -> Path:
-    """An empty folder for own recipes."""
+    """An empty folder for the user's recipes."""
     Path("recipes").mkdir()
     return Path("recipes")
 

@@ -1,4 +1,4 @@
-"""`resnet-recipes watch` as a user sees it."""
+"""The output of `resnet-recipes watch`."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path, enter):
         out = enter(f"resnet-recipes watch {folder} --once").out
     assert "mine: running, epoch 4.00 of 9" in out
     assert "top-1 70.00%" in out
-    assert "about 5:00 of training left" in out  # 60 seconds an epoch, five epochs
+    assert "about 5:00 of training left" in out  # 60 seconds per epoch, five epochs
 
 
 def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, enter):

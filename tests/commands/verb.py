@@ -1,4 +1,4 @@
-"""`python -m tests.commands.verb` is `resnet-recipes`, for the nursery."""
+"""`python -m tests.commands.verb` runs `resnet-recipes` in the nursery."""
 
 from resnet_recipes.cli import main
 

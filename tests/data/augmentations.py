@@ -1,4 +1,4 @@
-"""Augmentations that loader workers can import without importing a test."""
+"""Augmentations that loader workers import without importing a test."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from PIL import Image
 
 
 class Darken:
-    """An augmentation that uses its generator, and that fails on request."""
+    """An augmentation that uses its random generator and fails on request."""
 
     def __init__(self, failure: type[BaseException] | None = None):
         self.failure = failure
@@ -22,7 +22,7 @@ class Darken:
 
 
 class LocalError(Exception):
-    """An exception that cannot be unpickled: it wants two arguments and keeps none."""
+    """An exception that cannot be unpickled: it takes two arguments and stores neither."""
 
     def __init__(self, message: str, second: int = 0):
         super().__init__()
@@ -30,7 +30,7 @@ class LocalError(Exception):
 
 
 class Stall:
-    """An augmentation that leaves its process id in a file name and then hangs."""
+    """An augmentation that writes its process id into a file name and then hangs."""
 
     def __init__(self, note: Path):
         self.note = note

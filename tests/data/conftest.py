@@ -33,25 +33,25 @@ built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native libra
 
 
 def which(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
-    """Return rows of these images, of which only the random numbers are asked for."""
+    """Return rows of these images, for tests that only use their random numbers."""
     chosen, none = np.array(indices), np.empty(0)
     return Rows(epoch, chosen, 0 * chosen + np.array(copies), none, none, none)
 
 
 def small(root: Path, backend: str = "torchvision", **changes) -> DataConfig:
-    """Return settings for small images, read without workers."""
+    """Return settings for small images that are read without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 0}
     return DataConfig(**{"backend": backend, "root": str(root)} | sizes | changes)
 
 
 def found(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
-    """Return how many images there are to train on and to validate with, and the classes."""
+    """Return the numbers of training and validation images, and the classes."""
     facts = data.measure(config)
     return facts.train_examples, facts.eval_examples, facts.classes
 
 
 def refusal(config: DataConfig, ask: Callable = data.measure) -> str:
-    """Return why images are refused."""
+    """Return why images are rejected."""
     with pytest.raises(NotReadyError) as caught:
         ask(config)
     return str(caught.value)
@@ -77,7 +77,7 @@ def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.
 
 
 def image(number: int) -> Image.Image:
-    """Return smooth noise whose size and mean follow from `number`, to tell images apart."""
+    """Return smooth noise whose size and mean depend on `number`, to tell images apart."""
     rng = np.random.default_rng(number)
     width, height = (int(side) for side in rng.integers(40, 90, 2))
     coarse = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)
@@ -98,18 +98,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(folder: Path, tmp_path: Path) -> Path:
-    """A copy of the images, to be changed."""
+    """A copy of the images, for tests that change it."""
     return shutil.copytree(folder, tmp_path / "images")
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write files of pages of 1 MiB instead of 8."""
+    """Write files with pages of 1 MiB instead of 8."""
     monkeypatch.setattr(room, "PAGE_SIZE", SMALL_PAGE)
 
 
 def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
-    """Convert images to files of pages of 1 MiB instead of 8; return the target."""
+    """Convert images to files with pages of 1 MiB instead of 8; return the target."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(room, "PAGE_SIZE", SMALL_PAGE)
         convert(source, target, options, silent)
@@ -118,20 +118,20 @@ def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
 
 @pytest.fixture(scope="session")
 def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The images of `folder` as train.beton and val.beton, JPEG and raw mixed."""
+    """The images of `folder` as train.beton and val.beton, with JPEG and raw samples."""
     return small_betons(folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1))
 
 
 @pytest.fixture
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decode in Python, as if the native library was not built."""
+    """Decode in Python, as without the native library."""
     for module in (data, images):
         monkeypatch.setattr(module, "explain_unavailable", lambda: "was not built")
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
 def decoded_by(request: pytest.FixtureRequest) -> str:
-    """Decode by the native engine, or in Python."""
+    """Decode with the native engine, or in Python."""
     if request.param == "python":
         request.getfixturevalue("without_engine")
     return request.param

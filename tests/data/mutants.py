@@ -1,4 +1,4 @@
-"""Files damaged at random, from a seed, as disks, networks and attackers would damage them."""
+"""Files damaged at random, from a seed, like the damage from disks, networks and attackers."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.data.native.batch import encoded
 from tests.fixtures import settings
 from tests.tables import rows
 
-#: Kinds of small files to damage: name, mode, format, options of Pillow.
+#: Kinds of small files to damage: name, mode, format, Pillow options.
 KINDS = rows(
     """
 baseline.jpg | RGB | JPEG | quality=80
@@ -36,7 +36,7 @@ plain.ppm | RGB | PPM |
 
 
 def images() -> list[tuple[str, bytes]]:
-    """Return a small good file of every kind."""
+    """Return a small valid file of every kind."""
     noise = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
     scene = Image.fromarray(noise).resize((90, 70), Image.BICUBIC)
     deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)
@@ -49,7 +49,7 @@ def images() -> list[tuple[str, bytes]]:
 def mutants(
     files: list[tuple[str, bytes]], count: int, seed: int = 0
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield `count` damaged files, each as its name and content; a function of the seed."""
+    """Yield the name and content of `count` damaged files, which depend on the seed only."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         name, data = files[number % len(files)]
@@ -62,23 +62,23 @@ def damaged(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearra
     places = (len(data) * rng.random(20) ** 3).astype(int).tolist()
     at, junk = places[0], rng.bytes(int(rng.integers(1, 60)))
     match int(rng.integers(6)):
-        case 0:  # bits
+        case 0:  # flip bits
             for place in places[: rng.integers(1, 20)]:
                 data[place] ^= 1 << int(rng.integers(8))
-        case 1:  # its end
+        case 1:  # truncate it
             del data[rng.integers(len(data)) :]
-        case 2:  # what may be a length, a count or an offset
+        case 2:  # change a possible length, count or offset
             width, order = int(rng.choice([1, 2, 4, 8])), str(rng.choice(["big", "little"]))
             value = int(rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, -1]))
             at = min(at, len(data) - width)
             data[at : at + width] = (value % 256**width).to_bytes(width, order)
-        case 3:  # junk or a JPEG's marker, written or inserted
+        case 3:  # write or insert random bytes or a JPEG marker
             marker = bytes([0xFF, rng.integers(0xC0, 0x100)]) + junk[:2]
             junk = junk if rng.random() < 0.5 else marker
             data[at : at + int(rng.integers(2)) * len(junk)] = junk
-        case 4:  # many times
+        case 4:  # repeat a part
             end = at + int(rng.integers(1, 200))
             data[end:end] = data[at:end] * int(rng.integers(1, 400))
-        case 5:  # it goes on with the bytes of another file
+        case 5:  # append bytes of another file
             data[at:] = other[rng.integers(len(other)) :]
     return data

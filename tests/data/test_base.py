@@ -1,4 +1,4 @@
-"""The facts of a run's data in its folder: what was written, or a refusal; and normalization."""
+"""Data facts in the run folder are read as written or rejected; and normalization."""
 
 import json
 from pathlib import Path

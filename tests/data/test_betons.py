@@ -1,6 +1,6 @@
-"""The ffcv backend beyond the contract.
+"""The ffcv backend beyond the common contract.
 
-The right pixels and no unnoticed damage, from the engine and in Python.
+Correct pixels and no unnoticed damage, with the engine and in Python.
 """
 
 import itertools
@@ -25,13 +25,13 @@ from tests.data.conftest import built, opened, small, train_pixels
 
 
 def config(root: Path, **changes) -> DataConfig:
-    """Return settings for small images, read by two workers."""
+    """Return settings for small images that two workers read."""
     return small(root, "ffcv", **{"workers": 2} | changes)
 
 
 @pytest.fixture
 def copied(betons: Path, tmp_path: Path) -> Path:
-    """Good files with their notes, to be damaged."""
+    """Valid files with their sidecars, for tests that damage them."""
     return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True))
 
 
@@ -48,7 +48,7 @@ def test_engine_pixels_are_close_to_python(betons, request):
     pixels = train_pixels(settings, 7).astype(int)
     request.getfixturevalue("without_engine")
     difference = np.abs(pixels - train_pixels(replace(settings, workers=0), 7))
-    assert difference.max() <= 2  # each within one grey level of Pillow's
+    assert difference.max() <= 2  # one gray level, twice
     assert difference.mean() < 0.1
 
 
@@ -73,7 +73,7 @@ def test_damaged_jpeg_is_named_without_checksum(copied, damage):
 
 @pytest.mark.usefixtures("decoded_by")
 def test_truncated_beton_ends_training_with_message(copied):
-    # nothing may be decoding at the moment of the cut: see native/test_hostile
+    # no thread may be decoding at the moment of truncation: see native/test_hostile
     with closing(opened(config(copied, workers=0))) as loader:
         batches = loader.batches()
         next(batches)
@@ -99,7 +99,7 @@ def test_abandoned_loader_leaves_no_thread(betons):
     for _ in range(5):
         with closing(opened(config(betons))) as loader:
             next(loader.batches())
-    assert set(threading.enumerate()) <= before  # one of another test may end meanwhile
+    assert set(threading.enumerate()) <= before  # a thread of another test may end meanwhile
     assert torch.get_num_threads() == threads
 
 
@@ -136,4 +136,4 @@ def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
     assert "os_cache=true" in measure(config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
-    train_pixels(config(betons), 3)  # reads ahead instead of relying on the page cache
+    train_pixels(config(betons), 3)  # looks ahead instead of relying on the page cache

@@ -1,4 +1,4 @@
-"""Every backend keeps the contract of resnet_recipes/data/loading/."""
+"""Every backend follows the contract of resnet_recipes/data/loading/."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.fixtures import same
 
 
 class Case(NamedTuple):
-    """One backend with its settings."""
+    """A backend with its settings."""
 
     config: DataConfig
     facts: DataFacts
@@ -42,7 +42,7 @@ BACKENDS = [
 
 @pytest.fixture(params=BACKENDS, ids=str)
 def case(request: pytest.FixtureRequest, folder: Path) -> Case:
-    """Return every backend in turn, over the same images where it reads any."""
+    """Return every backend in turn, on the same images if it reads images."""
     backend, workers = request.param
     root = request.getfixturevalue("betons") if backend == "ffcv" else folder
     order = "quasi_random" if backend == "ffcv" else "random"
@@ -100,7 +100,7 @@ def test_training_epoch_has_no_image_twice(case):
 
 
 def evaluated(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
-    """Return the sizes of a rank's batches, and its images with their labels."""
+    """Return the batch sizes of a rank, and its images with their labels."""
     with case.eval(**changes) as loader:
         batches = taken(loader.batches(), 99)
     images = [

@@ -1,4 +1,4 @@
-"""The crops of a batch against torchvision's and TensorFlow's rules written out for one image."""
+"""The crops of a batch against torchvision and TensorFlow rules, written out for one image."""
 
 import math
 
@@ -15,7 +15,7 @@ WIDE, NARROW = (3 / 4, 4 / 3), (0.75, 1.33)  # aspect ratios
 
 
 def random_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
-    """Return the crop of one image by torchvision's loop; draws are [10, 4]."""
+    """Return the crop of one image by the torchvision loop; samples are [10, 4]."""
     height, width = size
     for area, aspect, down, right in draws:
         target = height * width * (scale[0] + (scale[1] - scale[0]) * area)
@@ -34,7 +34,7 @@ def random_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) 
 def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
     """Return the crop of one image by the steps of GenerateRandomCrop and its caller.
 
-    Draws are [100, 4].
+    Samples are [100, 4].
     """
     tall, wide = size
     least, most = (share * tall * wide for share in scale)
@@ -114,7 +114,7 @@ def test_random_numbers_are_uniform_and_uncorrelated():
     draws = draw_uniforms(0, 0, np.arange(100_000), 4)
     assert draws.min() >= 0
     assert draws.max() < 1
-    # Standard errors at this size: mean 0.0009, correlation 0.003; five of them.
+    # five standard errors at this size; those of the mean are 0.0009, of the correlation 0.003
     assert np.abs(draws.mean(axis=0) - 0.5).max() < 0.005
     assert np.abs(np.corrcoef(draws.T) - np.eye(4)).max() < 0.016
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016

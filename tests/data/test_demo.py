@@ -1,4 +1,4 @@
-"""The demo set: real files, the same everywhere."""
+"""The demo dataset: real files, identical on every machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""FFCV's own package reads the files that are written here, and its files are read here."""
+"""FFCV reads files written here, and its files are read here."""
 
 import itertools
 import os
@@ -50,7 +50,7 @@ for name in ("train.beton", "train.half.beton"):
         print(pixels.mean())
 """
 
-#: Image and label follow from the index.
+#: Image and label depend on the index.
 WRITES = """
 import sys
 import numpy as np
@@ -73,7 +73,7 @@ for name, mode in (("train", "proportion"), ("val", "raw")):
 
 @pytest.fixture
 def ffcv(nursery, tmp_path):
-    """Run a script in a process of its own: importing FFCV changes torch's thread count."""
+    """Run a script in a separate process: importing FFCV changes the torch thread count."""
 
     def run(script: str, place: Path) -> str:
         (tmp_path / "with_ffcv.py").write_text(script)
@@ -96,7 +96,7 @@ def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
     convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), silent)
     full, half = np.array(ffcv(DECODES, tmp_path).split(), float).reshape(2, 37)
     assert full.std() > 5
-    assert np.abs(full - half).max() < 4  # the same images
+    assert np.abs(full - half).max() < 4  # same images
 
 
 def test_files_of_ffcv_are_read(ffcv, tmp_path):
@@ -120,5 +120,5 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     order = shuffle(ALONE.seed, 0, 37)[:36]
     for image, index in zip(train_pixels(settings, 3), order, strict=True):
         difference = np.abs(image.transpose(1, 2, 0).astype(int) - images[index])
-        # JPEG: under 10; another image or BGR: over 40
+        # JPEG gives under 10; another image or BGR over 40
         assert difference.max() == 0 if modes[index] == RAW else difference.mean() < 20

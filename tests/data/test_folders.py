@@ -1,4 +1,4 @@
-"""The folder backend: torchvision's geometry, and clear errors when files or workers fail."""
+"""The folder backend: torchvision geometry, and clear errors if files or workers fail."""
 
 import itertools
 import multiprocessing
@@ -32,7 +32,7 @@ BILINEAR, BICUBIC = (
 
 @pytest.fixture
 def broken(copied: Path) -> Path:
-    """Return a copy of the images with one truncated, one missing and one a text file."""
+    """Return a copy of the images with a truncated, a missing and a text file."""
     cut, gone, text = (
         copied / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
     )
@@ -71,7 +71,7 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied, monkeypatch, si
         lambda pixels, *to: resized_to.append(to) or decode.resize_exactly(pixels, *to),
     )
     ours = evaluated(small(copied))[0]
-    # 40 * 500 / 23 is not a whole number
+    # 40 * 500 / 23 is not an integer
     assert np.abs(ours - np.asarray(BILINEAR(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
 
@@ -135,7 +135,7 @@ def ignores_sigterm(child: multiprocessing.Process) -> bool:
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.usefixtures("without_engine")  # which has threads, the Python decoder processes
+@pytest.mark.usefixtures("without_engine")  # the engine has threads, the Python decoder processes
 def test_workers_ignore_sigterm_and_ctrl_c(folder):
     with closing(opened(small(folder, workers=2))) as loader:
         batches = loader.batches()
@@ -143,7 +143,7 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder):
         children = multiprocessing.active_children()
         deadline = time.monotonic() + 20
         while not all(map(ignores_sigterm, children)) and time.monotonic() < deadline:
-            time.sleep(0.01)  # one of them may have served the first batch alone
+            time.sleep(0.01)  # a single worker may have served the first batch
         for child in children:
             os.kill(child.pid, signal.SIGTERM)
             os.kill(child.pid, signal.SIGINT)
@@ -172,7 +172,7 @@ multiprocessing.util._exit_function()
 
 
 def test_workers_die_with_the_trainer(folder, nursery, tmp_path):
-    # would start workers without end, if they imported it
+    # would start workers forever if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
     trainer = nursery.run(tmp_path, "trainer", str(folder))
     while len(said := [line.split() for line in trainer.said()[0].splitlines()]) < 2:

@@ -1,6 +1,6 @@
-"""A .beton file of two levels.
+"""A .beton file with two levels.
 
-Small crops are read from the small one, and nothing else changes.
+Small crops use the small level, and nothing else changes.
 """
 
 import shutil
@@ -38,7 +38,7 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
 @pytest.fixture(scope="module")
 def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The images of `folder` as files of two levels."""
+    """The images of `folder` as files with two levels."""
     root = small_betons(folder, tmp_path_factory.mktemp("levels"), OPTIONS)
     names = [path.name for path in sorted(root.glob("*.beton"))]
     assert names == ["train.beton", "train.half.beton", "val.beton"]
@@ -61,7 +61,7 @@ def fill(images: TrainImages, side: int) -> None:
 
 @pytest.fixture
 def copied(levels: Path, tmp_path: Path) -> Path:
-    """Good files, to be damaged."""
+    """Valid files, for tests that damage them."""
     return Path(shutil.copytree(levels, tmp_path / "levels"))
 
 
@@ -93,7 +93,7 @@ def test_crop_size_selects_the_level(levels, copied):
 
 
 def change_quantization(beton, index):
-    """Damage a JPEG that remains valid, so that nothing but its checksum shows it."""
+    """Damage a JPEG so that it stays valid, and only its checksum reveals the damage."""
     data = beton.sample(index).tobytes()
     place = data.index(b"\xff\xdb") + 10
     with beton.path.open("r+b") as file:

@@ -1,8 +1,8 @@
-"""Whatever has happened to a file, it is read or refused with a reason.
+"""Any damaged file is read, or rejected with a reason.
 
 No crash, no hang, no other exception.
 
-RESNET_RECIPES_MUTANTS=2000 tries that many; 100 are enough to notice a lost `except`.
+RESNET_RECIPES_MUTANTS=2000 tries that many files; 100 suffice to notice a lost `except`.
 """
 
 import os
@@ -28,7 +28,7 @@ COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 
 
 def refusal(data: bytes) -> str:
-    """Decode an image in every way; return why it is refused, or ""."""
+    """Decode an image in every way; return why it is rejected, or ""."""
     try:
         picture = Picture(data)
         size = picture.height, picture.width
@@ -83,7 +83,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
 
 
 def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monkeypatch):
-    # decodes nothing: fast
+    # without decoding, which is slow
     monkeypatch.setattr("resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.complaint)
     target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
     for name, data in mutants.mutants(betons, COUNT // 4):

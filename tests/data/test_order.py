@@ -1,4 +1,4 @@
-"""Orders: permutations of every epoch, or its classes as often as asked for; and refusals."""
+"""Orders: a permutation of every epoch, or classes at requested frequencies; and rejections."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def test_sizes_follow_the_epoch_and_last_stays():
 @pytest.mark.parametrize("repeats", [3, 4])
 @pytest.mark.parametrize("world_size", range(1, 9))
 def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
-    """Shuffle, repeat each index in a row, take every world_size-th, and keep whole batches.
+    """Shuffle, repeat each index in a row, take every world_size-th, and keep complete batches.
 
     The reference keeps N // 256 * 256 / world_size of them.
     """
@@ -63,7 +63,7 @@ LABELS = np.repeat(np.arange(4), COUNTS)
 
 
 def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
-    """Return how often an epoch shows each image."""
+    """Return how often each image occurs in an epoch."""
     order = sample_classes(labels, share)(7, epoch, len(labels))
     assert len(order) == len(labels)
     return np.bincount(order, minlength=len(labels))
@@ -74,7 +74,7 @@ def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarr
     [
         (0.0, COUNTS),
         (1.0, (125, 125, 125, 125)),
-        # 20, 9.4868, 3, 1 of 33.4868, times 500
+        # 500 times 20, 9.4868, 3 and 1, divided by 33.4868
         (0.5, (298.6, 141.6, 44.8, 14.9)),
     ],
 )
@@ -87,7 +87,7 @@ def test_remainder_images_vary_by_epoch():
     found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
     assert len(set(map(tuple, found))) > 1
     order = sample_classes(LABELS, 1.0)
-    assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # by the seed, too
+    assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # also depends on the seed
     assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
 
@@ -95,7 +95,7 @@ def test_images_of_a_class_are_sampled_equally():
     assert {*shown(0.0)} == {1}
     times = np.split(shown(1.0), np.cumsum(COUNTS)[:-1])
     assert all(np.ptp(of_class) <= 1 for of_class in times)
-    # over many epochs, every image of a large class is shown
+    # over many epochs, every image of a large class is used
     assert sum(shown(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
 
 
@@ -164,7 +164,7 @@ def test_copies_of_an_image_are_in_separate_micro_batches():
     found = rows_of(1, 0, 50, 3)
     images = [index for _, index, _ in found]
     assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))
-    assert len({*found}) == len(found)  # with their numbers, no two are equal
+    assert len({*found}) == len(found)  # no two are equal
 
 
 def test_repeated_image_gets_a_new_crop():

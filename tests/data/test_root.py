@@ -1,4 +1,4 @@
-"""A wrong `data.root` is refused with the folder that was meant, whatever the mistake."""
+"""A wrong `data.root` is rejected with the folder that was probably meant."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def refused(root: Path | str) -> str:
-    """Return what `resnet-train data=ROOT` says."""
+    """Return the message of `resnet-train data=ROOT`."""
     return refusal(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
@@ -118,7 +118,7 @@ def test_unlistable_folder_suggests_a_command(images, monkeypatch, locked):
 
 
 def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a folder unreadable, even where the tests run as root."""
+    """Make a folder unreadable, even if the tests run as root."""
     for name in ("listdir", "scandir"):
         real = getattr(os, name)
 

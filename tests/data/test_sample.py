@@ -1,4 +1,4 @@
-"""Some images, read before a run: what all of them take in memory and time."""
+"""A sample of images, read before a run: the memory and time for all images."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def test_bytes_equal_raw_file_sizes(folder, tmp_path):
 
 
 def test_sample_of_million_images_covers_all_sizes():
-    """One image in fifty has a hundred times the bytes, all in one class."""
+    """One image in fifty is a hundred times larger; all of these are in one class."""
     count, rng = 1_000_000, np.random.default_rng(0)
     names = [b"class/%07d.jpg" % number for number in range(count)]
     sizes = rng.integers(9_000, 11_000, count)
@@ -64,7 +64,7 @@ def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
     times = []
     for depth in (None, 1, 2):
         for side in (16, 32):
-            for _ in range(2):  # each with its own objects, as the runs of a sweep
+            for _ in range(2):  # separate objects, as in the runs of a sweep
                 augment = RandAugment(depth=depth).augment_sample() if depth else None
                 times.append(found.crop_seconds(small(copied), augment, side))
     assert times[::2] == times[1::2]

@@ -1,4 +1,4 @@
-"""Arrays in memory that processes share by its name."""
+"""Arrays in memory that processes share by name."""
 
 import mmap
 import multiprocessing
@@ -15,26 +15,26 @@ LAYOUT = {"numbers": ("i8", (3,)), "rest": ("u1", (1 << 40,))}
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name of this test alone."""
+    """A name that only this test uses."""
     return f"resnet-recipes {request.node.name[:40]} {os.getpid()}"
 
 
 def joined(name: str) -> SharedArrays:
-    """Return the arrays of a name."""
+    """Return the arrays with a name."""
     return SharedArrays.joined(name, **LAYOUT)
 
 
 def held(name: str) -> list[Path]:
-    """Return the open descriptors of this process for the memory file of a name."""
+    """Return this process's open descriptors of the memory file with a name."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # of the folder itself
+        with suppress(OSError):  # the descriptor of the folder itself
             found += [link] if os.readlink(link) == f"/memfd:{name} (deleted)" else []
     return found
 
 
 def count_up(name: str, place: int, barrier) -> None:
-    """Join at the same time as others, and note that in the arrays."""
+    """Join at the same time as others, and record this in the arrays."""
     barrier.wait()
     arrays = joined(name)
     arrays["numbers"][place] = 1
@@ -68,9 +68,7 @@ def test_memory_ends_with_its_last_holder(name):
 def test_oversized_memory_takes_only_written_pages(name):
     arrays = joined(name)
     arrays["rest"][[0, 1 << 39, -1]] = 1
-    assert (
-        held(name)[0].stat().st_blocks * 512 < 10 << 20
-    )  # three pages, huge ones where they are allowed
+    assert held(name)[0].stat().st_blocks * 512 < 10 << 20  # three pages, huge pages if allowed
 
 
 def test_freed_bytes_are_whole_pages_and_become_zero(name):

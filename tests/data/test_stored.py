@@ -1,4 +1,4 @@
-"""What is stored of a teacher's outputs: a file that ranks write, and what is read of it."""
+"""Stored teacher outputs: the file that ranks write, and the values read from it."""
 
 import errno
 import math
@@ -32,18 +32,18 @@ ABOUT = {"teacher": "a", "data.seed": "1"}
 
 
 def begun(path: Path, count: int = 2, classes: int = 3) -> Outputs:
-    """Begin a file, and map it to be written."""
+    """Create a file, and map it for writing."""
     open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
     return map_outputs(path, "r+")[0]
 
 
 def finish(outputs: Outputs, epoch: int) -> None:
-    """Record that an epoch is whole."""
+    """Mark an epoch as complete."""
     outputs.sha256[epoch] = outputs.digest(epoch)
 
 
 def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
-    """Write a file in which every epoch has the same outputs."""
+    """Write a file with the same outputs in every epoch."""
     found = begun(path, outputs[0].shape[1], classes)
     for epoch in range(2):
         found.values[epoch, 0], found.classes[epoch, 0] = outputs
@@ -128,23 +128,23 @@ def part(tmp_path: Path) -> Path:
     return tmp_path / "new" / "two.safetensors.part"
 
 
-#: The first bytes of a file, and the number of all its bytes.
+#: The first bytes of a file, and its total size.
 SMALL, LARGE = (make_header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
 def test_file_continues_after_a_killed_writer(part):
     open_for_writing(part, *SMALL).close()
-    os.truncate(part, 20)  # killed while it began
-    for epoch, more in enumerate((0, 9)):  # bytes that are not its own
+    os.truncate(part, 20)  # killed at the start
+    for epoch, more in enumerate((0, 9)):  # foreign bytes
         os.truncate(part, part.stat().st_size + more)
         with open_for_writing(part, *SMALL):
             outputs = map_outputs(part, "r+")[0]
             assert outputs.missing() == list(range(epoch, 2))
             finish(outputs, epoch)
-    open_for_writing(part, *SMALL).close()  # killed before the file got its name
+    open_for_writing(part, *SMALL).close()  # killed before the rename
     outputs = map_outputs(part, "r+")[0]
     assert outputs.missing() == []
-    outputs.values[0, 0, 98] = 1  # as if it had not reached the disk
+    outputs.values[0, 0, 98] = 1  # as if it was not on disk
     assert outputs.missing() == [0]
     assert [file.name for file in part.parent.iterdir()] == ["two.safetensors.part"]
 
@@ -166,7 +166,7 @@ def test_writer_rejects_link_under_its_name(part, planted):
     part.parent.mkdir()
     planted(part)
     (part.parent / "other").write_bytes(b"")
-    with pytest.raises(OSError):  # noqa: PT011, of many kinds
+    with pytest.raises(OSError):  # noqa: PT011 many types
         open_for_writing(part, *SMALL)
     assert (part.parent / "other").read_bytes() == b""
 
@@ -188,7 +188,7 @@ def stored_in(path: Path) -> Stored:
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
     written(path, choose_outputs(torch.randn(99, 3), 2))
-    sent = pickle.dumps(Taught(images, stored_in(path)))  # as a process gets it
+    sent = pickle.dumps(Taught(images, stored_in(path)))  # as sent to a process
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
     written(path, choose_outputs(torch.randn(99, 3), 2))
@@ -205,14 +205,14 @@ def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
     filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
     Taught(Mock(), stored_in(path)._replace(temperature=10.0)).fill(filled)
-    # the first of two neighbouring squares: ((n + 1)^2 - n^2) / 10
+    # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
     firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
     wanted = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
     assert filled.taught[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
 
 
 def test_rewritten_file_is_read_again(tmp_path):
-    """By a later run in the same process."""
+    """A later run in the same process reads it again."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for found in ([2.0, 1.0], [1.0, 2.0]):
         written(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))

@@ -15,7 +15,7 @@ from resnet_recipes.data.stream import Stream
 
 
 class Slow:
-    """A loader that overwrites one batch again and again, a little late."""
+    """A loader that repeatedly overwrites one batch, with a short delay."""
 
     def __init__(self, device: str = "cpu", delay: float = 0.0):
         self.delay = delay
@@ -53,7 +53,7 @@ def test_batch_is_yielded_before_requesting_the_next():
 
 
 class Queue:
-    """Stands in for a CUDA stream: remembers events that it waited for, and the host did."""
+    """A stand-in for a CUDA stream that records waits of the stream and of the host."""
 
     def __init__(self) -> None:
         self.recorded, self.waits, self.synchronized = 0, [], []
@@ -69,7 +69,7 @@ class Queue:
 
 @pytest.fixture
 def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
-    """Stand-ins for the stream of copies and for that of the steps."""
+    """Stand-ins for the copy stream and the stream of the steps."""
     side, current = Queue(), Queue()
     monkeypatch.setattr(streams, "_get_side_stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
@@ -78,7 +78,7 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
 
 
 def on_device() -> RawBatch:
-    """Return a batch that pretends to be copied."""
+    """Return a stand-in for a batch on the device."""
     tensor = SimpleNamespace(record_stream=lambda _: None)
     tensor.to = lambda *_, **__: tensor
     return RawBatch(tensor, tensor)
@@ -98,9 +98,9 @@ def test_loader_fills_memory_only_after_its_last_copy(queues):
 def test_copy_waits_for_third_batch_before(queues):
     side, current = queues
     assert len(list(Stream(iter([on_device()] * 6), torch.device("cuda")))) == 6
-    # current records an event before each batch: before the 4th waits for that before the 2nd
+    # current records an event before each batch; the copy of batch 4 waits for event 2
     assert side.waits == [1, 2, 3, 4]
-    assert current.waits == [1, 2, 3, 4, 5, 6]  # for its copy
+    assert current.waits == [1, 2, 3, 4, 5, 6]  # waits for its copy
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Everything wrong with a folder is reported before anything starts, with the known fixes."""
+"""All problems of a folder are reported before anything starts, with known fixes."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Synthetic images: their class can be learnt, their noise is new in every epoch."""
+"""Synthetic images have learnable classes, and new noise in every epoch."""
 
 import numpy as np
 
@@ -25,6 +25,6 @@ def test_noise_depends_only_on_the_epoch():
 
 
 def test_synthetic_labels_match_the_facts():
-    """As a probe needs them for a network of two classes."""
+    """A probe of a network with two classes needs this."""
     assert SyntheticImages(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert SyntheticImages(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1

@@ -1,4 +1,4 @@
-"""A launcher of the stand-in as a separate process: `python -m launcher RUN RANKS`."""
+"""A launcher with stand-in ranks in a separate process: `python -m launcher RUN RANKS`."""
 
 import sys
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""Processes for tests, in milliseconds instead of seconds.
+"""Start test processes in milliseconds instead of seconds.
 
-A fork of pytest's process forks them, and imports nothing.
+A fork of the pytest process forks them, so they import nothing.
 
-It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at",
-"function", "arguments"} with the ranks' pids, "wait" with their exit codes, {"command", "folder",
-"environment", "out", "err"} with a pid, and {"poll"} with the exit code of that process, or null
-while it runs.
+It reads JSON lines and replies to each: {"folder", "ranks", "port", "largest_file", "stop_at",
+"function", "arguments"} with the pids of the ranks, "wait" with their exit codes, {"command",
+"folder", "environment", "out", "err"} with a pid, and {"poll"} with the exit code of that process,
+or null while it runs.
 """
 
 import faulthandler
@@ -46,12 +46,12 @@ from resnet_recipes.jobs.train import work
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.run_folder.lock import HeldFolder
 
-#: What ranks are told if a test does not say otherwise.
+#: Default limits of ranks.
 LIMITS = {"largest_file": -1, "stop_at": -1, "function": None, "arguments": {}}
 
 
 class Nursery:
-    """The forking process, seen from the test."""
+    """The test's interface to the forking process."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -63,10 +63,10 @@ class Nursery:
         ours.close()
 
     def start(self, folder: Path, ranks: int, **limits: Any) -> list[int]:
-        """Start the ranks of the run in `folder`, as a launcher would; return their process ids.
+        """Start the ranks of the run in `folder` as a launcher would; return their process ids.
 
-        No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has
-        done `stop_at` steps; they do the work of `function` instead of their own.
+        Their files cannot exceed `largest_file` bytes. The last rank gets SIGTERM after `stop_at`
+        steps. `function` replaces the work of a rank.
         """
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -74,7 +74,7 @@ class Nursery:
         return self._ask({**LIMITS, **limits, **place, "ranks": ranks})
 
     def train(self, folder: Path, ranks: int = 1, code: int = 0) -> Path:
-        """Train the run in `folder` until its ranks end with `code`; return it."""
+        """Train the run in `folder` until its ranks end with `code`; return its folder."""
         self.start(folder, ranks)
         log = folder / "logs/rank0.log"
         assert self.wait() == [code] * ranks, log.read_text()[-2000:]
@@ -85,10 +85,10 @@ class Nursery:
     ) -> list[Any]:
         """Run `function(process, **arguments)` of a test module on every rank.
 
-        Return the results (JSON), by rank.
+        Return the JSON results by rank.
 
-        It takes the worker's place, and may call it; each rank is a separate process, in which it
-        may break what it likes.
+        The function replaces the worker, and may call it. Each rank is a separate process, so the
+        function may change global state.
         """
         named = [function.__module__, function.__name__]
         self.start(folder, ranks, function=named, arguments=arguments)
@@ -99,7 +99,7 @@ class Nursery:
         return [json.loads((folder / f"answer{rank}.json").read_text()) for rank in range(ranks)]
 
     def wait(self) -> list[int]:
-        """Wait until the ranks that were started last have ended; return exit codes by rank."""
+        """Wait for the ranks that were started last; return their exit codes by rank."""
         return self._ask("wait")
 
     def run(
@@ -107,12 +107,12 @@ class Nursery:
     ) -> "Command":
         """Run `python -m COMMAND` in a folder.
 
-        The Python processes that it starts are forks as well.
+        Its Python child processes are also forks.
         """
         return Command(self, folder, command, os.environ if environment is None else environment)
 
     def close(self) -> None:
-        """End it."""
+        """End the forking process."""
         self._channel.close()
         os.waitpid(self._pid, 0)
 
@@ -123,24 +123,24 @@ class Nursery:
 
 
 class Command:
-    """A command that was started, with what it says in two files."""
+    """A running command, whose output goes to two files."""
 
     def __init__(
         self, nursery: Nursery, folder: Path, command: Sequence[str], environment: Mapping[str, str]
     ):
         self._nursery = nursery
-        # They are gone with this object.
+        # The files are deleted with this object.
         self._said = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]  # noqa: SIM115
         out, err = (file.name for file in self._said)
         place = {"folder": str(folder), "environment": dict(environment), "out": out, "err": err}
         self.pid = nursery._ask({"command": command, **place})
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
+        """Return the exit code; None while it runs."""
         return self._nursery._ask({"poll": self.pid})
 
     def wait(self, timeout: float = 60.0) -> tuple[int, str, str]:
-        """Return its exit code, output and errors, once it has ended."""
+        """Wait for the command; return its exit code, output and errors."""
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             assert time.monotonic() < deadline, self.said()
@@ -148,14 +148,14 @@ class Command:
         return code, *self.said()
 
     def said(self) -> list[str]:
-        """Return what it has printed so far, and what it said on its error stream."""
+        """Return the output and errors so far."""
         return [Path(file.name).read_text() for file in self._said]
 
 
 class Forked(subprocess.Popen):
-    """A process of Python that costs no import of torch.
+    """A Python process that need not import torch.
 
-    What it would run is run in a fork, before any `exec`.
+    It is a fork that runs the requested module without `exec`.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ def _become(
     first: Callable[[], object] | None,
     inherited: Sequence[int],
 ) -> NoReturn:
-    """Be `python -m WORDS`; files and folder are as they should be."""
+    """Run `python -m WORDS` in this process; files and folder are already set up."""
     code = 1
     try:
         if first:
             first()
-        _close_all_but(inherited)  # also the end of the pipe on which the parent waits for `exec`
+        _close_all_but(inherited)  # including the pipe on which the parent waits for `exec`
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:0] = [os.getcwd(), *filter(None, environment.get("PYTHONPATH", "").split(":"))]
@@ -206,12 +206,12 @@ def _become(
 
 
 def _serving(_: str, words: Sequence[str], files: Sequence[int]) -> int:
-    """Fork what multiprocessing would start, its server of processes; return the process id."""
+    """Fork the server process that multiprocessing would start; return its process id."""
     if pid := os.fork():
         return pid
     try:
         _close_all_but(files)
-        sys.modules["__main__"] = ModuleType("__main__")  # that of the other is not imported
+        sys.modules["__main__"] = ModuleType("__main__")  # the server does not import it
         exec(words[-1], {})
     finally:
         os._exit(0)
@@ -224,7 +224,7 @@ def _close_all_but(files: Sequence[int]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -235,7 +235,7 @@ def serve(channel: int) -> NoReturn:
     """Fork ranks until the other end of the channel is closed."""
     try:
         die_with_parent()
-        faulthandler.disable()  # it would write to a file of pytest's
+        faulthandler.disable()  # it would write to a pytest file
         os.closerange(3, channel)
         os.closerange(channel + 1, 1024)
         sys.stdout, sys.stderr = (
@@ -246,7 +246,7 @@ def serve(channel: int) -> NoReturn:
         os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         torchvision.models.resnet18, NETWORKS["resnet18"] = shallow_resnet18, (False, (1, 1, 0, 0))
         torchvision.models.resnet34 = narrow_resnet18  # for runs that need a deeper network
-        gc.freeze()  # a collection in a rank then looks only at what is its own
+        gc.freeze()  # so that collections in a rank skip inherited objects
         gc.enable()
         subprocess.Popen = Forked
         multiprocessing.util.spawnv_passfds = _serving
@@ -254,7 +254,7 @@ def serve(channel: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)  # taking torch down costs seconds
+        os._exit(0)  # unloading torch takes seconds
 
 
 def _answer(questions: TextIO, answers: TextIO) -> None:
@@ -311,15 +311,15 @@ def narrow_resnet18(num_classes: int) -> ResNet:
             return super()._make_layer(block, planes // 8, *rest, **options)
 
     model = Narrow(BasicBlock, [2, 2, 2, 2], num_classes)
-    model.__class__ = ResNet  # the only class whose stem is fused
+    model.__class__ = ResNet  # only the stem of this class is fused
     model.fc = nn.Linear(64, num_classes)
     return model
 
 
 def shallow_resnet18(num_classes: int) -> ResNet:
-    """Return a ResNet-18 with its stem and two narrow blocks, the second of which halves the map.
+    """Return a ResNet-18 with its stem and two narrow blocks; the second block halves the map.
 
-    Time goes by the number of layers, that of a step and even more that of a compilation.
+    The time of a step, and even more of a compilation, depends on the number of layers.
     """
 
     class Shallow(ResNet):
@@ -331,13 +331,13 @@ def shallow_resnet18(num_classes: int) -> ResNet:
             return nn.Sequential()
 
     model = Shallow(BasicBlock, [1, 1, 1, 1], num_classes)
-    model.__class__ = ResNet  # the only class whose stem is fused
+    model.__class__ = ResNet  # only the stem of this class is fused
     model.fc = nn.Linear(32, num_classes)
     return model
 
 
 def _called(module: str, name: str, arguments: dict) -> Callable[[RankProcess], int]:
-    """Return the work of a rank that calls a function and writes down what it returns."""
+    """Return work for a rank that calls a function and writes its result to a file."""
     function = partial(getattr(import_module(module), name), **arguments)
 
     def work(process: RankProcess) -> int:

@@ -1,6 +1,6 @@
-"""A rank that does as told, without torch: `python -m stand_in RUN`.
+"""A simulated rank without torch: `python -m stand_in RUN`.
 
-RUN/behavior has words like kill@1 (rank 1).
+RUN/behavior contains actions such as kill@1, for rank 1.
 """
 
 import os
@@ -19,7 +19,7 @@ STEPS = 2000
 
 
 def work(process: RankProcess) -> int:
-    """Make steps of 2 ms; at step 20 do something bad, if told so."""
+    """Take steps of 2 ms; misbehave at step 20 if requested."""
     told = dict(
         reversed(word.split("@")) for word in (process.folder / "behavior").read_text().split()
     )
@@ -81,6 +81,6 @@ def misbehave(behavior: str, process: RankProcess) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    is_launched = (folder / LAUNCH).exists()  # by our launcher
+    is_launched = (folder / LAUNCH).exists()  # started by our launcher
     facts = LaunchFacts.read(folder) if is_launched else LaunchFacts(time.monotonic())
     run_rank(HeldFolder(folder), work, facts)

@@ -1,4 +1,4 @@
-"""The longest run, against trying every length."""
+"""The longest run within a budget, compared with trying every length."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from resnet_recipes.jobs.budget import find_longest
 @pytest.mark.parametrize("budget", [0.5, 9.0, 70.5, 205.0, 216.0, 1e9])
 def test_budget_epochs_is_the_longest_that_fits(budget, least):
     def minutes(epochs):
-        return 5.0 + 7.0 * float(epochs) + int(epochs)  # evaluations come in steps
+        return 5.0 + 7.0 * float(epochs) + int(epochs)  # evaluations add steps to the curve
 
     tenths = [count / 10 for count in range(1, 501)]
     lengths = [epochs for epochs in tenths if epochs < 20 or epochs == int(epochs)]

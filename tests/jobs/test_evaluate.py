@@ -1,4 +1,4 @@
-"""A rank that evaluates."""
+"""Evaluation on a rank."""
 
 import json
 from unittest.mock import Mock
@@ -14,9 +14,9 @@ from resnet_recipes.training.distributed import Rank
 
 
 def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
-    """Kernels are tried when the network is put on the device.
+    """Moving the network to the device compares the kernels.
 
-    Triton launches them on the current one.
+    Triton launches them on the current device.
     """
     done = []
     (tmp_path / "config.yaml").write_text(

@@ -22,7 +22,7 @@ from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
 from tests.jobs.test_survival import assert_same
 
-#: The stable phase of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
+#: The stable phase of 16 steps ends at step 12, the stable phase of 24 at step 18; an epoch has 4.
 WORDS = (
     "schedule.name=wsd schedule.cooldown=0.25dur batch.global_size=32 batch.bn_size=32 "
     "checkpoint.interval=8ba checkpoint.keep=9 "
@@ -33,7 +33,7 @@ WORDS = (
 
 @pytest.fixture
 def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that makes the folder of a run of some steps."""
+    """Return a function that creates the folder of a run with some steps."""
 
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
         bn = f"batch.bn_size={32 // ranks}"
@@ -45,7 +45,7 @@ def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Pat
 
 
 def measured(folder: Path) -> list[tuple]:
-    """Return what a run has recorded of its steps and evaluations, without clocks."""
+    """Return the recorded steps and evaluations of a run, without clocks."""
     keys = ("kind", "step", "loss", "lr", "pixels", "ema_loss", "is_best")
     return [
         tuple(map(record.get, keys))
@@ -91,7 +91,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
         find(8)
     config = (short / "config.yaml").read_bytes()
     other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
-    (short / "config.yaml").write_text(freeze_sealed(other))  # by hand, after its training
+    (short / "config.yaml").write_text(freeze_sealed(other))  # manually, after the training
     with pytest.raises(NotReadyError, match=r"yaml: optimizer\.lr=0\.07: was 0\.05 when"):
         find(24, other)
     (short / "config.yaml").write_bytes(config)
@@ -100,7 +100,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
         find(8)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
-    assert find(99).step == 8  # it was stopped there
+    assert find(99).step == 8  # the run was stopped there
     with (
         LockedFolder(short),
         pytest.raises(NotYetError, match="has not finished its stable phase"),
@@ -116,7 +116,7 @@ def test_extended_run_rejects_other_training_images(prepared, recipe, tmp_path):
     longer = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.measure(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
-    with pytest.raises(NotYetError):  # it has only to be trained
+    with pytest.raises(NotYetError):  # it must be trained first
         find_stable_state(replace(plan, facts=others[0]))
     with pytest.raises(RecipeError, match="has other training images than"):
         find_stable_state(replace(plan, facts=others[1]))

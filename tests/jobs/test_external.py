@@ -1,4 +1,4 @@
-"""Ranks that the user's torchrun or srun has started find out who they are, and train one run."""
+"""Ranks started by the user's torchrun or srun detect their rank, and train one run."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from tests.commands.conftest import TINY
 from tests.jobs.nursery import Command, Nursery
 from tests.tables import rows
 
-#: A run of two steps, each of eight images.
+#: A run of two steps with eight images each.
 SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()
 
 TORCHRUN = "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400"
@@ -33,15 +33,15 @@ SRUN = (
 
 
 def variables(words: str) -> dict[str, str]:
-    """Return variables as a shell would set them; the last one of a name counts."""
+    """Return variables as a shell would set them; the last value of a variable is used."""
     return dict(word.split("=", 1) for word in words.split())
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The environment, without what a launcher would put there."""
+    """The environment, without the variables of a launcher."""
     for name in [*variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="), "TORCHELASTIC_RESTART_COUNT"]:
-        monkeypatch.setenv(name, "")  # so that it is absent again in the end, whoever sets it
+        monkeypatch.setenv(name, "")  # restored after the test, even if other code sets it
         monkeypatch.delenv(name)
     return monkeypatch
 
@@ -58,10 +58,10 @@ def put(told: pytest.MonkeyPatch, words: str) -> None:
         (TORCHRUN, "torchrun"),
         (SRUN, "srun"),
         (f"{SRUN} {TORCHRUN}", "torchrun"),
-        # alone: it starts one process per GPU itself
+        # a single task starts one process per GPU itself
         (f"{SRUN} SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", ""),
-        ("SLURM_PROCID=0 SLURM_NTASKS=8", ""),  # a batch script, outside of any step
-        (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # of a federation of clusters
+        ("SLURM_PROCID=0 SLURM_NTASKS=8", ""),  # a batch script, outside of a step
+        (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # in a federation of clusters
     ],
 )
 def test_launcher_is_recognized_by_its_environment(words, by, told):
@@ -69,7 +69,7 @@ def test_launcher_is_recognized_by_its_environment(words, by, told):
     assert external.find_launcher() == by
 
 
-@pytest.mark.timeout(20)  # who is not refused waits for the others
+@pytest.mark.timeout(20)  # accepted ranks wait for the others
 @pytest.mark.parametrize(
     ("words", "said"),
     rows(
@@ -144,7 +144,7 @@ def test_join_sets_allocator_as_our_launcher_does(told):
 
 
 def stand_in(nursery: Nursery, folder: Path, rank: int) -> Command:
-    """Start a rank of two that does as RUN/behavior says."""
+    """Start a rank of two that behaves as in RUN/behavior."""
     own = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
     return nursery.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
@@ -165,7 +165,7 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, nurser
     ranks = []
     for rank in (0, 1):
         ranks.append(stand_in(nursery, tmp_path, rank))
-        while not list(tmp_path.glob("heartbeat/*")):  # rank 1 does not refuse before rank 0 is up
+        while not list(tmp_path.glob("heartbeat/*")):  # rank 1 rejects after rank 0 starts
             time.sleep(0.01)
     said = [rank.wait()[2] for rank in ranks]
     assert ["data.root=/data: is gone" in text for text in said] == [speaks == 0, speaks == 1]
@@ -209,7 +209,7 @@ def test_restarted_group_resumes_its_own_run(tmp_path, told):
 
 
 def without_interface() -> dict[str, str]:
-    """Return the environment without what would keep ports off the network."""
+    """Return the environment without variables that would restrict ports to this machine."""
     return {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
 
 
@@ -257,7 +257,7 @@ def test_tasks_with_different_arguments_start_nothing(nursery, tmp_path, told):
 
 
 def listening(pids: set[int]) -> set[str]:
-    """Return the addresses of TCP sockets on which the processes listen, as in /proc/net."""
+    """Return the TCP addresses, as in /proc/net, on which the processes listen."""
     files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
     own, found = {os.readlink(file) for file in files}, set()
     for table in ("tcp", "tcp6"):

@@ -1,4 +1,4 @@
-"""`batch.bn_size=auto` becomes a number before a run has a folder, or is refused."""
+"""`batch.bn_size=auto` becomes a number before a run has a folder, or is rejected."""
 
 from contextlib import contextmanager
 
@@ -19,7 +19,7 @@ AUTO = [
 
 @pytest.fixture
 def on_gpu(tmp_path, monkeypatch):
-    """Return a function that finds a number as on two GPUs of which each fits 4 images."""
+    """Return a function that finds the number on two simulated GPUs that fit 4 images each."""
 
     def found():
         asked = {}

@@ -1,4 +1,4 @@
-"""The processes that a recipe asks for, and the commands that start them."""
+"""The processes of a recipe, and the commands that start them."""
 
 import os
 import platform
@@ -155,7 +155,7 @@ def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypa
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
 def test_allocator_reuses_freed_memory():
-    """Each of five buffers of 64 MiB is 32 huge pages, or would be 16,384 new small ones."""
+    """Each of five buffers of 64 MiB uses 32 huge pages, or otherwise 16,384 new small pages."""
     program = """
 import resource
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,4 +1,4 @@
-"""One command, one message, one exit code, and nothing left running."""
+"""One command, one message, one exit code, and no remaining processes."""
 
 import errno
 import os
@@ -30,14 +30,14 @@ from tests.tables import rows
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the launcher start the stand-in, not the worker, and wait less for a signal's echo."""
+    """Make the launcher start the stand-in, and wait less for a repeated signal."""
     monkeypatch.setattr(group_module, "PROGRAM", "stand_in")
     monkeypatch.setattr(launching, "ECHO", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
 class Started:
-    """A run of the stand-in, from its start to its end."""
+    """A run of stand-in ranks, from start to end."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Started:
 
 
 def running(folder: Path) -> list[str]:
-    """Return the processes that have the folder in their command line, other than this one."""
+    """Return the other processes whose command line contains the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -87,7 +87,7 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
-    (tmp_path / "endings").touch()  # nothing can be written into it
+    (tmp_path / "endings").touch()  # not a folder, so no ending can be written
     ended = Started(tmp_path, "wrong@0")
     assert "the run failed (No space left on device)" in ended.said[0]
     assert "cannot be written to, so no rank could report how it ended" in ended.said[0]
@@ -100,7 +100,7 @@ def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
     assert start(LockedFolder(tmp_path), Group(), print, verbose).code == 0
     facts = LaunchFacts.read(tmp_path)
     assert (facts.is_ours, facts.shows_all_times) == (True, verbose)
-    assert not Path(facts.meeting).exists()  # in a private folder that is gone
+    assert not Path(facts.meeting).exists()  # it was in a temporary folder
 
 
 def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
 
 
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
-    """Return what does something as soon as a rank of the run is stuck."""
+    """Return a function that acts as soon as a rank of the run is stuck."""
 
     def wait() -> None:
         while not (folder / "stuck").exists():
@@ -133,7 +133,7 @@ def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
 
 
 def send(number: signal.Signals) -> Callable[[], None]:
-    """Return what sends a signal to this process, the launcher."""
+    """Return a function that sends a signal to this process, the launcher."""
     return lambda: os.kill(os.getpid(), number)
 
 
@@ -202,7 +202,7 @@ def test_code_follows_the_signal_of_the_launcher(tmp_path):
 
 def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
     def confirm(_: object) -> None:
-        if (tmp_path / "endings").exists():  # of the ranks
+        if (tmp_path / "endings").exists():  # endings of the ranks
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(launching.LockedFolder, "confirm", confirm)
@@ -256,7 +256,7 @@ def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
 
 
 def stops(folder: Path) -> bool:
-    """Wait until nothing of a run is left running; return whether that is so after a while."""
+    """Wait for the processes of a run to end; return whether they do so in time."""
     deadline = time.monotonic() + 30
     while running(folder) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -270,7 +270,7 @@ def test_loader_workers_of_dead_rank_are_killed(tmp_path):
 
 
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
-    """Start a launcher as a separate process, and return it when its ranks train."""
+    """Start a launcher in a separate process, and return it when its ranks train."""
     (folder / "behavior").write_text("")
     command = [sys.executable, "-m", "launcher", str(folder), str(ranks)]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -307,7 +307,7 @@ def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     assert "the other rank was stopped" in said
     assert run.log(1).startswith("output of 1\nlog of 1\n")
     assert (tmp_path / "stuck").exists()
-    assert not (tmp_path / "endings/rank0.json").exists()  # it would sleep for a minute
+    assert not (tmp_path / "endings/rank0.json").exists()  # the rank would sleep for a minute
     assert not running(tmp_path)
 
 
@@ -351,7 +351,7 @@ def test_receive_takes_only_a_late_ctrl_c_for_stop_now(tmp_path, monkeypatch):
     request = launching.Request
     for seconds, number, expected in (
         (10.0, signal.SIGINT, request.SAVE),
-        (10.4, signal.SIGINT, request.SAVE),  # an echo of the first, from a wrapper
+        (10.4, signal.SIGINT, request.SAVE),  # repeated by a wrapper
         (12.0, signal.SIGTERM, request.SAVE),  # Slurm sends several
         (14.0, signal.SIGINT, request.KILL),
     ):

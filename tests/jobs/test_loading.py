@@ -1,4 +1,4 @@
-"""What cores supply and what images in memory save, against arithmetic done by hand."""
+"""The speed of cores, and the gain from images in memory, against manual calculations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,18 +70,18 @@ def test_memory_for_a_part_is_a_mixture(monkeypatch):
 
 
 def speeds(plan: Plan, rate: float, **changes) -> Speeds:
-    """Return speeds of a device that takes so many images a second at all sizes."""
+    """Return speeds of a device with the same number of images per second at all sizes."""
     return replace(Speeds({88: (1 / rate,)}, rate, {176: 32 / FILES}), **changes)
 
 
 def fast(plan: Plan) -> Speeds:
-    """Return speeds of GPUs that take twice what files supply, at all sizes."""
+    """Return speeds of GPUs that are twice as fast as files, at all sizes."""
     seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
     return with_loaders(plan, Speeds(seconds), shares_cores=False)
 
 
 def test_memory_saves_half_of_a_run_that_waits_for_files():
-    """By hand: 32 epochs at half speed, or one decoding at an eighth and 31 at full speed."""
+    """Manually: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = imagenet("mild epochs=32", 8)
     saves = find_gain(plan, fast(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
@@ -92,7 +92,7 @@ def test_memory_saves_half_of_a_run_that_waits_for_files():
 
 
 def test_measured_speeds_grow_by_the_ratio_of_the_table():
-    """By hand: 10,000 measured images a second become 50,000, and 400 ms of sharing 80."""
+    """Manually: 10,000 measured images per second become 50,000, and 400 ms of contention 80."""
     plan = imagenet("mild epochs=20", 8)
     measured = Speeds(
         dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4

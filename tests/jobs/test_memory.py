@@ -1,4 +1,4 @@
-"""The size of images in memory: chosen from what is free, and frozen before a run."""
+"""The size of images in memory is chosen from the free memory, and fixed before a run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +12,12 @@ from resnet_recipes.jobs.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 
-#: Bytes of an image and a unit of its longer side, squared.
+#: Bytes of an image per squared pixel of its longer edge.
 PER_PIXEL = 2.2
 
 
 def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
-    """Give the machine this many bytes for images, besides those of batches."""
+    """Set the memory in bytes that is free for images, in addition to batches."""
     monkeypatch.setattr(sample, "available_memory", lambda: free + plan.batch_memory + 10**10)
     monkeypatch.setattr(sample, "reserve", lambda available: 10**10)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "")

@@ -1,4 +1,4 @@
-"""The folder of a run appears whole, under a free name, and says where the recipe came from."""
+"""A run folder appears completely, under a free name, and records the origin of the recipe."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ from tests.tables import rows
 
 
 def planned(recipe: str | Path, *words: str) -> Plan:
-    """Return the plan of a recipe, of images that are not there."""
+    """Return the plan of a recipe for images that do not exist."""
     composed = compose(str(recipe), ["data=/data", *words])
     return make_plan(composed.recipe, IMAGENET, 1, composed.origin)
 
@@ -33,7 +33,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(*words: str) -> Path:
-    """Make the folder of a run in ./runs, which nothing trains."""
+    """Create the folder of a run in ./runs, without training."""
     with create(planned("mild", *words), ["resnet-train"]) as held:
         return held.path
 
@@ -102,7 +102,7 @@ def test_unused_run_is_replaced_whole(monkeypatch):
     monkeypatch.setattr(shutil, "rmtree", recorded)
     assert made("run=mine", "seed=2") == folder
     assert deleted
-    assert folder not in deleted  # which another command may be about to train
+    assert folder not in deleted  # another command may be about to train it
     assert "seed: 2" in (folder / "config.yaml").read_text()
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
@@ -180,7 +180,7 @@ def test_name_taken_by_a_run_is_rejected_with_two_commands():
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit, whose own configuration names a program."""
+    """A repository with one commit, whose local git configuration names a program."""
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / "mine.yaml").write_text("defaults: [mild]\n")
@@ -195,7 +195,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git, and return what it prints."""
+    """Run git, and return its output."""
     return subprocess.run(
         ["git", "-C", folder, *words], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -208,7 +208,7 @@ def test_recipe_commit_is_read_without_running_git_hooks(repository, tmp_path):
     assert (known["git_commit"], known["origin"]) == (commit, "file")
     assert not (tmp_path / "marker").exists()
     git(repository, "status")
-    assert (tmp_path / "marker").exists()  # the program would have been noticed
+    assert (tmp_path / "marker").exists()  # shows that the test would notice the program
 
 
 @pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "junk", None])

@@ -1,6 +1,6 @@
-"""Ranks fetch images and agree before they train, or all learn why not.
+"""Ranks fetch images and agree before they train; if one cannot, all report it.
 
-A run whose images are on a web server learns what it would learn from a folder.
+Images on a web server give the same facts as images in a folder.
 """
 
 import shutil
@@ -60,7 +60,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
 
 
 def verdicts(facts: list[dict]) -> list[str]:
-    """Return what each rank raises, ranks being threads."""
+    """Return the errors of the ranks, which are threads."""
     store = dist.HashStore()
 
     def rank(number: int) -> str:

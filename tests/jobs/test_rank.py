@@ -1,4 +1,4 @@
-"""Runs that start from weights: the same on one rank and two, and resumed without the file."""
+"""Runs from pretrained weights: equal on one rank and two, and resumable without the file."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of torchvision's names, for other classes than the run has."""
+    """Weights with torchvision names, for other classes than the run."""
     torch.manual_seed(5)
     path = tmp_path_factory.mktemp("weights") / "theirs.pt"
     torch.save(shallow_resnet18(num_classes=7).state_dict(), path)
@@ -27,7 +27,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def configs(weights: Path) -> dict[int, Recipe]:
-    """Hot at the size of a test, by number of ranks, with a frozen stem and a slower backbone."""
+    """A small Hot by number of ranks, with a frozen stem and a slower backbone."""
     words = [
         *SMALL,
         f"model.weights={weights}",

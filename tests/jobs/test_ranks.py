@@ -1,4 +1,4 @@
-"""Several ranks measure what one does, save no diverged weights, and resume bit for bit."""
+"""Several ranks measure like one, save no diverged weights, and resume bit-identically."""
 
 import json
 import os
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that makes the folder of a run of six steps, saved after three."""
+    """Return a function that creates the folder of a run of six steps, saved after three."""
 
     def make(words: str = "", **changes: Any) -> Path:
         small = (
@@ -56,7 +56,7 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
 
 
 def killed_after(step: int, run: Path) -> Path:
-    """Return what there would be of a finished run, killed right after a checkpoint."""
+    """Return a copy of a finished run as if it was killed right after a checkpoint."""
     folder = Path(tempfile.mkdtemp(dir=run.parent))
     (folder / "checkpoints").mkdir()
     saved = f"checkpoints/step-{step:08d}"
@@ -66,7 +66,7 @@ def killed_after(step: int, run: Path) -> Path:
 
 
 def differing(run: Path, other: Path) -> list[str]:
-    """Return the names of weights and statistics that differ in any bit between two runs."""
+    """Return the names of weights and statistics that are not bit-identical in two runs."""
     weights, others = (
         load_file(run / "weights.safetensors"),
         load_file(other / "weights.safetensors"),
@@ -75,15 +75,15 @@ def differing(run: Path, other: Path) -> list[str]:
 
 
 def trained(process: RankProcess) -> int:
-    """Do the work of a rank, with small gradient buckets, so that a small model has several."""
+    """Run a rank with small gradient buckets, so that a small model has several."""
     all_reduce.BUCKET_BYTES = 30_000
     return work(process)
 
 
 def fused(process: RankProcess) -> int:
-    """Do the work of a rank with the operations that a GPU would use, as they are on a CPU.
+    """Run a rank with the operations for GPUs, in their CPU implementation.
 
-    Return how often.
+    Return the number of calls.
     """
     on_cpus = set(ops.Operations._fields) - {"notes"}
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
@@ -94,7 +94,7 @@ def fused(process: RankProcess) -> int:
 
 
 def flipped(process: RankProcess) -> str:
-    """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1.
+    """Run a rank; before the first checkpoint, one bit of a weight flips on rank 1.
 
     Return the error.
     """
@@ -121,9 +121,9 @@ def test_flipped_bit_stops_all_ranks_before_saving(nursery, new_run):
 
 
 def test_three_ranks_with_teacher_resume_bit_identical(nursery, new_run, make_run, tmp_path):
-    """Two ranks would add in the same order in any case.
+    """Two ranks would always add in the same order.
 
-    Three do while the layout of the buckets stays.
+    Three do so only while the layout of the buckets stays the same.
     """
     taught_by = make_run("seed=5")
     teacher = tmp_path / "teacher.safetensors"
@@ -142,7 +142,7 @@ def test_three_ranks_with_teacher_resume_bit_identical(nursery, new_run, make_ru
 
 
 def test_two_ranks_with_fused_operations_resume_bit_identical(nursery, new_run):
-    """Every save compares the ranks' weights and would fail."""
+    """Every save compares the weights of the ranks, and would fail."""
     changes = (
         "data.train_size=64 data.eval_resize=64 data.eval_size=64 optimizer.lr=0.01 "
         "batch.global_size=16 batch.bn_size=8 methods.blurpool={} methods.bce_loss={} "
@@ -168,13 +168,13 @@ def test_float16_resumes_bit_identical(nursery, new_run):
     nursery.call(whole, 2, trained)
     resumed = killed_after(3, whole)
     nursery.call(resumed, 2, trained)
-    assert state(whole, 3)["precision"]["scale"] < 2**16  # it began with that, and overflowed
+    assert state(whole, 3)["precision"]["scale"] < 2**16  # the scale started at 2**16
     assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
     assert differing(resumed, whole) == []
 
 
 def restarted(process: RankProcess) -> int:
-    """Train as a rank whose node was restarted as many times as its number."""
+    """Run a rank whose node was restarted as many times as its rank."""
     os.environ |= {
         "TORCHELASTIC_RESTART_COUNT": str(process.rank),
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
@@ -189,21 +189,21 @@ def test_nodes_meet_after_different_restart_counts(nursery, new_run):
 
 
 def refusal(process: RankProcess) -> str:
-    """Train, and return why that was refused."""
+    """Train, and return the reason for the rejection."""
     with pytest.raises(NotReadyError) as refused:
         work(process)
     return str(refused.value)
 
 
 def elsewhere(process: RankProcess) -> str:
-    """Train with the images of this rank's own disk, where rank 1 lacks some."""
+    """Train with images on this rank's own disk; some are missing on rank 1."""
     read = DataFacts.read
     DataFacts.read = lambda *named: replace(read(*named), train_examples=128 - process.rank)
     return refusal(process)
 
 
 def fetched_later(process: RankProcess) -> str:
-    """Train with fetched images, of which rank 1 got a later version."""
+    """Train with fetched images; rank 1 got a later version."""
     copy = process.folder / f"version{process.rank}"
     copy.mkdir()
     (copy / "labels.csv").touch()
@@ -213,14 +213,14 @@ def fetched_later(process: RankProcess) -> str:
 
 
 def taught_otherwise(process: RankProcess) -> str:
-    """Train with a teacher that is another network on each rank's own disk."""
+    """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     prepare.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
     return refusal(process)
 
 
 def without_its_gpu(process: RankProcess) -> str:
-    """Train on a GPU, which torch does not see on the node of rank 1."""
+    """Train on a GPU, which torch cannot use on the node of rank 1."""
     own = distributed.read_rank
     distributed.read_rank = lambda device, store_path: replace(
         own(device), device=torch.device("cpu" if process.rank else "cuda")
@@ -272,7 +272,7 @@ def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):
 
 @built
 def test_run_in_memory_equals_run_on_raw_beton_and_resumes(nursery, new_run, tmp_path):
-    """The engine augments; validation images are shrunk as well."""
+    """The engine augments; validation images are also shrunk."""
     images, raw = random_images(tmp_path / "images", train=3), tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), silent)
     changes = (

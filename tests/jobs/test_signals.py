@@ -1,4 +1,4 @@
-"""A process is asked to stop by signals and by its time limit."""
+"""Signals and the time limit ask a process to stop."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """An interruption with its handlers installed, for one test."""
+    """An interruption with its signal handlers installed."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     made = Interruption()
     made.install()

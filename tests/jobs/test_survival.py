@@ -1,4 +1,4 @@
-"""A run killed, stopped or damaged at any moment ends, once resumed, with the same weights."""
+"""A run that is killed, stopped or damaged at any moment has the same weights after a resume."""
 
 import os
 import random
@@ -39,9 +39,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def configs() -> dict[int, Recipe]:
-    """Hot with every method, in small, by number of ranks.
+    """A small Hot with every method, by number of ranks.
 
-    Only three show the order in which ranks add.
+    The order in which ranks add matters only for three or more.
     """
     return {
         ranks: compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe for ranks in (1, 2, 3)
@@ -55,12 +55,12 @@ class Run:
         self.folder, self.nursery, self.ranks = begun(folder, configs[ranks]), nursery, ranks
 
     def start(self, largest_file: int = -1) -> list[int]:
-        """Start the ranks, or start them again, and return their process ids."""
+        """Start or restart the ranks, and return their process ids."""
         self.observer = Observer(self.folder)
         return self.nursery.start(self.folder, self.ranks, largest_file=largest_file)
 
     def start_until(self, step: int, largest_file: int = -1) -> list[int]:
-        """Start the ranks and return when all have done so many steps in this sitting."""
+        """Start the ranks, and return when all have done `step` steps since this start."""
         pids = self.start(largest_file)
         while True:
             beats = [
@@ -74,17 +74,17 @@ class Run:
             time.sleep(0.002)
 
     def finish(self) -> "Run":
-        """Go on to the end."""
+        """Continue to the end."""
         self.observer = Observer(self.folder)
         self.nursery.train(self.folder, self.ranks)
         return self
 
     def newest(self) -> int:
-        """Return the step of the newest checkpoint that can be read."""
+        """Return the step of the newest readable checkpoint."""
         return Checkpoints(self.folder / "checkpoints", 2).newest()[0]
 
     def evaluated(self) -> list[int]:
-        """Return the steps after which it was evaluated."""
+        """Return the steps of the recorded evaluations."""
         records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
         return [record["step"] for record in records]
 
@@ -93,7 +93,7 @@ class Run:
 def untouched(
     tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
 ) -> Callable[[int], Run]:
-    """Return a function from a number of ranks to an undisturbed run that has ended."""
+    """Return a function that returns a finished, uninterrupted run on a number of ranks."""
     return cache(
         lambda ranks: Run(
             tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks
@@ -107,7 +107,7 @@ def state(folder: Path, step: int = STEPS) -> dict:
 
 
 def assert_same(folder: Path, other: Path, step: int = STEPS) -> None:
-    """Check that two runs have learned the same, bit for bit."""
+    """Check that the weights of two runs are bit-identical."""
     a, b = state(folder, step), state(other, step)
     for part in ("model", "optimizer", "methods", "precision", "best"):
         left, right = dict(tensors(a[part])), dict(tensors(b[part]))
@@ -116,7 +116,7 @@ def assert_same(folder: Path, other: Path, step: int = STEPS) -> None:
 
 
 def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield everything in a state, with its place; plain numbers as tensors."""
+    """Yield every value in a state with its key; plain numbers as tensors."""
     if isinstance(value, torch.Tensor):
         yield key, value
     elif isinstance(value, dict):
@@ -132,7 +132,7 @@ def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
 def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
-    assert nursery.wait() == [1]  # not 75: nothing could be saved
+    assert nursery.wait() == [1]  # not 75: no checkpoint could be saved
     assert "could not be written" in find_first_failure(run.observer.read_endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     os.kill(run.start_until(2)[0], signal.SIGINT)
@@ -181,7 +181,7 @@ def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, nursery, larg
 def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, nursery):
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start_until(1)
-    run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
+    run.folder.rename(tmp_path / "gone")  # deleting single files would race with the rank
     run.folder.mkdir()
     assert nursery.wait() == [1]
     assert list(run.folder.iterdir()) == []
@@ -197,7 +197,7 @@ def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, nursery,
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
         saved.append(run.newest())
-    # the vote takes two steps; 4, after one of SAM's, is evaluated, and so is the last
+    # the vote takes two steps; step 4, after a SAM step, is evaluated, and so is the last
     assert saved == [3, 4, 7, STEPS]
     assert run.evaluated() == [4, 8]
     assert not (run.folder / WEIGHTS).exists()

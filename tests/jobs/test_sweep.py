@@ -14,7 +14,7 @@ RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc",
 
 
 class StandIn:
-    """A process that ends at its third poll, with the code that a test sets for its run."""
+    """A process that ends at its third poll, with the exit code that a test sets for its run."""
 
     codes: ClassVar[dict[str, int]] = {}
     commands: ClassVar[list[list[str]]] = []
@@ -37,7 +37,7 @@ class StandIn:
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Train nothing, and wait for nothing."""
+    """Do not train, and do not wait."""
     monkeypatch.setattr(sweep.subprocess, "Popen", StandIn)
     monkeypatch.setattr(sweep.time, "sleep", lambda _: None)
     StandIn.codes, StandIn.commands, StandIn.most, StandIn.alive = {}, [], 0, 0
@@ -93,7 +93,7 @@ def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
 @pytest.mark.parametrize("code", [2, 3])
 def test_sweep_tries_again_after_it_lost_a_race(code, stand_in, tmp_path):
     stand_in.codes = {"b": code}
-    (tmp_path / "b").mkdir()  # another sweep has just made it, and not locked it yet
+    (tmp_path / "b").mkdir()  # another sweep has just created it and not locked it yet
     ended, _ = train(tmp_path)
     names = [command[5] for command in stand_in.commands]
     assert (ended, names) == (1, ["run=a", "run=b", "run=c", "run=b"])
@@ -120,7 +120,7 @@ def test_sweep_waits_for_runs_of_another_sweep(
     other, pauses = ExitStack(), iter(range(20))
 
     def pause(_):
-        if (now := next(pauses)) == (0 if is_first else 1):  # before or after ours was started
+        if (now := next(pauses)) == (0 if is_first else 1):  # before or after our start
             (tmp_path / "b").mkdir()
             other.enter_context(LockedFolder(tmp_path / "b"))
             stand_in.codes = {"b": 3}

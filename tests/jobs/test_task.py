@@ -1,4 +1,4 @@
-"""A task leaves its folder only if its logs say why ranks failed."""
+"""A task keeps its folder only if its logs explain a failure."""
 
 import json
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ from resnet_recipes.run_folder.ending import Ending
 
 @pytest.fixture
 def folders(monkeypatch) -> list:
-    """Start nothing; collect the folders of tasks, each of whose ranks end with the code `end`."""
+    """Start nothing; collect the folders of tasks, whose ranks end with the code `end`."""
     seen = []
 
     def start(held, group, say):

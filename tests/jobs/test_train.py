@@ -1,4 +1,4 @@
-"""What the first rank reports about its run."""
+"""The report of the first rank about its run."""
 
 from collections.abc import Callable
 from functools import partial
@@ -34,7 +34,7 @@ def test_compile_is_announced_before_it_starts(compiles, said, recipe, tmp_path,
 
 @pytest.fixture
 def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
-    """Return a function that leads a run of seven steps, and returns what it ends with."""
+    """Return a function that runs rank 0 of a run of seven steps, and returns its ending."""
     monkeypatch.setattr(train, "RunReporter", Mock())
 
     def lead(trains: object, checkpoints: Mock, recorder: Mock, **more: object) -> tuple:

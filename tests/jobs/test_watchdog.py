@@ -1,4 +1,4 @@
-"""A rank that is stuck writes its stacks to its log."""
+"""A stuck rank writes its stacks to its log."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ stuck_in_a_collective()
 
 
 def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> str:
-    """Return what a watched process wrote to its log."""
+    """Return the log of a watched process."""
     script = WATCHED.format(seconds=seconds, stalled=stalled, act=act)
     return subprocess.run(
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=30
@@ -86,7 +86,7 @@ def test_sigusr2_and_crashes_dump_stacks(tmp_path):
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
-    """The last beats of the ranks, as the test sets them."""
+    """The last heartbeats of the ranks, set by the test."""
     found: list[Beat] = []
     monkeypatch.setattr(watchdog, "read_beats", lambda _: list(found))
     return found

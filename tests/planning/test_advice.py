@@ -68,7 +68,7 @@ def test_advice_never_scales_a_typed_learning_rate():
     for words, fix in (
         (["lr=0.1"], "bs=16"),
         (["epochs=18"], "bs=16 lr=0.016"),
-        (["optimizer=lamb"], "bs=16 lr=0.000442"),  # by the square root of 16 / 2048
+        (["optimizer=lamb"], "bs=16 lr=0.000442"),  # scaled by the square root of 16 / 2048
     ):
         composed = compose("mild", words, needs_data=False)
         with pytest.raises(RecipeError) as caught:

@@ -1,4 +1,4 @@
-"""What a plan's run takes by its arithmetic: images times operations, on a CPU and on GPUs."""
+"""The training FLOPs of a plan: images times operations, on a CPU and on GPUs."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_course_of_partial_epoch_counts_its_steps():
 
 
 def test_evaluation_with_flips_takes_two_forward_passes():
-    """By hand: 36 evaluations and one of the averaged weights."""
+    """Manually: 36 evaluations, and one of the averaged weights."""
     once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
     assert make_course(once).evaluated == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward

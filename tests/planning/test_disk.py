@@ -1,4 +1,4 @@
-"""The room on disk that a run is planned to need is what its files take."""
+"""The planned disk space of a run equals the size of its files."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from tests.tables import rows
 
 
 def disk(words: str = ""):
-    """Return the plan of Mild's files, on ImageNet."""
+    """Return the disk space of Mild on ImageNet."""
     return imagenet(f"mild {words}", 1).disk
 
 
-#: Weights, momentum and EMA are three copies; SAM's copy is not saved.
+#: Weights, momentum and EMA are three copies. The copy of SAM is not saved.
 @pytest.mark.parametrize(
     ("words", "copies"),
     rows(
@@ -25,14 +25,14 @@ optimizer=adamw methods.sam={} | 4
     ),
 )
 def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
-    weights, estimate = 4 * 25_557_032, disk(words)  # torchvision's count of ResNet-50's parameters
+    weights, estimate = 4 * 25_557_032, disk(words)  # parameters of ResNet-50 in torchvision
     assert estimate.checkpoint == pytest.approx(int(copies) * weights, rel=0.02)
-    # the final ones, the raw ones and the best
+    # final, raw and best weights
     files = 1 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
     assert estimate.weights == pytest.approx(files * weights, rel=0.02)
 
 
-#: Two are kept until a third is safe; two epochs have only two.
+#: Two checkpoints are kept until the third is safe. A run of two epochs has only two.
 @pytest.mark.parametrize(
     ("words", "count"),
     rows(

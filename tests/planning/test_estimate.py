@@ -1,4 +1,4 @@
-"""Estimates against arithmetic done by hand."""
+"""Estimates against manual calculations."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -22,7 +22,7 @@ SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=6
 
 
 def course(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Course:
-    """Return the course of a run whose epochs have so many images; the last may have others."""
+    """Return the course of a run with `images` per epoch, and `last` in the last epoch."""
     counts = (images,) * (len(sides) - 1) + (last or images,)
     return Course(sides, counts, evaluated, 224, 1.0, Mock(), Work("resnet50", 224, 1), 1, 4)
 
@@ -64,10 +64,10 @@ def test_seconds_at_interpolates_sizes_by_area():
     ),
 )
 def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
-    """By hand: 1 ms a step alone is 1.25 ms alongside the loader at 88 px.
+    """Manually: 1 ms for a step alone becomes 1.25 ms next to the loader at 88 px.
 
-    Together they are no faster than the slower of them, whatever was measured. A step of 2 x 64
-    images at 88 px takes 128 ms, one at 176 px 512 ms.
+    Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
+    px and 512 ms at 176 px.
     """
     made = estimate(course(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in made.phases] == limits
@@ -86,13 +86,13 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
-    """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
+    """Manually: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
     assert estimate(course(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 
 def test_estimate_includes_every_checkpoint():
-    """By hand: 30 s to start, and four checkpoints of 2 s."""
+    """Manually: 30 s to start, and four checkpoints of 2 s."""
     made = estimate(course(88), replace(SPEEDS, start=30.0, save=2.0))
     assert 60 * made.other_minutes == pytest.approx(38)
 
@@ -103,7 +103,7 @@ def test_evaluation_speed_counts_all_gpus():
     eight = course(224)._replace(devices=8, network=network)
     rate = predict_speed(
         gpu, eight.work
-    ).images_per_second  # of training, with three times the operations
+    ).images_per_second  # training takes three times the operations
     assert predict_gpu_speeds(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
 
 
@@ -153,7 +153,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
     ),
 )
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
-    """By hand: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
+    """Manually: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = course(*epochs_of(sizes), evaluated=300)
     made = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)

@@ -1,4 +1,4 @@
-"""The arithmetic of training, against torch's own counter."""
+"""Training FLOPs against the torch counter."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
                 if isinstance(module, Blurring):
                     module.blur = lambda x, stride=1: F.max_pool2d(
                         x, 1, stride
-                    )  # blurs do not count
+                    )  # blurs are not counted
         freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()

@@ -17,7 +17,7 @@ def test_outline_is_ascii_in_eighty_columns():
 
 
 def test_outline_of_hot_matches_golden_file():
-    """The golden file is read by people: images, disk, published accuracy; then the details."""
+    """The golden file starts with images, disk space and published accuracy; details follow."""
     plan = imagenet("hot")
     rows = [
         *outline.describe_essentials(plan, [("device", "8 x GPU")]),
@@ -69,8 +69,7 @@ def test_outline_says_that_batchnorm_statistics_are_frozen():
 
 
 def test_loader_memory_is_independent_of_threads_and_ranks():
-    # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
-    # rank's own.
+    # Three batches of 2,048 images of 176 px are 571 MB. The rest is one evaluation batch per rank.
     words, expected = (
         "mild batch.eval_size=32",
         "up to 687 MB of memory for the batches of 8 devices",

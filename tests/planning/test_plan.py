@@ -25,14 +25,14 @@ from tests.tables import rows, values
 def facts(
     examples: int = 1_281_167, classes: int = 1000, backend: str = "torchvision"
 ) -> DataFacts:
-    """Return what was found in a data folder."""
+    """Return the facts of a data folder."""
     return DataFacts(
         backend, Path("/data"), examples, 50, tuple(f"c{index}" for index in range(classes))
     )
 
 
 def small(words: str = "") -> Recipe:
-    """Return a recipe for 1000 images: 10 steps of 100 an epoch."""
+    """Return a recipe for 1,000 images: 10 steps of 100 per epoch."""
     base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
     recipe, problems = build_recipe(
         settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
@@ -47,7 +47,7 @@ def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_change
 
 
 def refused(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
-    """Return the problems of a plan that must be refused, by key."""
+    """Return the problems of a rejected plan, by key."""
     with pytest.raises(RecipeError) as caught:
         make_plan(recipe, facts(**{"examples": 1000, "classes": 10} | facts_changes), ranks)
     return {problem.key: str(problem) for problem in caught.value.problems}
@@ -67,7 +67,7 @@ def test_batch_memory_of_synthetic_images_is_zero():
 
 
 def starts(plan: Plan) -> str:
-    """Return the epochs, counted from 0, at which a size begins: "0:88 15:92"."""
+    """Return the epochs, counted from 0, where a new size starts: "0:88 15:92"."""
     return " ".join(
         f"{epoch}:{size}"
         for epoch, size in enumerate(plan.sizes)
@@ -263,9 +263,9 @@ def test_as_dict_is_json():
 @pytest.mark.parametrize(("changes", "ranks"), values("'' | 1\n'' | 8\nepochs=1 | 8\nepochs=5 | 3"))
 @pytest.mark.parametrize("examples", [8, 100, 2047])
 def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
-    """Whatever follows from a batch that is too large is answered at once.
+    """All problems caused by a batch that is too large have one fix.
 
-    Typing the fix leaves nothing wrong.
+    With the fix, no problem remains.
     """
 
     def plan_mild(words: str) -> Plan:
@@ -320,7 +320,7 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     ]
     plans.append(make_plan(small(f"{base} seed=1"), facts(1000, 9), 1, networks=networks))
     assert len(networks) == 4
-    assert len(built) == 2 * 4  # each as its library builds it, and as the methods change it
+    assert len(built) == 2 * 4  # the library network and the changed network
     assert plans[0].network is plans[1].network
     operations = [plan.network.operations(32).training for plan in plans]
     assert len({*operations}) == 4

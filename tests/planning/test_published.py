@@ -1,4 +1,4 @@
-"""The published results, that recipes agree with them, and what is between their lengths."""
+"""Published results match the recipes; results between their lengths are interpolated."""
 
 import pytest
 import yaml
@@ -30,7 +30,7 @@ def test_recipe_claims_are_published_results(recipe, claim):
     def agrees(result) -> bool:
         return (
             result.recipe == recipe
-            and "prototype" not in result.note  # a claim is of the recipe as packaged
+            and "prototype" not in result.note  # a claim refers to the packaged recipe
             and result.top1_percent == claim["top1"]
             and all(claim.get(key) in (None, getattr(result, key)) for key in ("epochs", "minutes"))
             and claim.get("hardware", "") in ("", result.hardware)
@@ -53,7 +53,7 @@ def test_published_results_name_source_and_are_possible():
 
 
 def curves() -> dict[str, list[Published]]:
-    """Return what was published for each packaged recipe, as its file has it."""
+    """Return the published results in the file of each packaged recipe."""
     return {
         name: compose(name, needs_data=False).recipe.published for name in Library().list_names()
     }

@@ -1,4 +1,4 @@
-"""Predictions of a GPU's speed come from sums over layers, which published numbers confirm."""
+"""GPU speed predictions are sums over layers, and match published numbers."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_traffic_matches_counted_operations(side, giga, megabytes):
 
 
 class Kernels(TorchDispatchMode):
-    """Runs the fused operations as on a GPU; a launch only counts the bytes of its images."""
+    """Replaces the kernels of fused operations; each launch only counts the bytes of its images."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Kernels(TorchDispatchMode):
 
 @pytest.mark.parametrize(("side", "blurs"), [(224, True), (88, True), (88, False)])
 def test_fused_traffic_matches_kernel_arguments(side, blurs):
-    """Nothing is computed: tensors have shapes only."""
+    """Nothing is computed: tensors have only shapes."""
     seen = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -106,10 +106,10 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
         ):
             network(images.to(memory_format=torch.channels_last)).sum().backward()
     work = Work("resnet50", side, 256, blurs, fused=True)
-    # to a thousandth: half of an odd side is rounded up
+    # within a thousandth: half of an odd size is rounded up
     expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
-    # without the images, which the first convolution folds to 16 channels
+    # without the images, which the first convolution folds into 16 channels
     found = sum(each.nbytes for each in seen.values() if each.shape[1] not in (3, 16))
     assert found == pytest.approx(count_kept_bytes(work), rel=1e-3)
 
@@ -124,8 +124,8 @@ def test_blur_traffic_is_one_read_and_write():
     assert kinds["blur"] == 5 * (stem.written + halved) + 8 * whole
 
 
-#: Measured by NVIDIA's PyTorch examples (A100 in 21.03; V100), timm with PyTorch 1.12 (RTX 3090),
-#: and benchmarks/gpu_session: ours with the kernels, and a bare loop.
+#: Measured by NVIDIA PyTorch examples (A100 in 21.03; V100), timm with PyTorch 1.12 (RTX 3090), and
+#: benchmarks/gpu_session: our loop with kernels, and a bare loop.
 @pytest.mark.parametrize(
     ("name", "side", "blur", "fused", "images_per_second"),
     values(
@@ -150,7 +150,7 @@ def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work = Work("resnet50", side, 256, blur, fused)
     seconds = 1 / predict_speed(gpu, work).images_per_second
-    if fused:  # measured with torch's pool, before there was another
+    if fused:  # measured before the fused pool existed
         torchs = count_traffic(work._replace(fused=False))["pool"] / POOLED
         seconds += torchs - count_traffic(work)["pool"] / (FUSED_SHARE * gpu.traffic)
     assert 1 / seconds == pytest.approx(images_per_second, rel=0.1)
@@ -160,11 +160,11 @@ def test_launch_bound_speed_matches_measured_loops():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
     found = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
     assert {one.limit for one in found} == {"kernel launches"}
-    assert all(12565 < one.images_per_second < 15466 for one in found)  # without blur, with it
+    assert all(12565 < one.images_per_second < 15466 for one in found)  # without and with blur
 
 
-#: Images per second and GPU at 224 px, without blur, in NVIDIA's MXNet; and the megabytes per image
-#: of its fusions: of statistics into convolutions, and in version 4.0 of what follows them, too.
+#: MXNet by NVIDIA at 224 px without blur: images per second and GPU; and megabytes per image with
+#: its fusions. They fuse statistics into convolutions and, in version 4.0, also later operations.
 MLPERF = {
     "A100 80GB": (3396, 322.2),
     "H100": (7156, 265.0),

@@ -1,4 +1,4 @@
-"""The stable phase ends where the cool-down begins, and is shared by runs of all lengths."""
+"""The stable phase ends where the cooldown starts; runs of all lengths share it."""
 
 import pytest
 
@@ -11,7 +11,7 @@ RESIZING = "methods.progressive_resizing"
 
 
 def plan_length(epochs: int, words: str):
-    """Return the plan of a run of 10 steps an epoch."""
+    """Return the plan of a run with 10 steps per epoch."""
     return planned(small(f"{WSD} max_duration={epochs}ep {words}"))
 
 

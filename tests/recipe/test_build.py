@@ -11,7 +11,7 @@ MINE = {"name": "mine", "data": {"root": "/data"}}
 
 
 def said(tree: dict) -> list[str]:
-    """Return the problems of a tree, less those of the minimal recipe around it."""
+    """Return the problems of a tree, without those of the minimal recipe around it."""
     whole = MINE | tree | {"data": MINE["data"] | tree.get("data", {})}
     return [str(problem) for problem in build_recipe(whole)[1]]
 

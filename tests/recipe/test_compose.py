@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def problems(*words: str) -> str:
-    """Return what is said about a command that must be refused."""
+    """Return the message of a rejected command."""
     name, *changes = words
     with pytest.raises(RecipeError) as caught:
         compose(name, changes)
@@ -53,7 +53,7 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
     assert list(composed.origin.files) == [str(composed.origin.entry.path)]
 
 
-#: A word, where its effect is seen in Mild, and what is seen there.
+#: An argument, the setting of Mild that it changes, and the new value.
 WAYS = values(
     """
 methods.ema.half_life=200ba | methods.ema.half_life | 200ba
@@ -277,7 +277,7 @@ def test_choosing_an_option_replaces_every_setting_of_the_recipes_own(option):
     group, name = option.split("=")
     mild, a2 = (getattr(compose(one, words).recipe, group) for one in ("mild", "timm_a2"))
     assert mild == a2
-    assert name in ("step", mild.name)  # whose schedule is multistep
+    assert name in ("step", mild.name)  # Mild uses a multistep schedule here
 
 
 @pytest.mark.parametrize(

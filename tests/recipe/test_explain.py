@@ -1,4 +1,4 @@
-"""What is said to type instead of settings that are refused, in a recipe with its changes."""
+"""Suggestions for rejected settings of a recipe with changes."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests.tables import rows
 
 
 def problems_of(recipe: str, *words: str) -> tuple[Problem, ...]:
-    """Return what is wrong with a recipe that is refused."""
+    """Return the problems of a rejected recipe."""
     with pytest.raises(RecipeError) as refused:
         compose(recipe, words, needs_data=False)
     return refused.value.problems
 
 
 def said_about(recipe: str, *words: str) -> str:
-    """Return what is said about a recipe that is refused."""
+    """Return the message for a rejected recipe."""
     return str(RecipeError(problems_of(recipe, *words)))
 
 

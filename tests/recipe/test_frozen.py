@@ -27,7 +27,7 @@ def test_freezing_is_stable():
     recipe = compose("hot", ["data=/data"]).recipe
     assert freeze(recipe) == freeze(recipe)
     assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
-    assert "cutmix" not in freeze(recipe)  # which is off
+    assert "cutmix" not in freeze(recipe)  # it is off
 
 
 def test_settings_that_are_newer_than_the_file_have_their_defaults(tmp_path):

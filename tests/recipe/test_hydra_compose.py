@@ -74,9 +74,9 @@ def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
 
 
 def random_tree(rng: random.Random, depth: int = 3) -> dict:
-    """Return a tree of few names, so that the trees of a family contradict each other.
+    """Return a tree with few different names, so that trees of a chain contradict each other.
 
-    Lists have names of their own: Hydra cannot merge a list with a mapping.
+    Lists have separate names, because Hydra cannot merge a list with a mapping.
     """
     leaves = {"a": [None, {}, 0.1], "b": [7, "text", True], "c": [None, [], [1, {"a": 2}], [3]]}
     return {
@@ -200,4 +200,4 @@ seed=range(0,100) lr=range(1,100) | would start at least 9,900 runs
 def test_what_cannot_be_listed_is_refused(words, said):
     with pytest.raises(RecipeError, match=said) as refused:
         list_points(words.split())
-    assert "***" not in str(refused.value)  # an address with a fragment would be masked
+    assert "***" not in str(refused.value)  # a URL with a fragment would be masked

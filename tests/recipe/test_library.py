@@ -5,7 +5,7 @@ from resnet_recipes.recipe.library import Library
 
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
-    """Return what is suggested for a name that is not a recipe."""
+    """Return the suggestions for an unknown recipe name."""
     with pytest.raises(RecipeError) as refused:
         folder.find(name)
     return refused.value.problems[0].fixes

@@ -8,7 +8,7 @@ from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
 from tests.tables import rows
 
-#: Lines of text, of which one is empty and one a space.
+#: Lines of text, including an empty line and a line with a space.
 TEXT = r"""
 /a=b
 /set(1)

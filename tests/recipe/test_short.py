@@ -12,7 +12,7 @@ PATH = Path("recipes/mine.yaml")
 
 
 def tree_of(text: str) -> dict:
-    """Return what a file with short words says in full."""
+    """Return the full settings of a file with abbreviations."""
     return expand_document(parse(text.encode(), PATH)).tree
 
 

@@ -11,7 +11,7 @@ PATH = Path("recipes/mine.yaml")
 
 
 def refusal(text: str | bytes, references: bool = False) -> str:
-    """Return what the reader says about a file that it refuses."""
+    """Return the message of the reader for a rejected file."""
     with pytest.raises(RecipeError) as caught:
         parse(text if isinstance(text, bytes) else text.encode(), PATH, references)
     return str(caught.value)

@@ -1,6 +1,6 @@
-"""The baselines against tables by their sources' own code.
+"""The baselines against tables computed by the code of their sources.
 
-Tools/baseline_tables.py makes golden/peers.json.
+tools/baseline_tables.py writes golden/peers.json.
 """
 
 import json
@@ -54,7 +54,7 @@ def test_image_sizes_are_those_of_the_source(words):
 @pytest.mark.parametrize("name", BASELINES)
 def test_parameters_without_decay_match_the_source(name):
     words = next(words for words in CASES if words.split()[0] == name)
-    with torch.device("meta"):  # names and shapes are enough
+    with torch.device("meta"):  # only names and shapes matter
         model = torchvision.models.resnet50()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = imagenet(words).recipe.optimizer.groups(model)

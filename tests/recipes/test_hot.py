@@ -1,4 +1,4 @@
-"""Steps of Hot as the program takes them, against the same steps written by hand in plain torch."""
+"""Training steps of Hot against the same steps written in plain torch."""
 
 import copy
 import math
@@ -23,7 +23,7 @@ from resnet_recipes.training.run import Run
 from tests.jobs.nursery import shallow_resnet18
 from tests.training.recording import record
 
-#: Six steps, four an epoch, in micro-batches of 16; SAM in every third.
+#: Six steps, four per epoch, in micro-batches of 16, with SAM in every third step.
 WORDS = """
 data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32
 model.name=resnet18 bs=32 batch.bn_size=16 max_duration=6ba ssr=1 schedule.warmup=2ba
@@ -32,16 +32,16 @@ methods.ema.half_life=3ba methods.ema.update_interval=2ba launch.device=cpu
 """
 SEED, CLASSES, PEAK, WARMUP, STEPS = 42, 10, 0.01, 2, 6
 
-#: Pixels that ColOut leaves of 32, and what progressive resizing makes of them in each step: 0.6 of
-#: them, then 0.91, in multiples of 4.
+#: Pixels that remain of 32 after ColOut, and the size after progressive resizing in each step: 0.6
+#: of them, then 0.91, in multiples of 4.
 LEFT, SIDES = 30, [16, 16, 16, 16, 28, 28]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A run of Hot, before its first step. RandAugment is the loader's, which here is synthetic.
+    """A run of Hot before its first step. The loader is synthetic and runs no RandAugment.
 
-    In float64: in float32 rounding flips a ReLU here and there.
+    It uses float64: in float32 rounding flips a ReLU here and there.
     """
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     monkeypatch.setattr(
@@ -62,7 +62,7 @@ def blurred(x: Tensor, stride: int) -> Tensor:
 
 
 def logits(net: ResNet, x: Tensor) -> Tensor:
-    """Return what BlurPool and StochasticDepth make of a plain ResNet-18 in training."""
+    """Return the output of a plain ResNet-18 in training with BlurPool and StochasticDepth."""
     x = F.relu(net.bn1(net.conv1(x)))
     x = blurred(F.max_pool2d(x, 3, 1, 1), 2)
     blocks = [*net.layer1, *net.layer2, *net.layer3, *net.layer4]
@@ -77,7 +77,7 @@ def logits(net: ResNet, x: Tensor) -> Tensor:
 
 
 def gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
-    """Leave the gradient of the mean loss of two micro-batches; return that loss."""
+    """Compute the gradient of the mean loss of two micro-batches; return the loss."""
     total = 0.0
     for part, wanted in zip(images.chunk(2), targets.chunk(2), strict=True):
         loss = F.binary_cross_entropy_with_logits(logits(net, part), wanted, reduction="sum")

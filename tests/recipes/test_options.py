@@ -1,6 +1,6 @@
 """The options of `optimizer` and `schedule`.
 
-Each is a section of a packaged recipe, with its source.
+Each is a section of a packaged recipe, and names its source.
 """
 
 import pytest
@@ -19,7 +19,7 @@ OPTIONS = [
     for path in sorted(find_packaged_folder().glob(f"{group}/*"))
 ]
 
-#: An option, and the recipe that it was taken from.
+#: An option, and its source recipe.
 ORIGINS = rows(
     """
 optimizer | decoupled_sgdw | mild
@@ -61,7 +61,7 @@ def test_adamw_has_torchs_defaults():
 
 @pytest.mark.parametrize("epochs", [9, 36, 90, 270])
 def test_step_is_torchvisions_schedule_at_every_length(epochs):
-    """StepLR with a step of 30 of 90 epochs: a tenth of the rate after each third."""
+    """As StepLR with a step of 30 of 90 epochs: lr is divided by ten after each third."""
     plan = imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3
     found = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]

@@ -1,8 +1,8 @@
-"""What recipes make of photographs, against the transforms of their sources.
+"""Photographs transformed by recipes, against the transforms of their sources.
 
-RESNET_RECIPES_TEST_DATA may name a folder of real ones. Pixels may differ by two gray levels at
-most, and by 0.1 on average: decoders and resizers round at other places. Photographs that are
-decoded at a reduced size are another matter.
+RESNET_RECIPES_TEST_DATA may name a folder of real photographs. Pixels may differ by two gray
+levels, and by 0.1 on average, because decoders and resizers round at different points. Photographs
+decoded at a reduced size are not compared.
 """
 
 import shutil
@@ -25,12 +25,12 @@ from tests.data.conftest import which
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
-RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and either
+RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and both
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) -> Path:
-    """A folder with the same few photographs as both splits."""
+    """A folder with the same few photographs in both splits."""
     folder = tmp_path_factory.mktemp("photographs")
     for split in ("train", "val"):
         for number, path in enumerate(photographs[:COUNT]):
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) ->
 
 @pytest.fixture(params=RECIPES)
 def settings(request: pytest.FixtureRequest, folder: Path) -> DataConfig:
-    """The data section of a recipe, decoding whole images."""
+    """The data section of a recipe, decoding images at full size."""
     words = [f"data={folder}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
     recipe = compose(request.param, words).recipe
     return recipe.data
@@ -85,7 +85,7 @@ def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
     theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))
     words = [f"data={folder}", f"data.fit={fit}", "workers=1"]
     ours = first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
-    # Pillow resizes rows and columns of a tall image in the other order, and rounds in between
+    # for tall images Pillow resizes rows and columns in the other order, with rounding in between
     assert_alike(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 
 

@@ -1,4 +1,4 @@
-"""The packaged recipes against their sources: every value, with where it was published."""
+"""Packaged recipes against their sources: every value, with its publication."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -80,13 +80,12 @@ methods.stochastic_depth.distribution | null | null | linear | YAMLS
     )
 }
 
-#: Settings that are this program's own, or that describe a recipe: nothing that could have been
-#: published.
+#: Settings without a published value: they belong to this program, or describe a recipe.
 OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
 
 
 def leaves(tree: dict, prefix: str = "") -> dict:
-    """Return the settings that a recipe file writes, by full name."""
+    """Return the settings in a recipe file, by full name."""
     found = {}
     for key, value in tree.items():
         found |= (
@@ -98,7 +97,7 @@ def leaves(tree: dict, prefix: str = "") -> dict:
 
 
 def written(name: str) -> dict:
-    """Return what a packaged recipe's file says."""
+    """Return the settings in the file of a packaged recipe."""
     return leaves(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
 
 
@@ -111,7 +110,7 @@ def test_every_value_is_the_published_one(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_has_page_and_source(name):
-    """A recipe spells out every value of a method, except those that say how, not what."""
+    """A recipe writes every value of a method, except for details of the implementation."""
     silent = {
         "methods.progressive_resizing.at",
         "methods.progressive_resizing.stairs",
@@ -129,7 +128,7 @@ def test_every_setting_has_page_and_source(name):
 
 @pytest.mark.parametrize("path", sorted(find_packaged_folder().rglob("*.yaml")), ids=str)
 def test_recipe_lines_have_source_and_fit_page(path):
-    """An option of a group fits on a card, and begins with its name."""
+    """An option of a group fits on a card, and starts with its name."""
     lines, group = path.read_text().splitlines(), path.parent.name
     prose = ("name:", "about:", "baseline:", "published:", "   hardware:", "#")
     for line in lines:
@@ -154,7 +153,7 @@ def test_published_results_have_source_and_header(name):
 
 @pytest.mark.parametrize("images", [100, 245, 9469])
 def test_finetune_steps_are_independent_of_images(images):
-    """docs/lab/finetuning.md: AdamW, a cosine after a warm-up, a frozen backbone, no epochs."""
+    """As in docs/lab/finetuning.md: AdamW, warm-up and cosine, a frozen backbone, no epochs."""
     photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
     made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
     assert (made.total_steps, made.recipe.batch.global_size) == (400, 16)
@@ -180,7 +179,7 @@ def test_gentle_is_mild_with_milder_crops():
 
 
 def test_pytorch_v2_has_torchvisions_average():
-    """Which has a share of (1 - 0.99998) * batch * 32 / epochs in an update every 32 steps."""
+    """Every 32 steps torchvision averages with (1 - 0.99998) * batch * 32 / epochs."""
     plan = imagenet("pytorch_v2")
     half_life = plan.steps(plan.recipe.methods.ema.half_life)
     assert 1 - 2 ** (-32 / half_life) == pytest.approx(2e-5 * 1024 * 32 / 600, rel=1e-3)

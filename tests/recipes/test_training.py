@@ -1,6 +1,6 @@
-"""Every baseline trains small images, learns, and resumes bit for bit from the middle of an epoch.
+"""Every baseline trains, learns, and resumes bit-identically within an epoch.
 
-One stands for all; `-m exhaustive` takes each, on one rank and on two.
+By default one baseline runs; `-m exhaustive` runs all, on one rank and on two.
 """
 
 import json
@@ -18,7 +18,7 @@ from tests.tables import rows
 
 pytestmark = pytest.mark.slow
 
-#: Peak rates for batches of 16.
+#: Peak learning rates for batches of 16.
 RATES = dict(
     rows(
         """
@@ -39,7 +39,7 @@ timm_a3 | 0.01
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty-four training images of two classes, bright and dark, and eight for validation."""
+    """64 training images of two classes, bright and dark, and eight for validation."""
     root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for split, count in (("train", 32), ("val", 4)):
         for name, low in (("bright", 150), ("dark", 0)):
@@ -51,7 +51,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
-    """Return the folder of a run of a recipe in small."""
+    """Return the folder of a small run of a recipe."""
     words = (
         f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
         "data.train_size=32 data.eval_resize=32 data.eval_size=32 data.crop_scale=[0.5,1.0] "
@@ -60,8 +60,8 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     ).split()
     words += {
         "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
-        # its first epoch would have a hundredth of the rate, and its augmentation changes what the
-        # classes differ in: brightness
+        # its first epoch would use a hundredth of the learning rate, and its augmentation changes
+        # brightness, which distinguishes the classes
         "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
     return run_folders.begun(folder, compose(name, words).recipe)
@@ -70,7 +70,7 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
 @pytest.mark.parametrize(
     ("name", "ranks"),
     [
-        ("timm_a1", 2),  # LAMB; three copies of an image
+        ("timm_a1", 2),  # LAMB; three copies per image
         *(
             pytest.param(name, ranks, marks=pytest.mark.exhaustive)
             for name in RATES

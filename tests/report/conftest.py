@@ -1,4 +1,4 @@
-"""A run of four epochs on two image sizes, written by hand; and a terminal."""
+"""A manually written run of four epochs with two image sizes, and a terminal."""
 
 import io
 from contextlib import closing
@@ -13,7 +13,7 @@ from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports being a terminal."""
 
     def isatty(self):
         return True
@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def facts(tmp_path):
-    """Four epochs of ten steps of 100 images: two epochs at 64 pixels, two at 128."""
+    """Facts of four epochs of ten steps of 100 images, two at 64 px and two at 128 px."""
     published = (
         Published(70.0, 2),
         Published(76.6, 5, 27, "8 x A100", "the paper"),
@@ -53,7 +53,7 @@ def recorder(facts, console):
 
 
 class Driver:
-    """Play the training loop: the first epoch costs 2 s a step, 64 pixels 1 s, 128 pixels 4 s.
+    """Simulate the training loop: steps take 1 s at 64 px, 4 s at 128 px, and 2 s in epoch 0.
 
     Every step is logged.
     """
@@ -62,7 +62,7 @@ class Driver:
         self.recorder, self.facts, self.seconds = recorder, facts, 0.0
 
     def run(self, first, last):
-        """Train steps first..last-1 with an evaluation and a checkpoint at each end of an epoch."""
+        """Train steps first..last-1, with an evaluation and a checkpoint after each epoch."""
         for step in range(first, last):
             pixels = self.facts.pixels_at(step)
             cost = 2.0 if step < 10 else 1.0 if pixels == 64 else 4.0
@@ -89,7 +89,7 @@ def driver(recorder, facts):
 
 @pytest.fixture
 def summary(recorder, driver):
-    """What the whole run amounts to."""
+    """The summary of the complete run."""
     recorder.begin()
     driver.run(0, 40)
     return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.safetensors"))

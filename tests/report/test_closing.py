@@ -1,4 +1,4 @@
-"""The page at the end: what it says, and what it leaves unsaid."""
+"""The text at the end of a run, and what it omits."""
 
 from dataclasses import replace
 from pathlib import Path

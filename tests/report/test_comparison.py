@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""Comparison of runs."""
 
 from statistics import stdev
 
@@ -57,5 +57,5 @@ def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     plain = run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
     groups = group_seeds(read_all([plain, run_folder(tmp_path, "many", config=many)]))
     first, second = make_labels(groups)
-    assert first == "ema on"  # settings that it lacks are not named, but for methods
+    assert first == "ema on"  # missing settings are not named, except for methods
     assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"

@@ -1,4 +1,4 @@
-"""What a person sees, on a terminal and through a pipe."""
+"""The output on a terminal and through a pipe."""
 
 import io
 import re
@@ -20,7 +20,7 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """A color terminal of 80 columns, whatever runs the tests."""
+    """A color terminal of 80 columns, independent of the test environment."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -29,7 +29,7 @@ def environment(monkeypatch):
 
 
 def shown(facts, driver, console):
-    """Play a whole run; return what it prints on both streams."""
+    """Simulate a complete run; return its output on both streams."""
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         driver.recorder = recorder
         recorder.begin()
@@ -41,7 +41,7 @@ def shown(facts, driver, console):
 
 
 def opened(kind, **options):
-    """Return a console with its two streams, terminals for the live one and pipes for the other."""
+    """Return a console and its two streams: terminals for a live console, pipes otherwise."""
     err, out = (Terminal(), Terminal()) if kind is LiveConsole else (io.StringIO(), io.StringIO())
     console = kind(err, out, **options)
     console.err, console.out = err, out
@@ -49,7 +49,7 @@ def opened(kind, **options):
 
 
 def plain(text):
-    """Return a text without what colors it and moves the cursor."""
+    """Return a text without colors and cursor movements."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
 
 

@@ -1,4 +1,4 @@
-"""What more images would bring, from runs on fractions of them."""
+"""The gain from more images, predicted from runs on fractions of them."""
 
 import json
 import random
@@ -14,7 +14,7 @@ SIZES = (100, 300, 1000, 3000)
 
 
 def gain_of(errors, variance=0.04):
-    """Return the ends of the interval of the gain."""
+    """Return the interval of the gain."""
     gain, error = fit_gain(np.array(SIZES), 100 - np.array(errors), np.full(4, variance))
     return gain - error, gain + error
 
@@ -46,13 +46,13 @@ def test_more_noise_widens_the_interval():
     errors = [4 + 100 * n**-0.5 for n in SIZES]
     narrow, wide = (gain_of(errors, variance) for variance in (0.01, 4.0))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
-    bent = gain_of([9, 4, 9, 4], 0.01)  # no power fits, so the noise was larger
+    bent = gain_of([9, 4, 9, 4], 0.01)  # no power law fits, so the noise was larger
     assert bent[1] - bent[0] > narrow[1] - narrow[0]
 
 
 @pytest.fixture
 def shares(tmp_path):
-    """Return a function that makes runs on fractions of 1,000 images and finds their curves."""
+    """Return a function that makes runs on fractions of 1,000 images and fits their curves."""
 
     def find(tops, duration="90ep", **facts):
         folders = []

@@ -1,4 +1,4 @@
-"""The verdict about two networks on the same images, against counts and textbook values."""
+"""Compare two networks on the same images, against counts and textbook values."""
 
 from itertools import product
 from math import comb
@@ -10,7 +10,7 @@ from resnet_recipes.run_folder.hits import Hits
 
 
 def test_accuracy_interval_solves_the_score_equation():
-    """Wilson's ends are the accuracies from which this count is 1.96 standard errors away."""
+    """The ends of the Wilson interval are 1.96 standard errors from this count."""
     for correct, images in ((70, 100), (3, 40), (0, 9), (153, 153)):
         for end in accuracy_interval(correct, images):
             share = end / 100
@@ -54,7 +54,7 @@ def test_paired_verdict_settles_where_p_is_small():
 
 
 def test_paired_images_to_settle_give_that_many_differences():
-    """With that many images in the same proportions the test is well below 5%."""
+    """With that many images in the same proportions, the p value is well below 5%."""
     verdict = PairedVerdict(153, 9, 3)
     images = verdict.images_to_settle
     assert 153 < images < 1000

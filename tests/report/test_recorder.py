@@ -1,4 +1,4 @@
-"""The record of a run: complete, without repetitions, and never in the way of training."""
+"""The record of a run is complete, has no repetitions, and never blocks training."""
 
 import json
 import math

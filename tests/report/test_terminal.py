@@ -22,10 +22,10 @@ from tests.report.conftest import Terminal
 
 
 class Screen(Terminal):
-    """A terminal that knows what would be on its screen."""
+    """A terminal that tracks the content of its screen."""
 
     def screen(self) -> list[str]:
-        """Return the lines that can be read, without what colors them."""
+        """Return the visible lines, without colors."""
         lines, row, column = [""], 0, 0
         for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
             if part == "\n":

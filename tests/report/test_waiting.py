@@ -1,4 +1,4 @@
-"""What is shown while a person waits: never on the output, and nothing that stays."""
+"""Progress messages never go to the output, and disappear."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from tests.report.conftest import Terminal
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that the test sets."""
+    """A clock controlled by the test."""
     now = [100.0]
     monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
     monkeypatch.setenv("TERM", "xterm-256color")

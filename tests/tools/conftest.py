@@ -1,4 +1,4 @@
-"""The null device, built once for all tests that ask for it."""
+"""The null device, built once for all tests."""
 
 import importlib.util
 import shutil
@@ -14,7 +14,7 @@ HEADERS = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include" / "cud
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
-    """Return the environment of the null device, as a launcher would set it, with two devices."""
+    """Return the environment of the null device with two devices, as a launcher would set it."""
     if sys.platform != "linux" or not shutil.which("g++"):
         pytest.skip("needs Linux and g++")
     if not torch.version.cuda or not HEADERS.exists():

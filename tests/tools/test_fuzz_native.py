@@ -1,4 +1,4 @@
-"""The fuzzer finds nothing in a few damaged files, decoded without its sanitizers."""
+"""The fuzzer finds no fault in a few damaged files, without its sanitizers."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""Whole commands on a device that does nothing."""
+"""Complete commands on a device that computes nothing."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ evaluation.interval=3ep checkpoint.interval=3ep
 
 @pytest.fixture
 def command(environment, tmp_path):
-    """Return a function that runs COMMAND, which fails at its evaluation, and what it shows."""
+    """Return a function that runs COMMAND, which fails at its evaluation, and its output."""
 
     def ran(words, **changes):
         place = f"run.root={tmp_path}", "run=tried"
@@ -27,7 +27,7 @@ def command(environment, tmp_path):
             [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
         )
         *shown, _, error, _ = done.stderr.splitlines()
-        assert " of 50 images; no accuracy is reported" in error  # the device counts nothing
+        assert " of 50 images; no accuracy is reported" in error  # the device computes no counts
         return shown
 
     return ran
@@ -45,7 +45,7 @@ def test_command_compiles_and_reports_two_graphs(command, tmp_path):
     assert "begin step=0/6" in begin
     assert "from now on, gradients are replayed as CUDA graphs" in replayed
     assert "step=6/6 ep=3.00 px=116" in last
-    # to evaluate
+    # for the evaluation
     assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count(
         "Recompiling function"
     ) == 1

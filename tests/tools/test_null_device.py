@@ -1,4 +1,4 @@
-"""What a training step asks of a GPU, counted on a device that does nothing.
+"""Count the GPU requests of a training step on a device that computes nothing.
 
 Launches, waits, copies, capture.
 """
@@ -44,9 +44,9 @@ captured = [entry.split(" _")[0] for entry in entries if entry.startswith("captu
 print([entry for entry in captured if "malloc" not in entry])
 """
 
-#: A run whose network draws random numbers, and reads one back to the host, which a graph cannot
-#: contain, and an operation to be timed that does. Like older versions, torch leaves the stream of
-#: a failed capture in place.
+#: A run whose network generates random numbers and copies one to the host, which a graph cannot
+#: contain, and a timed operation that does the same. Like older versions, torch does not restore
+#: the stream after a failed capture.
 REFUSED = """
 import torch
 from contextlib import suppress
@@ -77,7 +77,7 @@ for _ in range(2):
 print(sizes[0] == sizes[1])
 """
 
-#: The buffers of a network that has none, and the steps that it took and that were recorded.
+#: The number of buffers of a network without buffers, and the number of recorded steps.
 UNBUFFERED = """
 from step import a_run, recorded_steps
 words = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
@@ -85,7 +85,7 @@ run = a_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
 print(len(list(run.model.buffers())), len(recorded_steps(run)))
 """
 
-#: The seconds of an addition; launches in its graph, and of its graph.
+#: The seconds of an addition, launches in its graph, and launches of the graph.
 TIMED = """
 import torch
 from null_device import recorded
@@ -97,8 +97,8 @@ words = "captured launch _", "launch graph"
 print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in words))
 """
 
-#: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0
-#: after each of four evaluations' copies.
+#: GPU facts from the driver; the GPU that tries the kernels of another GPU; and whether the memory
+#: of GPU 0 is the same after each of four copies for evaluation.
 OTHERS = """
 import torch
 from resnet_recipes.doctor import cuda
@@ -124,8 +124,8 @@ for _ in range(4):
 print(len(set(sizes)))
 """
 
-#: Replayed gradients of images that grow, and then of small ones again, in less memory than two
-#: gradients need: replays and bytes of memory after three steps of each size.
+#: Replayed gradients of growing images, and then of small images again, with memory for less than
+#: two gradients: replays and bytes of memory after three steps of each size.
 SIZES = """
 import gc
 import torch
@@ -151,8 +151,8 @@ for side in (88, 136, 172, 176, 88):
 torch.cuda.set_per_process_memory_fraction(1.0)
 """
 
-#: What a rank asks of NCCL, here in a group of its own: to share weights, in steps of two buckets,
-#: and outside of steps; and how torch refuses what NCCL cannot send.
+#: NCCL requests of a rank in a group of one: to share weights, in steps with two buckets, and
+#: outside of steps; and torch errors for tensors that NCCL cannot send.
 JOINED = """
 import os, sys
 import torch
@@ -202,7 +202,7 @@ graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
 print(len(set(sizes)), reporter.step.call_count, graphs)
 """
 
-#: What a step asks for if a ResNet-50 learns from a ResNet-18.
+#: GPU requests of a step of a ResNet-50 that learns from a ResNet-18.
 TAUGHT = """
 import json, sys
 from pathlib import Path
@@ -223,7 +223,7 @@ import json, step
 print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.safetensors"])))
 """
 
-#: A run from the command line, on images of three sizes.
+#: A run from the command line, with three image sizes.
 SCRIPTS = {
     "refused": REFUSED,
     "unbuffered": UNBUFFERED,
@@ -234,10 +234,10 @@ SCRIPTS = {
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
     "taught": TAUGHT,
     "stored": STORED,
-    # last: older versions of torch stay on the stream of a capture that failed
+    # last, because older versions of torch stay on the stream of a failed capture
     "captured": CAPTURE,
 }
-#: Runs scripts in one process, as importing torch takes longer than most of them.
+#: Runs scripts in one process, because importing torch takes longer than most of them.
 RUNNER = """
 import json, sys
 import step
@@ -262,19 +262,19 @@ def start(environment):
     return started
 
 
-#: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with
-#: graphs; torch 2.15.
+#: Launches of a step, including copies and fills, and of a step with SAM: kernel by kernel, and
+#: with graphs; torch 2.15.
 LIMITS = {
     "mild": ((440, None), (16, None)),
-    "taught": ((459, None), (25, None)),  # with a teacher, which is a graph
-    "stored": ((452, None), (18, None)),  # with what it said
+    "taught": ((459, None), (25, None)),  # with a teacher, as a graph
+    "stored": ((452, None), (18, None)),  # with stored outputs
     "medium": ((447, 889), (23, 41)),
     "hot": ((466, 924), (28, 48)),
     "mild precision.dtype=fp16": ((458, None), (32, None)),
     "mild methods.progressive_resizing.interpolation=bilinear": ((438, None), (14, None)),
 }
-#: How many more with older versions, whose foreach operations take fewer tensors per launch: in
-#: float16, with SAM.
+#: Additional launches in older versions, whose foreach operations take fewer tensors: in float16,
+#: with SAM.
 OLDER = (0, 0) if torch.__version__ >= (2, 15) else (8, 15)
 
 
@@ -287,7 +287,7 @@ def test_steps_and_captures(start, tmp_path):
         else:
             lines.append(line)
     assert printed["unbuffered"] == ["0 11"]
-    assert printed["timed"] == ["0.0002 5 6"]  # a replay before each of three that take 1 ms
+    assert printed["timed"] == ["0.0002 5 6"]  # three graphs of 1 ms, each after a replay
     for name, check in CHECKS.items():
         check(*printed[name])
     for recipe in ("mild", "taught", "stored"):
@@ -296,7 +296,7 @@ def test_steps_and_captures(start, tmp_path):
 
 def launches_waits_and_pageable_copies_are_reported(plain, copied, error, captured):
     assert plain == "['launch', 'pin', 'copy', 'wait', 'copy', 'launch']"
-    assert copied == "100000"  # by another thread, on another stream, which a capture leaves alone
+    assert copied == "100000"  # by another thread and stream, which a capture ignores
     assert "during capture" in error
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
@@ -306,21 +306,21 @@ def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, 
     assert refused.startswith(
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by"
     )
-    assert is_right == ("True",) * 3  # its random numbers, launches and stream, and memory
+    assert is_right == ("True",) * 3  # random numbers, launches and stream, memory
 
 
 def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
     gpus, places, sizes
 ):
     assert gpus == "2 null device (as an H200) bf16 150754820096"
-    assert places == "1 0"  # and then GPU 0 is the current one again
+    assert places == "1 0"  # GPU 0 is the current GPU again
     assert sizes == "1"
 
 
 def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
     graphs, memory = zip(*(map(int, line.split()) for line in sizes), strict=True)
-    assert graphs == (2,) * 5  # after a first gradient without one
-    assert memory[-1] <= memory[0] + (20 << 20)  # a segment
+    assert graphs == (2,) * 5  # the first gradient has no graph
+    assert memory[-1] <= memory[0] + (20 << 20)  # one segment
     assert memory[0] < memory[1] < memory[2]
 
 
@@ -330,7 +330,7 @@ def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, 
     assert steps == f"graph, {sums}; {sums}"
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
     assert missing == "0"
-    assert len(refused) == 3  # a tensor of the CPU, one of another GPU, and one with gaps
+    assert len(refused) == 3  # a tensor on the CPU, on another GPU, and with gaps
 
 
 CHECKS = {

@@ -1,4 +1,4 @@
-"""The committed pages of docs/reference say what the code does."""
+"""The committed pages of docs/reference match the code."""
 
 from tools.reference import FOLDER, pages
 

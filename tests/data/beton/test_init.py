@@ -1,4 +1,4 @@
-"""Damaged .beton files are refused, or their damage is reported; none is read wrongly."""
+"""Damaged .beton files are rejected, or their damage is reported; no wrong data is read."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from tests.tables import rows
 
 
 class Parts:
-    """The bytes of a .beton file with its parts as arrays to be changed in place."""
+    """The bytes of a .beton file, with its parts as writable arrays."""
 
     def __init__(self, data: bytes):
         self.data = np.frombuffer(data, np.uint8).copy()
@@ -35,12 +35,12 @@ class Parts:
         self.table = self.data[int(self.header["table_ptr"][0]) :].view(ALLOCATION)
 
     def first(self, mode: int) -> int:
-        """Return the first sample that is stored this way."""
+        """Return the first sample that is stored in this mode."""
         return int(np.flatnonzero(self.images["mode"] == mode)[0])
 
 
 def reach(parts: Parts) -> None:
-    """Let the last sample end within the table: a JPEG, for raw ones have a known length."""
+    """Extend the last sample, as a JPEG, into the table; raw images have a known length."""
     last = parts.table["ptr"].argmax()
     parts.images["mode"][last] = JPEG
     parts.table["size"][last] = parts.header["table_ptr"][0] - parts.table["ptr"][last] + 1
@@ -66,7 +66,7 @@ def rename_the_second_field(parts: Parts) -> None:
     parts.fields["type_id"][1] = 255
 
 
-#: Numbers, and what they become: by how much more, or to what.
+#: Fields, and their new values: an increase or an absolute value.
 NUMBERS = rows(
     """
 header | version | to 1
@@ -96,7 +96,7 @@ samples | label | to 1000000000
 """
 )
 
-#: Bytes that are left of a file, or the share of them.
+#: Lengths of a truncated file, in bytes or as a fraction.
 ENDS = (-8, -24, 0.5, 10, 0)
 
 OTHERS = (
@@ -111,7 +111,7 @@ OTHERS = (
 
 @pytest.fixture
 def file(betons: Path, tmp_path: Path) -> Path:
-    """A copy of a good file with its note, to be damaged."""
+    """A copy of a valid file with its sidecar, for tests that damage it."""
     return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True)) / "train.beton"
 
 
@@ -126,7 +126,7 @@ def test_beton_round_trips_through_its_file(file):
 
 
 def refused(file: Path, content: bytes) -> None:
-    """Write a file without its note, which must be refused."""
+    """Write a file without its sidecar; it must be rejected."""
     get_sidecar_path(file).unlink(missing_ok=True)
     file.write_bytes(content)
     with pytest.raises(NotReadyError) as refusal:
@@ -155,7 +155,7 @@ def test_open_rejects_changed_length_without_checksum(file):
     for end in ENDS:
         refused(file, content[: int(len(content) * end) if isinstance(end, float) else end])
     refused(file, content + bytes(24))
-    refused(file, bytes(HEADER.itemsize) + content[HEADER.itemsize :])  # header never written
+    refused(file, bytes(HEADER.itemsize) + content[HEADER.itemsize :])  # the header is missing
 
 
 def test_open_rejects_changed_description_with_sidecar(file):

@@ -1,4 +1,4 @@
-"""The quasi-random order, and when it is refused."""
+"""The quasi-random order, and when it is rejected."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from resnet_recipes.data.beton.samples import (
 
 @pytest.fixture
 def beton(betons):
-    """5,000 samples, ten on a page, in five classes without order."""
+    """5,000 samples, ten per page, in five classes in random order."""
     count = 5000
     labels = np.random.default_rng(0).integers(0, 5, count)
     one = open_beton(betons / "train.beton")

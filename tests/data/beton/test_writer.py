@@ -1,4 +1,4 @@
-"""A .beton file is on disk before its journal, its header or its name says so."""
+"""A .beton file is on disk before its journal, its header or its name indicates so."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from resnet_recipes.data.beton.writer import RECORD, BetonWriter
 
 @pytest.fixture
 def synced(monkeypatch) -> list[str]:
-    """Return the names of what reaches the disk, and of files that get their names, in order."""
+    """Return the names of synced and renamed files, in order."""
     noted, sync, replace = [], os.fsync, os.replace
 
     def fsync(number: int) -> None:

@@ -1,4 +1,4 @@
-"""A conversion forecasts its cost, survives what happens to it, and delivers what it was given."""
+"""A conversion predicts its cost, survives interruptions, and preserves its input."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted(source: Path, target: Path, options: ConvertOptions = RAW, after: int = 1) -> None:
-    """Convert until so many images are done."""
+    """Convert, and stop after this number of images."""
 
     def interrupt(done: int, _: int) -> None:
         if done >= after:
@@ -56,7 +56,7 @@ def interrupted(source: Path, target: Path, options: ConvertOptions = RAW, after
 
 
 def first_step(source: Path, target: Path) -> int:
-    """Convert; return how many images were done when progress was told first."""
+    """Convert; return the number of converted images at the first progress report."""
     steps: list[int] = []
     convert(source, target, RAW, lambda done, _: steps.append(done))
     return steps[0]
@@ -129,12 +129,12 @@ def test_finished_split_is_not_converted_again(folder, tmp_path):
     val.unlink()
     expected = forecast(images, out, RAW)
     assert expected.resumed_images == 37
-    room = expected.bytes - train.stat().st_size + 1  # which is not needed twice
+    room = expected.bytes - train.stat().st_size + 1  # existing bytes are not needed twice
     convert(images, out, RAW, silent, expected._replace(free_bytes=room))
     assert train.stat().st_mtime_ns == old
     assert len(open_beton(val)) == 11
     val.unlink()
-    # another conversion, or of images that have changed since: all of it
+    # a different conversion, or of changed images, starts from scratch
     convert(images, out, ConvertOptions("jpg", workers=1), silent)
     assert train.stat().st_mtime_ns > old
     convert(images, out, RAW, silent)
@@ -182,7 +182,7 @@ def test_killed_conversion_leaves_no_worker_or_file(nursery, folder, tmp_path):
         assert process.poll() is None, process.said()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    while any(map(alive, map(int, said.groups()))):  # the test's time limit counts
+    while any(map(alive, map(int, said.groups()))):  # the test has a time limit
         time.sleep(0.02)
     assert not target.exists()
     for path in (target, tmp_path / "whole.beton"):
@@ -226,7 +226,7 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
 
 @pytest.fixture
 def with_bad_images(folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
-    """Eight images, and the paths of two: one truncated, one not an image."""
+    """Eight images, and the paths of a truncated image and of a file that is not an image."""
     root = tmp_path / "images"
     for path in sorted((folder / "val").glob("*/*"))[:8]:
         copy = root / path.parent.name / path.name
@@ -342,7 +342,7 @@ def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
     convert(Path("images"), target, RAW, silent)
     convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes()
-    # a table in a folder is a place of its own
+    # a table in a folder is a separate dataset
     Path("images/a.csv").write_text("path,label\nant/000.jpg,a\nbee/001.jpg,b\n")
     for place, source in (("one", "images/a.csv"), ("two", "images")):
         monkeypatch.chdir(tmp_path / place)

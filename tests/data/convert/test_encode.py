@@ -1,4 +1,4 @@
-"""How one image is stored."""
+"""The encoding of single images."""
 
 import io
 
@@ -19,7 +19,7 @@ DEEP = np.linspace(0, 65535, 60 * 90).astype(np.uint16).reshape(60, 90)
 
 
 def sampled_4_4_1() -> bytes:
-    """Return a JPEG that declares sampling factors that FFCV may not read."""
+    """Return a JPEG with sampling factors that FFCV may not support."""
     data = encoded(PICTURE, subsampling="4:4:4")
     at = data.index(b"\xff\xc0") + 11
     return data[:at] + b"\x14" + data[at + 1 :]

@@ -1,4 +1,4 @@
-"""Shards of other programs are converted to what the folder of the same images is converted to."""
+"""Shards of other programs give the same files as a folder with the same images."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def write_tar(path: Path, members: dict[str, bytes] | list[tuple[str, bytes]]) -
 
 
 def write_tars(folder: Path, to: Path, labels: str = "name") -> None:
-    """Write two shards of each split, with labels as `labels` says."""
+    """Write two shards of each split, with labels stored according to `labels`."""
     for split, stem in (("train", "train"), ("val", "imagenet-validation")):
         for number in range(2):
             members = {}
@@ -56,7 +56,7 @@ def write_tars(folder: Path, to: Path, labels: str = "name") -> None:
 def write_rows(
     path: Path, cells: list, labels: list, description: object = None, group: int = 4
 ) -> None:
-    """Write a parquet file as Hugging Face does."""
+    """Write a parquet file in the Hugging Face format."""
     arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     said = description if isinstance(description, str) else json.dumps(description)
     table = arrow.table({"image": cells, "label": labels})
@@ -66,12 +66,12 @@ def write_rows(
 
 
 def of_classes(feature: object) -> dict:
-    """Return the description of a data set whose labels are described so."""
+    """Return the description of a dataset with this label feature."""
     return {"info": {"features": {"label": feature}}}
 
 
 def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
-    """Write a Hugging Face dataset, `group` rows in each group."""
+    """Write a Hugging Face dataset with `group` rows per row group."""
     for split, stem in (("train", "train"), ("val", "validation")):
         labels, names, contents = zip(*images(folder / split), strict=True)
         cells = [
@@ -90,7 +90,7 @@ def contents(path: Path) -> list[tuple[int, bytes]]:
 
 
 def refused(folder: Path, said: str) -> None:
-    """Assert that shards cannot be used, for this reason."""
+    """Assert that shards are rejected for this reason."""
     with pytest.raises(NotReadyError, match=said):
         find_shards(folder)
 
@@ -112,7 +112,7 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
 def test_changed_shard_is_another_source(folder, tmp_path):
     write_tars(folder, tmp_path)
     alone, other = find_shards(tmp_path), tmp_path / "test-0000.tar"
-    other.write_bytes(b"not even read")  # the first by name counts, the other is listed
+    other.write_bytes(b"not even read")  # only the first by name is read
     write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
     found = find_shards(tmp_path)
     assert found["val"].fingerprint == alone["val"].fingerprint

@@ -1,4 +1,4 @@
-"""A tar file gives all of its files, or is refused."""
+"""A tar file yields all of its files, or is rejected."""
 
 import io
 import os
@@ -16,7 +16,7 @@ NAMES = [f"{index}.{suffix}" for index in range(20) for suffix in ("jpg", "cls")
 
 
 def archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTAR_FORMAT) -> Path:
-    """Write files of 700 bytes, each with its number."""
+    """Write files of 700 bytes; each contains its number."""
     with tarfile.open(path, "w", format=form) as file:
         for number, name in enumerate(names):
             one = tarfile.TarInfo(name)
@@ -26,7 +26,7 @@ def archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTAR_FORM
 
 
 def start(path: Path, number: int) -> int:
-    """Return the byte where the header of a member starts."""
+    """Return the offset of the header of a member."""
     with tarfile.open(path) as file:
         return file.getmembers()[number].offset
 
@@ -57,7 +57,7 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
 
 
 def sized(path: Path, size: bytes) -> None:
-    """Give the 31st header another size, and the checksum that belongs to it."""
+    """Change the size in the 31st header, and update its checksum."""
     content, place = bytearray(path.read_bytes()), start(path, 30)
     content[place + 124 : place + 136] = size
     content[place + 148 : place + 156] = b" " * 8
@@ -73,7 +73,7 @@ def linked(path: Path) -> None:
 
 
 def described(path: Path, text: bytes, kind: bytes = tarfile.XHDTYPE) -> None:
-    """Put an extended header first."""
+    """Insert an extended header at the start."""
     one = tarfile.TarInfo("header")
     one.type, one.size = kind, len(text)
     block = one.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % 512)

@@ -1,4 +1,4 @@
-"""Validation images that are training images are noted before a run, from a few of them."""
+"""Validation images that are copies of training images are noted before a run, from a sample."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.data.conftest import small
 
 @pytest.fixture
 def twice(folder: Path, tmp_path: Path) -> Path:
-    """Return images of which validation has those of training."""
+    """Return a folder whose validation images are copies of its training images."""
     for split in ("train", "val"):
         shutil.copytree(folder / "train", tmp_path / "twice" / split)
     return tmp_path / "twice"
@@ -80,7 +80,7 @@ def test_unfetched_or_unreadable_files_are_not_copies(twice):
     for path in [*twice.glob("*/*/*")]:
         size = path.stat().st_size
         path.write_bytes(b"")
-        os.truncate(path, size)  # as in the outline of images at an address
+        os.truncate(path, size)  # like the placeholders of remote images
     assert not note(twice)
     for path in [*(twice / "val").glob("*/*")]:
         path.unlink()

@@ -1,4 +1,4 @@
-"""Splits and copies of a dataset are never taken for classes without the user's word."""
+"""Splits and copies of a dataset are not used as classes unless the user confirms it."""
 
 import shlex
 import shutil
@@ -18,7 +18,7 @@ from tests.tables import rows
 
 @pytest.fixture
 def halves(folder: Path, tmp_path: Path) -> Path:
-    """Return a folder with the images of both splits under names that no program can know."""
+    """Return a folder with the images of both splits under unknown names."""
     for split, name in (("train", "one half"), ("val", "other")):
         shutil.copytree(folder / split, tmp_path / "halves" / name)
     return tmp_path / "halves"

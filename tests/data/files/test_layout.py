@@ -1,6 +1,6 @@
 """Any folder of images can be trained on.
 
-Without val/, nested, under Hugging Face's names, or listed in a table.
+It may have no val/, nested folders, Hugging Face names, or a table.
 """
 
 import shutil
@@ -46,7 +46,7 @@ def labelled(root: Path) -> dict[str, str]:
 
 
 def notes(root: Path, **changes) -> str:
-    """Return what a user is told about these images."""
+    """Return the notes about these images."""
     facts = data.measure(small(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
 
@@ -213,7 +213,7 @@ def test_single_and_empty_classes_are_explained(flowers):
     assert found(nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
         path.rename(path.with_suffix(".txt"))
-    said = refusal(nested)  # folders without any image are no classes
+    said = refusal(nested)  # empty folders are not classes
     assert f"{root}/train: has no images" in said
     assert "(not read: " in said
 
@@ -277,7 +277,7 @@ def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
 
 @pytest.fixture
 def table(folder: Path, tmp_path: Path) -> Path:
-    """Return a table of all images of `folder`, which lie next to it without class folders.
+    """Return a table of all images of `folder`, which are next to it without class folders.
 
     No name contains `val`.
     """
@@ -356,7 +356,7 @@ def test_doctor_checks_every_image_of_every_layout(flowers, table):
 
 @pytest.fixture
 def listed(copied: Path) -> Path:
-    """Return the images in class folders, with tables beside them that swap ant and bee."""
+    """Return images in class folders, next to tables that swap ant and bee."""
     for split in ("train", "val"):
         lines = ["path,label"]
         for path in sorted((copied / split).glob("*/*.jpg")):

@@ -1,4 +1,4 @@
-"""The listing of a split: the same whether fresh or cached, and never out of date."""
+"""The listing of a split is the same whether fresh or cached, and never outdated."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from tests.data.conftest import ALONE, small
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a dataset whose listings are cached, separately, although it is small and new."""
+    """Return a dataset with cached listings, in a separate cache, although it is small and new."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(listing, "_WORTH_KEEPING", 1)
     monkeypatch.setattr(listing, "_SETTLED", 0)
@@ -141,7 +141,7 @@ def test_facts_report_cached_listing_and_digest(root):
 def test_file_changed_in_place_is_named(root):
     config = small(root)
     Listing.of(root / "val")
-    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # the folder does not show it
+    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # does not change the folder's time
     facts = data.measure(config)
     with pytest.raises(
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"

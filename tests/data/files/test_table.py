@@ -1,6 +1,6 @@
 """Tables of paths and labels.
 
-Read as people write them, and refused with the line where they went wrong.
+Common formats are read, and errors name the line.
 """
 
 import os
@@ -129,7 +129,7 @@ def test_table_follows_absolute_paths_and_links(folder, tmp_path):
     [
         "path,label\na.jpg,cat\n",
         "\ufeffpath;label\na.jpg;cat\n",
-        "a.jpg,cat\nb.jpg,dog\n",  # two columns without names
+        "a.jpg,cat\nb.jpg,dog\n",  # two columns without a header
         "\n\npath,label\na.jpg,cat\n",
         '"a\nb",path,label\n1,a.jpg,cat\n',
         "path,label",

@@ -1,4 +1,4 @@
-"""Pictures: the right pixels of every kind of file, and an error message for the others."""
+"""Decoded images have the right pixels for every kind of file; invalid files give an error."""
 
 import random
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ from tests.tables import rows
 
 PHOTO = photo()
 PROGRESSIVE = encoded(PHOTO, progressive=True)
-LAST = PROGRESSIVE.rindex(b"\xff\xda")  # its last scan
+LAST = PROGRESSIVE.rindex(b"\xff\xda")  # the last scan
 
 
 def whole(data: bytes) -> np.ndarray:
@@ -38,7 +38,7 @@ def as_rgb(grey: np.ndarray) -> np.ndarray:
 
 
 def repeated(data: bytes, times: int) -> bytes:
-    """Return a progressive JPEG with so many last scans."""
+    """Return a progressive JPEG with repeated last scans."""
     last = data.rindex(b"\xff\xda")
     return data[:last] + times * data[last:-2] + data[-2:]
 
@@ -50,7 +50,7 @@ def test_decoded_pixels_equal_pillow_for_every_crop():
     files += [encoded(PHOTO, kind) for kind in ("PNG", "WEBP", "BMP", "TIFF", "PPM")]
     turned = encoded(PHOTO.resize((64, 64)), subsampling="4:4:4")
     at = turned.index(b"\xff\xc0") + 11
-    files += [turned[:at] + b"\x14" + turned[at + 1 :]]  # 4:1:1, turned by 90 degrees
+    files += [turned[:at] + b"\x14" + turned[at + 1 :]]  # 4:1:1, rotated by 90 degrees
     for data in files:
         expected = by_pillow(data)
         assert np.array_equal(whole(data), expected)
@@ -84,14 +84,14 @@ def test_pillow_errors_name_the_bad_image(monkeypatch, error):
 
 
 def test_heic_is_named_with_any_suffix(monkeypatch):
-    monkeypatch.setattr(decode, "FORMATS", ("JPEG", "PNG"))  # as without pillow-heif
+    monkeypatch.setattr(decode, "FORMATS", ("JPEG", "PNG"))  # without pillow-heif
     with pytest.raises(BadImageError, match="is HEIC;  pip install pillow-heif"):
         Picture(b"\0\0\0\x24ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 
 def test_jpeg_with_thousands_of_scans_is_rejected():
     assert whole(repeated(PROGRESSIVE, 80)).shape == (HEIGHT, WIDTH, 3)
-    # markers without a length hide no frame
+    # markers without a length do not hide a frame
     for data in (PROGRESSIVE, PROGRESSIVE[:2] + b"\xff\xd0" + bytes(2) + PROGRESSIVE[2:]):
         with pytest.raises(BadImageError, match="more than 100 JPEG scans"):
             Picture(repeated(data, 150))
@@ -114,7 +114,7 @@ def test_scan_count_ignores_thumbnails_and_orientation():
     thumbnail = encoded(PHOTO.resize((40, 30)), progressive=True)
     turned = Image.Exif()
     turned[0x0112] = 6
-    assert whole(encoded(PHOTO, exif=turned)).shape == (HEIGHT, WIDTH, 3)  # it is ignored
+    assert whole(encoded(PHOTO, exif=turned)).shape == (HEIGHT, WIDTH, 3)  # EXIF is ignored
     exif = b"Exif\0\0MM\0*\0\0\0\x08" + thumbnail
     data = announcing(encoded(PHOTO, progressive=True, exif=exif), 5000, 5000)
     assert Picture(data + thumbnail).height == 5000
@@ -128,7 +128,7 @@ def test_scan_count_ignores_thumbnails_and_orientation():
 def test_animation_is_read_as_its_first_frame(kind):
     black = Image.new(PHOTO.mode, PHOTO.size)
     data = encoded(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
-    # GIF has 256 colors; the others are black
+    # GIF has 256 colors; transparent pixels are black
     assert np.abs(whole(data).astype(int) - np.asarray(PHOTO)).mean() < 15
     assert np.array_equal(whole(data), by_pillow(data))
 
@@ -152,7 +152,7 @@ def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
     assert np.abs(full.astype(int) - theirs).max() <= 1
     error = np.square(ours.astype(float) - full).mean()
     assert bool(error) == (shrink > 1)
-    assert error < 6.5  # edges rounded to whole reduced pixels: 20 to 100
+    assert error < 6.5  # edges rounded to entire reduced pixels would give 20 to 100
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
@@ -182,7 +182,7 @@ def test_decode_rejects_truncated_files_and_other_data():
     cut = [data[:length] for length in random.Random(0).sample(range(len(data) - 2), 60)]
     huge = bytearray(data)
     at = huge.index(b"\xff\xc0") + 5
-    huge[at : at + 4] = b"\xff\xff\xff\xff"  # its size
+    huge[at : at + 4] = b"\xff\xff\xff\xff"  # the size
     png = bytearray(encoded(PHOTO, "PNG"))
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     odd = [b"", b"\xff\xd8", b"no image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), data[:2] * 2]

@@ -1,4 +1,4 @@
-"""Images through the native engine: the pixels and the complaints of the Python decoder."""
+"""The native engine gives the pixels and the errors of the Python decoder."""
 
 import shutil
 from dataclasses import replace
@@ -27,7 +27,7 @@ KINDS = {"png.png": {}, "cmyk.jpg": {}, "grey.jpg": {}, "progressive.jpg": {"pro
 
 @pytest.fixture
 def files(folder: Path, tmp_path: Path) -> Files:
-    """The training images, and four of other kinds."""
+    """The training images, and four images of other kinds."""
     shutil.copytree(folder / "train", tmp_path / "train")
     image = Image.open(next((folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():
@@ -38,7 +38,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
 
 
 def in_engine(*settings) -> Storage:
-    """Return training images of the engine, if it suits them."""
+    """Return the storage of training images in the engine, if the engine supports them."""
     return use_engine(TrainImages(*settings), 2)
 
 

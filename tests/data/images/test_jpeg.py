@@ -1,4 +1,4 @@
-"""What a JPEG says about itself."""
+"""Facts that a JPEG contains about itself."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Images in memory: decoded once, with the crops of a raw .beton of that size, whatever happens."""
+"""Images in memory: decoded once, with the same crops as from raw .beton files of that size."""
 
 import itertools
 import mmap
@@ -28,16 +28,16 @@ from tests.data.augmentations import Darken
 from tests.data.conftest import ALONE, built, image, opened, small, small_betons, taken
 from tests.data.native.batch import encoded
 
-LONGEST = 48  # pixels: most images are larger, some are not
+LONGEST = 48  # pixels; most images are larger, some are not
 
 RAW = ConvertOptions("raw", max_resolution=LONGEST, shuffle=False, workers=1)
 
-STEPS = 7  # two epochs and more, of 41 images in batches of 12
+STEPS = 7  # more than two epochs of 41 images in batches of 12
 
 
 @pytest.fixture(scope="module")
 def mixed(folder: Path, tmp_path_factory) -> Path:
-    """The images of `folder`, and some that the engine does not decode, or that are small."""
+    """The images of `folder`, small images, and images that the engine cannot decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(folder, root)
     picture = image(7)
@@ -68,7 +68,7 @@ def read(
 
 
 def crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
-    """Return the training crops of each step, and the crops of evaluation."""
+    """Return the training crops of each step, and the evaluation crops."""
     facts, mine = data.measure(config), replace(ALONE, **share)
     with (
         closing(data.open_train(config, facts, mine, augment)) as train,
@@ -124,7 +124,7 @@ def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
 
 @pytest.fixture
 def copied(mixed: Path, tmp_path: Path) -> Path:
-    """A copy of the images, to be deleted."""
+    """A copy of the images, which the test deletes."""
     return shutil.copytree(mixed, tmp_path / "images")
 
 
@@ -133,7 +133,7 @@ def test_image_is_decoded_once_by_all_processes(copied):
     expected = crops(in_memory(copied))
     config = in_memory(copied, workers=2)
     with closing(opened(config)) as first:
-        read(first, count=8)  # two epochs and more: every image
+        read(first, count=8)  # more than two epochs: every image
         with closing(opened(config)) as second:
             for path in (copied / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
@@ -157,12 +157,12 @@ def test_memory_is_shared_by_name(copied):
     process.join()
     shutil.rmtree(copied / "train")
     assert [source.read(index).width for index in range(len(source))]
-    another = Shrunk(files, LONGEST, name)  # found by its name
+    another = Shrunk(files, LONGEST, name)  # found by name
     assert another.read(0).whole().tobytes() == source.read(0).whole().tobytes()
 
 
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
-    """Read an epoch as the second of two ranks, and keep the loader open until told to stop."""
+    """Read an epoch as rank 1 of 2, and keep the loader open until a message arrives."""
     second = replace(ALONE, rank=1, world_size=2)
     with closing(opened(config, share=second)) as loader:
         read(loader, count=2 * STEPS)
@@ -171,7 +171,7 @@ def _read_epoch(config: DataConfig, pipe: Connection) -> None:
 
 
 def _kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int, int]:
-    """Return what a process holds of the largest memory for images, and its share of that."""
+    """Return the size (Rss, Pss) of a process's largest image memory, in kB."""
     maps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{process}/smaps").read_text(), flags=re.M)
     return max(
         tuple(int(re.search(rf"^{key}: +(\d+)", one, re.M)[1]) for key in ("Rss", "Pss"))
@@ -206,7 +206,7 @@ def test_reserve_is_a_fifth_and_at_least_1gb(available, kept_back):
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes that the system has left, of which 200,000 are a reserve; to be changed."""
+    """The free bytes of the system, with a reserve of 200,000; tests change the number."""
     left = [200_000]
     monkeypatch.setattr(memory, "RESERVE", 200_000)
     monkeypatch.setattr(memory, "available_memory", lambda: left[0])
@@ -233,7 +233,7 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
     expected = [source.read(index).whole().tobytes() for index in range(len(source))]
     before = _kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
-    free[0] = 100_000  # half of the reserve: nothing more is kept
+    free[0] = 100_000  # half of the reserve: no more images are kept
     source.read(0)
     assert _kilobytes(os.getpid(), name)[0] == before
     free[0] = 90_000
@@ -241,7 +241,7 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
     free[0] = 200_000
     freed = 1024 * (before - _kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
-    late = Shrunk(files, 90, name)  # joins the memory as it is
+    late = Shrunk(files, 90, name)  # joins the existing memory
     for each in (source, late):
         assert [each.read(index).whole().tobytes() for index in range(len(each))] == expected
     assert 1024 * (before - _kilobytes(os.getpid(), name)[0]) == freed
@@ -269,7 +269,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
     with closing(opened(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
-            list(itertools.islice(batches, 4))  # an epoch has three steps and a half
+            list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
             sizes.append(_kilobytes(os.getpid())[0])
     assert sizes[2] > 0
     assert {*sizes[2:]} == {sizes[2]}
@@ -286,7 +286,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, lef
 
 @built
 def test_exhausted_memory_stays_closed(mixed, monkeypatch):
-    """A fifth of what was available at first is left to others."""
+    """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: free["bytes"])
@@ -313,7 +313,7 @@ def _write(content: bytes) -> Callable[[Path], None]:
     return lambda path: path.write_bytes(content)
 
 
-#: What a stranger or an accident can make of an image, after it was listed.
+#: Changes that an attacker or an accident can make to an image after it was listed.
 HOSTILE = {
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:300]),
     "empty": _write(b""),
@@ -328,7 +328,7 @@ HOSTILE = {
 
 
 def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
-    """Return what reading says of an image that is spoiled once the loader is open."""
+    """Return the error for an image that is changed after the loader has opened."""
     with closing(opened(config)) as loader:
         spoil()
         try:

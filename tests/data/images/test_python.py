@@ -29,7 +29,7 @@ def test_pad_centers_the_image_as_timm():
     white = np.full((100, 75, 3), 255, np.uint8)
     padded = center_crop(
         Pixels(white), 41, 32, False, "pad"
-    )  # 41 x 31: a column is left to the right
+    )  # 41 x 31: one column remains on the right
     assert (padded[:, :31] == 255).all()
     assert (padded[:, 31] == (124, 116, 104)).all()
 

@@ -1,4 +1,4 @@
-"""Whole images are shrunk by area means, with the same bits in the engine and in Python."""
+"""Images are shrunk by area means, bit-identically in the engine and in Python."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_are
 from tests.data.conftest import built
 from tests.data.native.batch import JPEGS, by_pillow, encoded, photo
 
-#: Sizes before and after: one pixel, thin, nearly equal, many times smaller, not in proportion.
+#: Sizes before and after: one pixel, thin, nearly equal, much smaller, not proportional.
 SIZES = [
     ((1, 1), (1, 1)),
     ((7, 1), (3, 1)),
@@ -22,7 +22,7 @@ SIZES = [
 
 
 def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return float32 sums over rows, then over columns, each weight the covered part of a pixel."""
+    """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
     def line(values: np.ndarray, length: int) -> np.ndarray:
         scale, made = len(values) / length, []
@@ -41,7 +41,7 @@ def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
 def shrunk_by(request, monkeypatch):
-    """Shrink by the engine, or in Python."""
+    """Shrink with the engine, or in Python."""
     if request.param == "python":
         monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
 

@@ -1,6 +1,6 @@
 """The pipeline makes batches in order from any storage, with threads, processes or neither.
 
-A run that goes on in mid-epoch decodes only what is left of the epoch.
+A run that resumes within an epoch decodes only the rest of the epoch.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from tests.fixtures import same
 
 
 class Greys:
-    """Forty images, each of a single grey level that depends on its key.
+    """Forty images, each with a single gray level that depends on its key.
 
     Images in `bad` cannot be read.
     """
@@ -42,7 +42,7 @@ class Greys:
         self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
 
     def fill(self, rows: Rows) -> None:
-        """Write the greys."""
+        """Write the gray levels."""
         for index in rows.indices.tolist():
             if index in self.bad:
                 raise UnreadableError(index, f"{self.path(index)} is bad")
@@ -56,7 +56,7 @@ class Greys:
 
 
 def jobs(count: int) -> Iterator[BatchOrder]:
-    """Yield batches of 7 images, of changing sizes, with every image twice."""
+    """Yield batches of 7 images of changing sizes; every image occurs twice."""
     for step in range(count):
         places = np.arange(7 * step, 7 * step + 7)
         yield BatchOrder(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
@@ -65,7 +65,7 @@ def jobs(count: int) -> Iterator[BatchOrder]:
 def pipeline_of(
     workers: int, prefetch: int = 1, in_threads: bool = True, bad: tuple[int, ...] = ()
 ) -> Pipeline:
-    """Return a pipeline of batches of 7, which skips bad images if there are any."""
+    """Return a pipeline with batches of 7 that skips bad images."""
     capacity = Capacity(workers, prefetch, rows=7, pixels=6)
     return Pipeline(Greys(in_threads, bad), capacity, skip_bad=bool(bad))
 
@@ -73,7 +73,7 @@ def pipeline_of(
 def run(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
-    """Return copies of the batches that a pipeline makes."""
+    """Return copies of the batches of a pipeline."""
     with closing(pipeline_of(workers, 2, in_threads, bad)) as made:
         return taken(made.run(jobs(count)), count)
 
@@ -131,7 +131,7 @@ def test_prefetch_limits_batches_made_ahead():
     patience = time.monotonic() + 10
     while len(seen) < 1 + 3 and time.monotonic() < patience:
         time.sleep(0.01)
-    time.sleep(0.1)  # for one more, if it were made
+    time.sleep(0.1)  # time for another batch, which must not be made
     assert len(seen) == 1 + 3
     assert (batch.pixels == before).all()
     made.close()
@@ -154,7 +154,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
         r"image 1, image 1",
     ):
         next(made.run(jobs(1)))
-    made.close()  # waits no more
+    made.close()  # does not wait
     gate.set()
 
 
@@ -172,7 +172,7 @@ def test_dead_worker_is_reported():
 
 
 class Refusal:
-    """What cudaHostRegister returns if memory cannot be locked."""
+    """The result of cudaHostRegister if memory cannot be locked."""
 
     value = 2
 
@@ -187,27 +187,27 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     made.close()
 
 
-# of 3 steps an epoch: the run stops within the second, and ends in the third
+# an epoch has 3 steps: the run stops in the second epoch, and ends in the third
 STOP, STEPS, PREFETCH = 4, 8, 2
 
 
 class Case(NamedTuple):
-    """One way to read training images."""
+    """A backend and format for training images."""
 
     config: DataConfig
     facts: DataFacts
-    ahead: int  # batches that are read before they are asked for
-    decoded: Counter  # of (epoch, index, copy), as this process decodes them
+    ahead: int  # batches that are read ahead
+    decoded: Counter  # decoded (epoch, index, copy) in this process
 
     def run(self, share: Share, first: int, count: int) -> Counter:
-        """Take batches from a step on and close the loader; return what was decoded by then."""
+        """Take batches from a step on, close the loader, and return the decoded images."""
         self.decoded.clear()
         with closing(data.open_train(self.config, self.facts, share)) as loader:
             assert sum(1 for _ in itertools.islice(loader.batches(first), count)) == count
         return self.decoded.copy()
 
     def by_step(self, share: Share, count: int) -> list[Counter]:
-        """Return what each step of an uninterrupted run decodes where nothing is read ahead."""
+        """Return the images decoded in each step of an uninterrupted run without look-ahead."""
         found = []
         self.decoded.clear()
         with closing(data.open_train(replace(self.config, workers=0), self.facts, share)) as loader:
@@ -218,7 +218,7 @@ class Case(NamedTuple):
 
 
 def counting(fill: Callable, decoded: Counter) -> Callable:
-    """Return a storage's `fill` that also counts its rows."""
+    """Return the `fill` of a storage, wrapped to count its rows."""
 
     def counted(self: object, rows: Rows) -> None:
         decoded.update(
@@ -234,13 +234,13 @@ def counting(fill: Callable, decoded: Counter) -> Callable:
     params=[pytest.param("files", marks=built), pytest.param("beton", marks=built), "python"]
 )
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Class folders and .beton files by the engine, and class folders by Python."""
+    """Class folders and .beton files with the engine, and class folders in Python."""
     decoded, kind = Counter(), request.param
     for storage in (NativeImages, TrainImages):
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
-    in_threads = kind != "python"  # what processes decode could not be counted here
+    in_threads = kind != "python"  # images decoded by processes could not be counted here
     root, backend = folder, "torchvision"
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"

@@ -1,4 +1,4 @@
-"""What this machine has for loaders: a fair share of its cores, and the memory that is left."""
+"""Resources for loaders: a fair fraction of the cores, and the free memory."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from resnet_recipes.data.loading import slots
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that this machine has eight cores, no GPU and no launcher."""
+    """Simulate a machine with eight cores, no GPU and no launcher."""
     monkeypatch.setattr(slots, "cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
 
 def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
-    """Return what a user is told about these images."""
+    """Return the notes about these images."""
     return "\n".join(
         data.measure(DataConfig(backend=backend, root=str(root), workers=workers)).notes
     )
@@ -49,6 +49,6 @@ def test_workers_count_local_ranks_or_gpus(folder, monkeypatch, launched):
     )
     assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than cores: each has a worker
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than cores: one worker each
     assert "cores" not in notes(folder, 1)
     assert "use data.workers=1" in notes(folder, 2)

@@ -1,4 +1,4 @@
-"""Batches of rows for the native engine, and images to put into them."""
+"""Batches of rows for the native engine, and sample images."""
 
 import io
 import struct
@@ -13,7 +13,7 @@ from tests.tables import rows
 
 HEIGHT, WIDTH = 150, 211
 
-#: Pillow's options for every kind of JPEG.
+#: Pillow options for every kind of JPEG.
 JPEGS = {
     name: settings(words)
     for name, words in rows(
@@ -33,7 +33,7 @@ stored as RGB | keep_rgb=true
 
 
 def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
-    """Return smooth colours with some noise."""
+    """Return smooth colors with some noise."""
     rng = np.random.default_rng(seed)
     coarse = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8))
     smooth = np.asarray(coarse.resize((width, height), Image.BICUBIC))
@@ -42,25 +42,25 @@ def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Imag
 
 
 def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
-    """Return an image as a file."""
+    """Return an image as the bytes of a file."""
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
 def announcing(data: bytes, height: int, width: int) -> bytes:
-    """Return a JPEG whose header announces another size."""
-    at = max(data.rfind(b"\xff\xc0"), data.rfind(b"\xff\xc2")) + 5  # not that of a thumbnail
+    """Return a JPEG whose header declares another size."""
+    at = max(data.rfind(b"\xff\xc0"), data.rfind(b"\xff\xc2")) + 5  # skips a thumbnail
     return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
 def by_pillow(data: bytes) -> np.ndarray:
-    """Return all pixels as torchvision's ImageFolder reads them."""
+    """Return all pixels as ImageFolder of torchvision reads them."""
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 class Batch:
-    """Rows for images in memory, with the memory that they point to."""
+    """Rows for images in memory, and the memory that they point to."""
 
     def __init__(self, images: list[bytes | np.ndarray], side: int, **columns):
         self.sources = [
@@ -82,6 +82,6 @@ class Batch:
         return self.rows["status"]
 
     def decoded(self, engine: Engine) -> np.ndarray:
-        """Fill the rows, all of them, and return their pixels."""
+        """Fill all rows, and return their pixels."""
         assert not self.filled(engine).any()
         return self.pixels

@@ -1,4 +1,4 @@
-"""The native engine, where it has been built."""
+"""The native engine, if it was built."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,13 +10,13 @@ from resnet_recipes.data.native import Engine, explain_unavailable
 
 @pytest.fixture(scope="session")
 def built() -> None:
-    """Skip tests of the native library where it was not built."""
+    """Skip tests of the native library if it was not built."""
     if why := explain_unavailable():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
 
 
 @pytest.fixture
 def engine(built: None) -> Iterator[Engine]:
-    """An engine of two threads."""
+    """An engine with two threads."""
     with closing(Engine(2)) as made:
         yield made

@@ -1,7 +1,7 @@
-"""Decode rows with a library, in a process of its own: python decode.py LIBRARY JOB.
+"""Decode rows with a library in a separate process: python decode.py LIBRARY JOB.
 
-JOB.npz has the rows, and the bytes of their images one after the other. Prints which libjpeg-turbo
-is used, and the CRC-32 of the pixels of each row.
+JOB.npz contains the rows and the concatenated bytes of their images. Prints the libjpeg-turbo in
+use, and the CRC-32 of the pixels of each row.
 """
 
 import ctypes

@@ -1,11 +1,12 @@
-"""Random baseline JPEGs of any sampling factors, which Pillow cannot write."""
+"""Random baseline JPEGs with any sampling factors, which Pillow cannot write."""
 
 import struct
 from typing import NamedTuple
 
 import numpy as np
 
-#: Codes by length, 1 to 16 bits, of T.81's tables K.3 and K.5; random symbols get these codes.
+#: Number of codes by length, 1 to 16 bits, in tables K.3 and K.5 of T.81; random symbols get these
+#: codes.
 _DC_COUNTS = (0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0)
 _AC_COUNTS = (0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125)
 _DC_SYMBOLS = range(12)
@@ -17,16 +18,16 @@ _AC_SYMBOLS = (
 
 
 class Kind(NamedTuple):
-    """What a JPEG is like."""
+    """The properties of a JPEG."""
 
     height: int
     width: int
-    factors: tuple[tuple[int, int], ...]  # horizontal and vertical, of each component
+    factors: tuple[tuple[int, int], ...]  # horizontal and vertical, per component
     interval: int = 0  # units between restart markers; 0: none
 
 
 class _Codes:
-    """A Huffman table whose symbols are in random order, so that any may have a code of 16 bits."""
+    """A Huffman table with symbols in random order, so that any symbol may have 16 bits."""
 
     def __init__(self, counts: tuple[int, ...], symbols: tuple[int, ...], rng: np.random.Generator):
         self.counts, self.symbols = counts, rng.permutation(symbols).tolist()
@@ -71,10 +72,10 @@ def _segment(marker: int, content: bytes) -> bytes:
 
 
 def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> bytes:
-    """Return the data of the scan: its units, with a marker after each interval."""
+    """Return the scan data: its units, with a marker after each interval."""
     across, down = (max(axis) for axis in zip(*kind.factors, strict=True))
     blocks = [h * v for h, v in kind.factors]
-    if len(blocks) == 1:  # a unit is one block, whatever the factors
+    if len(blocks) == 1:  # a unit is one block, for any factors
         across = down = 1
         blocks = [1]
     units = -(-kind.height // (8 * down)) * -(-kind.width // (8 * across))
@@ -86,7 +87,7 @@ def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -
                 level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
                 bits += _block(level - levels[part], tables, rng)
                 levels[part] = level
-        length = -(-len(bits) // 8)  # filled with ones; 0xFF is followed by a zero
+        length = -(-len(bits) // 8)  # padded with ones; 0xFF is followed by 0
         packed = int(bits.ljust(8 * length, "1"), 2).to_bytes(length, "big")
         parts.append(packed.replace(b"\xff", b"\xff\0"))
     markers = [bytes([0xFF, 0xD0 + number % 8]) for number in range(len(parts) - 1)]
@@ -100,9 +101,9 @@ def _value(value: int) -> tuple[int, str]:
 
 
 def _block(difference: int, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> str:
-    """Return the bits of a block whose other coefficients are random, most of them zero.
+    """Return the bits of a block with random coefficients, most of them zero.
 
-    Now and then the last is not.
+    The last coefficient is rarely nonzero.
     """
     dc, ac = (table.codes for table in tables)
     size, bits = _value(difference)

@@ -1,4 +1,4 @@
-"""The loops for Arm processors, compiled for one and run by an emulator."""
+"""The loops for Arm processors, compiled and run in an emulator."""
 
 import shutil
 import subprocess

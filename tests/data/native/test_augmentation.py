@@ -1,4 +1,4 @@
-"""The native engine's operations against Pillow's, by way of the methods that draw them."""
+"""Operations of the native engine against Pillow, sampled by the methods."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ COUNT = 24
 
 
 def images(side: int) -> list[np.ndarray]:
-    """Return squares of all contrasts, and two of one colour."""
+    """Return squares of all contrasts, and two of one color."""
     rng = np.random.default_rng(side)
     drawn = [
         (np.asarray(photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8)
@@ -26,7 +26,7 @@ def images(side: int) -> list[np.ndarray]:
 
 
 def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
-    """Return the engine's pixels."""
+    """Return the pixels of the engine."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
     kept = put_steps(batch.rows, steps)

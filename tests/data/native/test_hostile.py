@@ -1,6 +1,6 @@
 """Files that no decoder should trust.
 
-Each is refused with its own status, and none gives another image's pixels.
+Each is rejected with its own status, and none returns pixels of another image.
 """
 
 import os
@@ -20,7 +20,7 @@ BOX = (0, 0, 64, 64)
 
 
 def status_of(engine, data: bytes, **columns) -> Status:
-    """Return the status of one image; if it is refused, its pixels must not be written."""
+    """Return the status of one image; the pixels of a rejected image must not be written."""
     batch = Batch([data], 32, **{"box": BOX} | columns)
     status = Status(batch.filled(engine)[0])
     assert status == Status.DONE or (batch.pixels == 77).all()
@@ -36,7 +36,7 @@ START, END = b"\xff\xd8", b"\xff\xd9"
     ("status", "images"),
     [
         (Status.DONE, [WHOLE, PROGRESSIVE, announcing(PROGRESSIVE, 150, 211)]),
-        # left to the Python decoder
+        # decoded in Python
         (
             Status.FOREIGN,
             [encoded(photo(), kind) for kind in ("PNG", "WEBP", "BMP", "PPM", "TIFF")],
@@ -44,13 +44,13 @@ START, END = b"\xff\xd8", b"\xff\xd9"
         (Status.FOREIGN, [encoded(photo().convert("CMYK")), bytes(100)]),
         (Status.FOREIGN, [START[:1], START, (START + END) * 2]),
         (Status.DAMAGED, [(START + END) * 8]),
-        # cut off
+        # truncated
         (Status.DAMAGED, [WHOLE[:-1], WHOLE[:-2], WHOLE[:700], WHOLE[:700] + END]),
-        # scans that libjpeg would fill up
+        # scans that libjpeg would complete
         (Status.DAMAGED, [PROGRESSIVE[:length] + END for length in (3000, 6000, -40)]),
-        # in memory, as FFCV's files have none
+        # trailing bytes, which FFCV files do not have
         (Status.DAMAGED, [WHOLE + b"garbage"]),
-        # before it is decoded, or its coefficients are kept
+        # rejected before decoding, or before coefficients are allocated
         (Status.EXCESSIVE, [announcing(WHOLE, 65000, 65000), announcing(PROGRESSIVE, 6000, 5000)]),
     ],
     ids=str,
@@ -75,11 +75,11 @@ def test_bytes_before_restart_marker_are_damage(engine):
 
 
 def grey_in_scans(side: int, times: int) -> bytes:
-    """Return a valid progressive JPEG with a scan for each of 64 coefficients, so many times."""
-    last = times - 1  # the lowest bit of the first time
+    """Return a valid progressive JPEG with a scan for each of 64 coefficients, repeated."""
+    last = times - 1  # the lowest bit in the first pass
     tables = [(0xDB, bytes(1) + b"\1" * 64)]
     tables += [(0xC2, struct.pack(">BHHB3B", 8, side, side, 1, 1, 0x11, 0))]
-    tables += [(0xC4, bytes([kind, 1, *16 * [0]])) for kind in (0x00, 0x10)]  # one code: nothing
+    tables += [(0xC4, bytes([kind, 1, *16 * [0]])) for kind in (0x00, 0x10)]  # one code: zero
     blocks = (side // 8) ** 2
     zeros = bytes(blocks // 8)
     scans = [
@@ -140,7 +140,7 @@ def test_raw_pixels_need_three_bytes_each(engine):
 def test_tables_are_not_reused_across_images(engine):
     whole = encoded(photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
-    # no quantisation tables: libjpeg would keep those of the image before
+    # without quantization tables; libjpeg would keep those of the previous image
     without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
     assert batch.filled(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
@@ -148,9 +148,9 @@ def test_tables_are_not_reused_across_images(engine):
 
 def test_empty_huffman_table_reuses_no_earlier_codes(built):
     whole = encoded(photo(1, 64, 64), quality=20)
-    at = whole.index(b"\xff\xc4\x00\x1f\x01")  # the codes of the colours' mean values
+    at = whole.index(b"\xff\xc4\x00\x1f\x01")  # Huffman codes of the DC coefficients of chroma
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
-    with closing(Engine(1)) as earlier:  # leaves its tables on the stack that the next one gets
+    with closing(Engine(1)) as earlier:  # leaves its tables on the stack for the next engine
         assert status_of(earlier, whole) == Status.DONE
     with closing(Engine(1)) as engine:
         assert status_of(engine, without) == Status.DAMAGED
@@ -200,5 +200,5 @@ def test_data_after_last_scan_is_damage(engine, segment, progressive):
             refused += 1
             assert status_of(engine, bad) == Status.DAMAGED
     assert 70 < refused < len(markers)
-    plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment, and bytes of filling
+    plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment and fill bytes
     assert status_of(engine, plain) == Status.DONE

@@ -1,6 +1,6 @@
 """The pool of native threads.
 
-Tickets, several batches at once, reading ahead, closing, forks and signals.
+Tickets, several batches at once, look-ahead, closing, forks and signals.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ def test_failing_row_leaves_other_rows(engine, jpeg):
 
 
 class FileBatch(Batch):
-    """One row, whose image is FOLDER/class/one.jpg."""
+    """One row with the image FOLDER/class/one.jpg."""
 
     def __init__(self, folder: Path, jpeg: bytes):
         super().__init__([jpeg], 32, box=BOXES[0])
@@ -80,7 +80,7 @@ def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
 
 
 def is_in_page_cache(path: Path) -> bool:
-    """Return whether the first page of a file is in memory, without reading it."""
+    """Return whether the first page of a file is in the page cache, without reading it."""
     resident, library = ctypes.c_ubyte(), ctypes.CDLL(None)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         address = ctypes.c_void_p(np.frombuffer(content, np.uint8).ctypes.data)
@@ -107,7 +107,7 @@ def test_files_are_prefetched_before_decoding(built, jpeg, tmp_path):
 
 
 def status(name: str, task: Path = Path("/proc/self")) -> str:
-    """Return what the system says of this process, or of one of its threads."""
+    """Return a status field of this process, or of one of its threads."""
     lines = (task / "status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith(name))
 
@@ -119,7 +119,7 @@ def test_threads_release_memory_of_large_files(built, tmp_path):
     with closing(Engine(4)) as engine:
         before = int(status("RssAnon"))
         assert Status.DONE not in large.filled(engine)
-        # kB; two threads that kept theirs would have 80 MB
+        # kB; two threads that kept their memory would use 80 MB
         assert int(status("RssAnon")) - before < 60 << 10
 
 
@@ -146,7 +146,7 @@ def test_raw_pixels_are_never_read_past_end(engine, tmp_path):
         file.write(bytes([50]) * (size + page))
         file.flush()
         mapped = np.memmap(file, np.uint8, "r", shape=(size + page,))
-        file.truncate(size)  # to read the page behind is a fault now
+        file.truncate(size)  # reading the next page would fault
     image = mapped[:size].reshape(64, 64, 3)
     for side in (16, 64, 100):
         batch = Batch([image], side, raw=True, size=64, box=(0, 0, 64, 64))
@@ -175,8 +175,8 @@ def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
 
 
 def test_wait_times_out_and_releases_the_gil(built):
-    # Regular files cannot make a thread hang, so this waits for a batch that the only thread has
-    # not reached yet.
+    # Regular files cannot block a thread, so this waits for a batch that the only thread has not
+    # reached.
     image = encoded(photo(0, 600, 800), quality=95)
     ran = []
     with closing(Engine(1)) as engine:
@@ -204,7 +204,7 @@ def test_forked_child_reports_missing_threads(engine, jpeg):
 
 
 def test_engine_threads_block_signals(engine, jpeg):
-    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)  # a thread has its name once it works
+    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)  # working threads have their names
     tasks = [*Path("/proc/self/task").iterdir()]
     ours = [task for task in tasks if (task / "comm").read_text().strip() == "decode"]
     blocked = [int(status("SigBlk", task), 16) for task in ours]
@@ -216,7 +216,7 @@ def test_engine_threads_block_signals(engine, jpeg):
 def test_thread_limit_is_reported(built):
     child = os.fork()
     if not child:
-        os.setuid(65534)  # root has no limit
+        os.setuid(65534)  # root has no limits
         resource.setrlimit(resource.RLIMIT_NPROC, (3, 3))
         try:
             Engine(50)

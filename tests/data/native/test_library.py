@@ -1,6 +1,6 @@
-"""The library is tried on known JPEGs when it is loaded, with whichever libjpeg-turbo there is.
+"""The library is tested on known JPEGs when it is loaded, with any installed libjpeg-turbo.
 
-Wrong pixels, and it is left out.
+A library with wrong pixels is not used.
 """
 
 import os
@@ -35,7 +35,7 @@ def test_known_pixels_equal_pillow(name):
 
 @pytest.fixture
 def reloaded(built):
-    """Load the library again, during the test and after it."""
+    """Load the library again, during and after the test."""
     load_library.cache_clear()
     yield
     load_library.cache_clear()
@@ -54,7 +54,7 @@ def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
 
 @pytest.mark.skipif(not PATH.exists(), reason="it was not built")
 def test_built_library_is_usable():
-    """Other tests would skip it, and a run would decode more slowly without a failure."""
+    """Without this, other tests would be skipped, and runs would decode slowly without an error."""
     assert explain_unavailable() == ""
 
 
@@ -65,7 +65,7 @@ def test_library_without_a_function_is_rejected():
 
 
 def test_library_with_moved_fields_is_rejected(reloaded, monkeypatch):
-    """Two fields of one byte change places, and the struct keeps its size."""
+    """Two fields of one byte swap places, and the struct keeps its size."""
     row, others = native_rows.make_blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
     kinds, places = zip(*row.fields.values(), strict=True)
     fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
@@ -80,7 +80,7 @@ FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off
 
 @pytest.fixture(scope="module")
 def wheels() -> Path:
-    """The libjpeg-turbo in Pillow's wheel."""
+    """The libjpeg-turbo in the Pillow wheel."""
     found = sorted(Path(PIL.__file__).parent.parent.glob(f"pillow.libs/libjpeg-*{SONAME[-6:]}*"))
     if not found:
         pytest.skip("Pillow brings no second libjpeg-turbo: pip install --force-reinstall pillow")
@@ -123,9 +123,9 @@ def build(tmp_path_factory):
 
 
 def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
-    """Decode with the libraries of a folder first.
+    """Decode with the libraries of a folder.
 
-    Return which is used, and whether all pixels are right.
+    Return which library was used, and whether all pixels are correct.
     """
     command = [sys.executable, Path(__file__).with_name("decode.py"), library, job]
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
@@ -136,7 +136,7 @@ def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
 
 
 def named(folder: Path, name: str, library: Path) -> Path:
-    """Return the folder, with the library under this name."""
+    """Return the folder, which contains the library under this name."""
     (folder / name).symlink_to(library)
     return folder
 

@@ -1,4 +1,4 @@
-"""Images in memory as the engine finds them: there, not there, or freed while it reads."""
+"""The engine reads images in memory that are present, absent, or freed meanwhile."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ HEIGHT, WIDTH, SIDE = 3000, 4000, 64
 
 
 class Memory:
-    """A memory for one image, and a row that crops it."""
+    """Memory for one image, and a row that crops it."""
 
     def __init__(self):
         rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ class Memory:
 
 @pytest.fixture
 def memory() -> Memory:
-    """A memory that has its image."""
+    """A memory that contains its image."""
     made = Memory()
     made.read()
     assert made.entry[0] not in (0, 2**64 - 1)
@@ -55,7 +55,7 @@ def test_image_in_memory_is_not_read_again(memory):
 
 def test_image_beyond_capacity_is_read_again(memory):
     expected = memory.pixels.copy()
-    memory.counts[1] -= 65  # less than the image
+    memory.counts[1] -= 65  # smaller than the image
     memory.kept[:] = 0
     assert np.array_equal(memory.read(), expected)
     assert not memory.kept.any()
@@ -65,7 +65,7 @@ def test_image_freed_during_read_is_read_again(memory):
     expected, row, engine = memory.pixels.copy(), memory.row(), Engine(1)
     ticket = engine.submit(row)
     while row["status"][0] == Status.WAITING:
-        pass  # until a thread has begun
+        pass  # until a thread has started
     memory.counts[1] = 0
     memory.kept[-memory.kept.size // 2 :] = 0
     assert engine.wait(ticket, 60.0)

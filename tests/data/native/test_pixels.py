@@ -1,4 +1,4 @@
-"""The native engine's pixels against Pillow's; test_property.py has random ones."""
+"""Pixels of the native engine against Pillow; test_property.py uses random cases."""
 
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +17,7 @@ FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 
 def boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
-    """Return random boxes (left, top, width, height) inside the photo; corners and edges too."""
+    """Return random boxes (left, top, width, height) in the photo, including corners and edges."""
     rng, most = np.random.default_rng(seed), np.array([WIDTH, HEIGHT])
     size = np.full((count, 2), square)
     if not square:
@@ -42,22 +42,22 @@ def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     for image, (left, top, width, height) in zip(batch.decoded(engine), cut, strict=True):
         theirs = Image.fromarray(raw[top : top + height, left : left + width])
-        # rows first: the order of Pillow's own `resize` depends on its version
+        # rows first: the order inside `resize` depends on the Pillow version
         theirs = theirs.resize((side, height), how).resize((side, side), how)
         assert np.abs(image - np.asarray(theirs).astype(int)).max() <= 1
 
 
 def noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """Return noise, uint8 [height, width, 3]; every other image is black and white."""
+    """Return noise, uint8 [height, width, 3]; every second image is black and white."""
     pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     return pixels if rng.random() < 0.5 else (pixels > 127) * np.uint8(255)
 
 
 def pillow_center(pixels: np.ndarray, resize: int, side: int, how: int) -> np.ndarray:
-    """Return the center of an image with a shorter side of `resize`, as timm and torchvision."""
+    """Return the center of an image whose shorter edge is `resize`, as in timm and torchvision."""
     height, width = pixels.shape[:2]
     high, wide = (int(resize * length / min(height, width)) for length in (height, width))
-    # the width first: Pillow's own order depends on its version if the image is tall
+    # width first: for tall images the order depends on the Pillow version
     image = Image.fromarray(pixels).resize((wide, height), how).resize((wide, high), how)
     top, left = round((high - side) / 2), round((wide - side) / 2)
     return np.asarray(image)[top : top + side, left : left + side]
@@ -106,7 +106,7 @@ def test_fractional_box_resizes_as_pillow(engine):
         theirs = Image.fromarray(raw).resize(
             (32, 32), Image.BILINEAR, box=(left, top, left + width, top + height)
         )
-        inner = slice(2, -2)  # Pillow looks at pixels beyond the box, the engine does not
+        inner = slice(2, -2)  # Pillow reads pixels beyond the box
         assert np.abs(image - np.asarray(theirs).astype(int))[inner, inner].max() <= 2
 
 

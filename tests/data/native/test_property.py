@@ -1,4 +1,4 @@
-"""Random JPEGs of every sampling, cut and scaled at random: the engine's pixels are Pillow's."""
+"""Random JPEGs of every sampling, cropped and scaled at random, match Pillow."""
 
 import io
 import os
@@ -15,13 +15,13 @@ from tests.data.native.random_jpegs import Kind, random_jpeg
 
 
 def factors(text: str) -> list[tuple[tuple[int, int], ...]]:
-    """Return sampling factors: of "21-11-11", ((2, 1), (1, 1), (1, 1))."""
+    """Parse sampling factors: "21-11-11" is ((2, 1), (1, 1), (1, 1))."""
     return [tuple((int(h), int(v)) for h, v in kind.split("-")) for kind in text.split()]
 
 
 USUAL = factors("11-11-11 21-11-11 22-11-11 12-11-11")
 GREY = factors("11 21 12 22")
-#: 4:1:1, and what hardly any encoder writes.
+#: 4:1:1, and factors that hardly any encoder uses.
 OTHER = factors(
     "41-11-11 14-11-11 24-11-11 42-11-11 32-11-11 31-11-11 13-11-11 22-21-12 11-21-11 44 31"
 )
@@ -30,19 +30,19 @@ CASES = int(os.environ.get("RESNET_RECIPES_CASES", "300"))
 
 
 class Case(NamedTuple):
-    """A JPEG, and what is made of it."""
+    """A JPEG, and the crop and size of its output."""
 
     data: bytes
     box: tuple[int, int, int, int]  # left, top, width, height
     side: int
-    shrink: int  # 0: resized; else the box is exactly `side` pixels at 1 / shrink, so nothing is
+    shrink: int  # 0: resized; else a box of `side` pixels at 1 / shrink, not resized
     whole: bool
     mirror: bool
     filter: bool  # bicubic
 
     @property
     def expected(self) -> np.ndarray:
-        """The pixels by Pillow; where these are resized, by the Python decoder."""
+        """The pixels of Pillow, or of the Python decoder if they are resized."""
         left, top, width, height = self.box
         if self.shrink:
             image = Image.open(io.BytesIO(self.data))
@@ -84,8 +84,8 @@ def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
         case = random_case(USUAL + GREY, rng)
         status, ours = filled(engine, case)
         assert status == Status.DONE
-        # The same decoded pixels, to the bit. Resizing rounds twice, once for each direction, and
-        # each decoder in its own way: a grey level each time.
+        # Decoded pixels are identical. Resizing rounds once per direction, differently in each
+        # decoder: one gray level each time.
         apart = np.abs(ours.astype(int) - case.expected).max()
         assert apart <= (0 if case.shrink else 2), case
 

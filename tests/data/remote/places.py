@@ -1,4 +1,4 @@
-"""A web server on this machine that can misbehave, and what it holds."""
+"""A local web server that can misbehave, and its content."""
 
 import email.utils
 import hashlib
@@ -17,29 +17,29 @@ _COUNTING = threading.Lock()
 
 @lru_cache(8)
 def _content(path: Path, changed: int) -> tuple[bytes, str]:
-    """Return a file and its SHA-1; `changed` is when it was last written to."""
+    """Return a file and its SHA-1; `changed` is its modification time."""
     content = path.read_bytes()
     return content, hashlib.sha1(content).hexdigest()
 
 
 class Site(BaseHTTPRequestHandler):
-    """Sends the files of a folder in ranges; class attributes say how it misbehaves."""
+    """Sends ranges of the files in a folder; class attributes define how it misbehaves."""
 
     protocol_version = "HTTP/1.1"
     address: str
     folder: Path
     asked: list[str]  # "GET /name bytes=0-9"
-    cuts = 0  # answers to break off in the middle
-    stalls = 0  # answers to break off after some seconds of silence
-    busy = 0  # answers with 503
-    fault = ""  # what each answer to GET does wrong
-    drops = b""  # what is sent again and again, for some seconds, before each answer to GET
-    status = 0  # of every answer, if not 0
-    moved_to = ""  # the address of every answer's redirection
+    cuts = 0  # number of responses to cut off
+    stalls = 0  # number of responses to cut off after seconds of silence
+    busy = 0  # number of 503 responses
+    fault = ""  # fault of every GET response
+    drops = b""  # bytes sent repeatedly, for some seconds, before every GET response
+    status = 0  # status of every response, unless 0
+    moved_to = ""  # redirect target of every response
     has_etag = True
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress log messages."""
 
     def do_HEAD(self) -> None:
         """Describe a file."""
@@ -84,7 +84,7 @@ class Site(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _has_turn(self, trouble: str) -> bool:
-        """Tell whether this answer is to fail so, and count it: requests come in parallel."""
+        """Return whether this response must fail, and count it: requests are parallel."""
         kind = type(self)
         with _COUNTING:
             left = getattr(kind, trouble)
@@ -103,14 +103,14 @@ class Site(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """A server that keeps no connection waiting: the system tries again after a second."""
+    """A server without a backlog: the system retries a connection after a second."""
 
     request_queue_size = 64
 
 
 @contextmanager
 def site_of(folder: Path) -> Iterator[type[Site]]:
-    """Serve a folder; yield the class that misbehaves when it is told to."""
+    """Serve a folder; yield the handler class, whose attributes define faults."""
     kind = type("OwnSite", (Site,), {"folder": folder, "asked": []})
     with Server(("127.0.0.1", 0), kind) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

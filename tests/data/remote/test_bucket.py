@@ -1,4 +1,4 @@
-"""A data set in S3, with moto in its place."""
+"""A dataset in S3, simulated by moto."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exce
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A server on this machine; stopping it takes half a second."""
+    """A local server; stopping it takes half a second."""
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -27,7 +27,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs.S3FileSystem":
-    """A bucket `images` with .beton files; returns what writes to it."""
+    """A bucket `images` with .beton files; returns a file system to write to it."""
     for name, value in {
         "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "key",
@@ -37,7 +37,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store, "WAITS", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    files.makedirs("images", exist_ok=True)  # the server keeps what an earlier test made
+    files.makedirs("images", exist_ok=True)  # the server keeps files of earlier tests
     for path in betons.iterdir():
         files.put_file(str(path), f"images/set/{path.name}")
     return files
@@ -56,7 +56,7 @@ def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
     with pytest.raises(NotReadyError, match=r"has neither train\.beton and val\.beton nor a table"):
         data.fetch(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
 
-    # as s3fs translates a 403, and when there are no credentials
+    # the errors of s3fs for a 403 and for missing credentials
     refusals = [PermissionError("Access Denied"), botocore.NoCredentialsError()]
 
     def refuse(*_: object, **__: object) -> None:
@@ -84,7 +84,7 @@ def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
 
 
 def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch):
-    """Its ETag is no MD5, and a range of it is read whatever its version."""
+    """Its ETag is not an MD5, and ranges are read from any version."""
     size, parts = 11 << 20, {"chunksize": 5 << 20}
     for split in ("train", "val"):
         bucket.pipe_file(f"images/set/{split}.csv", b"file,label\nlarge.png,a\n")

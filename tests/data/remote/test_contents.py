@@ -1,4 +1,4 @@
-"""A table at an address can name any number of images."""
+"""A remote table can list any number of images."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,14 +8,14 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 
 
 class Shelf(Store):
-    """A place with one table, which names 3,000 images of a byte each."""
+    """A store with one table that lists 3,000 images of one byte each."""
 
     table = "path,label,split\n" + "".join(
         f"{number}.png,x,{'val' if number % 9 == 0 else 'train'}\n" for number in range(3000)
     )
 
     def look(self, name: str) -> RemoteFile:
-        """Return what a file is."""
+        """Return facts about a file."""
         return RemoteFile(name, 1, "1")
 
     def read(self, remote: RemoteFile, start: int, end: int) -> bytes:
@@ -24,7 +24,7 @@ class Shelf(Store):
 
 
 class Watched(ThreadPoolExecutor):
-    """Counts what was asked for and has no answer yet."""
+    """Counts tasks that have no result yet."""
 
     waiting = most = 0
     counting = threading.Lock()

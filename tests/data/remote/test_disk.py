@@ -1,4 +1,4 @@
-"""Copies go to a disk of this machine with room, and to no folder that somebody else prepared."""
+"""Copies go to a local disk with enough space, and never to a folder of another user."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ from resnet_recipes.data.remote import disk
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The two places of copies: in the user's cache, and in the folder for temporary files."""
+    """The two locations of copies: the user's cache, and the folder for temporary files."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
@@ -22,7 +22,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
 
 @pytest.fixture(autouse=True)
 def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Mounted file systems as a test wants them; at first the disk under all folders is local."""
+    """Mounted file systems, which a test can change; at first all folders are on a local disk."""
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(disk, "_list_mounts", lambda: found)
     return found

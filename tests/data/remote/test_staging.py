@@ -1,4 +1,4 @@
-"""Remote images are fetched once, whole and unmixed, whatever the server does meanwhile."""
+"""Remote images are fetched once, completely and from one version, whatever the server does."""
 
 import os
 import re
@@ -32,7 +32,7 @@ PIECE = 1 << 17  # bytes
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small pieces, few of them at a time; no time between attempts or for the disk."""
+    """Many small pieces, few at a time; no delays between attempts or for the disk."""
     monkeypatch.setattr(copy, "PIECE", PIECE)
     monkeypatch.setattr(copy, "THREADS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
@@ -41,20 +41,20 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def origin(betons: Path, tmp_path: Path) -> Path:
-    """A folder of its own with .beton files, to be served."""
+    """A separate folder of .beton files to serve."""
     return Path(shutil.copytree(betons, tmp_path / "origin"))
 
 
 @pytest.fixture
 def site(origin: Path) -> Iterator[type[Site]]:
-    """A server, which misbehaves when it is told to."""
+    """A server that can misbehave."""
     with site_of(origin) as found:
         yield found
 
 
 @pytest.fixture
 def config(site: type[Site], tmp_path: Path) -> DataConfig:
-    """The settings of a run whose images are on the server."""
+    """Settings of a run whose images are on the server."""
     return DataConfig(root=site.address, cache=str(tmp_path / "cache"))
 
 
@@ -66,24 +66,24 @@ def fetched(config: DataConfig) -> Path:
 
 
 def unfetched(config: DataConfig) -> str:
-    """Return why nothing can be fetched."""
+    """Return why the fetch fails."""
     return refusal(config, data.fetch)
 
 
 def gets(site: type[Site]) -> list[str]:
-    """Return the parts of files that were asked for."""
+    """Return the requested ranges of files."""
     return [word for word in site.asked if word.startswith("GET")]
 
 
 def stopped_after(config: DataConfig, pieces: int) -> None:
-    """Fetch until about so many pieces are there."""
+    """Fetch, and stop after about this number of pieces."""
     seen: list[int] = []
     told = data.fetch(config, lambda done, _: seen.append(done), lambda: len(seen) > pieces)
     assert told is None
 
 
 def write_sums(folder: Path) -> None:
-    """Write what a user writes."""
+    """Write a checksum file as users do."""
     subprocess.run("sha256sum * > SHA256SUMS", shell=True, cwd=folder, check=True)
 
 
@@ -106,7 +106,7 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     [
         ([], True),
         (["data.eval_size=256"], True),
-        (["data={root}"], True),  # but the cache is somebody's choice as well
+        (["data={root}"], True),  # but others may choose the cache
         (["data={root}", "data.cache=/mine"], False),
         (["data.root={root}", "data.cache=/mine"], False),
     ],
@@ -143,14 +143,14 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
 def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble):
-    # a busy machine may miss the second of the read on its own: leave it attempts for that
+    # a busy machine may exceed the read timeout: leave attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
     setattr(site, trouble, 2)
     assert (fetched(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
 
 
-@pytest.mark.parametrize("cut", [0, 2])  # bytes of the journal that a kill has cut off
+@pytest.mark.parametrize("cut", [0, 2])  # journal bytes lost in a kill
 def test_stopped_fetch_continues_without_repeating(config, site, cut):
     stopped_after(config, 3)
     (journal,) = Path(config.cache).rglob("*.journal")
@@ -169,7 +169,7 @@ def test_stop_does_not_wait_for_comparison(config, origin):
     seen = []
 
     def stopped() -> bool:
-        return seen.count(total // 10**6) > 12  # all is there, and pieces of it are being compared
+        return seen.count(total // 10**6) > 12  # complete; pieces are being compared
 
     assert data.fetch(config, lambda done, _: seen.append(done), stopped) is None
     assert (fetched(config) / "train.beton").is_file()
@@ -189,7 +189,7 @@ def test_failed_fetch_keeps_fetched_files(config, site):
 def test_copy_never_mixes_file_versions(config, site, origin):
     stopped_after(config, 3)
     new = (origin / "val.beton").read_bytes()
-    (origin / "train.beton").write_bytes(new)  # another size and another ETag
+    (origin / "train.beton").write_bytes(new)  # a new size and ETag
     (origin / "train.beton.json").unlink()
     copied = fetched(config)
     assert (copied / "train.beton").read_bytes() == new
@@ -306,7 +306,7 @@ def test_processes_of_one_machine_fetch_once(config, site):
 
 @pytest.fixture
 def table(origin: Path, site: type[Site], config: DataConfig) -> DataConfig:
-    """Images in a table beside them; the address is that of the table."""
+    """Images next to a table; the address is the table's."""
     (origin / "img").mkdir()
     lines = ["path,label,split"]
     for number in range(8):

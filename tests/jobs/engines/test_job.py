@@ -1,4 +1,4 @@
-"""Jobs for SkyPilot, Kubernetes and torchx, with stand-ins for what they start."""
+"""Jobs for SkyPilot, Kubernetes and torchx, with stand-ins for the programs that they start."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE), "run.x=$HOME ${a
 
 TRAINED = ["resnet-train", "--resume", "auto", *WORDS, "run.name=Mild_1", "run.root=/storage/runs"]
 
-#: A command that says how it was called, waits to be told if it has to, and ends with a code.
+#: A command that prints its arguments, waits if requested, and ends with a given code.
 STAND_IN = """#!/bin/bash
 trap 'mkdir -p {run}; echo "{{\\"code\\": 75}}" > {run}/exit.json; exit 1' TERM
 printf '%s\\0' "${{0##*/}}" "$@"
@@ -32,7 +32,7 @@ def job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS)
 
 
 def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subprocess.Popen[str]:
-    """Start the `run:` block of a SkyPilot task, whose storage is a folder."""
+    """Start the `run:` block of a SkyPilot task that uses a folder as its storage."""
     for name in ("torchrun", "resnet-train"):
         text = STAND_IN.format(run=folder / "runs" / task.run, waits=int(waits), code=code)
         (folder / name).write_text(text)
@@ -97,7 +97,7 @@ def test_skypilot_nodes_meet_on_the_first(tmp_path):
 def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
-    (before / "exit.json").write_text('{"code": 75}')  # an attempt before was stopped
+    (before / "exit.json").write_text('{"code": 75}')  # an earlier attempt was stopped
     process = started(tmp_path, job(TWO), code, waits=told)
     if told:
         assert process.stdout.read(8) == "torchrun"
@@ -112,7 +112,7 @@ def test_skypilot_mounts_bucket_with_cache_and_volume():
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
     }
     task = yaml.safe_load(skypilot.write_script(job(TWO)))
-    assert task["workdir"] == "."  # installed from the checkout: no index has the package
+    assert task["workdir"] == "."  # installed from the checkout, since no index has the package
     assert (task["volumes"], task["num_nodes"]) == ({"/storage": "disk"}, 2)
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert task["resources"]["accelerators"] == {"A100-80GB": 8, "H100": 8}

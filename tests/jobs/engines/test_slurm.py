@@ -1,4 +1,4 @@
-"""The Slurm script, run by bash with stand-ins for Slurm's commands."""
+"""The Slurm script, run by bash with stand-ins for the Slurm commands."""
 
 import os
 import shutil
@@ -31,9 +31,9 @@ echo "scontrol $@"
 def run(
     folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0
 ) -> subprocess.Popen[str]:
-    """Start a script with stand-ins in front of PATH.
+    """Start a script, with stand-ins first in PATH.
 
-    `task` is the number that it has in an array.
+    `task` is its number in an array.
     """
     for name, content in {
         "srun": SRUN.format(code=code, tenths=tenths),
@@ -55,7 +55,7 @@ def run(
 
 ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
 
-#: What srun gets before the words of the command.
+#: Arguments of srun before the command.
 SRUN_WORDS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
 SRUN_WORDS += ["resnet-train", "--resume", "auto"]
 
@@ -139,7 +139,7 @@ def test_script_passes_shellcheck(allocation):
         told = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
         )
-        assert told.stdout == ""  # SC2016: single quotes, on purpose
+        assert told.stdout == ""  # SC2016: the single quotes are intended
 
 
 def test_script_for_cpus_requests_no_gpus():

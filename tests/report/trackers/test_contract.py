@@ -1,4 +1,4 @@
-"""What every tracker owes, whoever adds it; docs/contributing/tracker.md adds one."""
+"""The contract of every tracker; docs/contributing/tracker.md adds a tracker."""
 
 import importlib
 import tomllib
@@ -28,7 +28,7 @@ def test_tracker_accepts_run_resume_and_end(name, tmp_path, monkeypatch):
             curves.scalars(step, {"train/loss": 1 / step, "train/lr": 0.1, "epoch": step / 10})
         curves.scalars(begun + 7, {"val/top1": 70, "epoch": (begun + 7) / 10})
         curves.close(begun > 0)
-    refuse_links(folder)  # a run with links in its folder is not resumed
+    refuse_links(folder)  # a run with links in its folder cannot be resumed
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
 

@@ -1,4 +1,4 @@
-"""What trackers were sent, read back by each tracker's own reader."""
+"""Data sent to trackers, read back with the readers of each tracker."""
 
 import csv
 import importlib.util
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    """Skip a test where a tracker's package is missing."""
+    """Skip a test if the package of a tracker is missing."""
     package = TRACKERS[name][0]
     return pytest.mark.skipif(
         importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
@@ -40,9 +40,9 @@ def needs(name: str) -> pytest.MarkDecorator:
 def session(
     folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False
 ) -> list[str]:
-    """Record a few steps and an evaluation, and the end of the run.
+    """Record a few steps, an evaluation, and the end of the run.
 
-    Return what was complained about; that a tracker of a busy machine takes long is no complaint.
+    Return the warnings, except that a tracker is slow, which happens on a busy machine.
     """
     facts = RunFacts("small", folder, 20, 10, 16, (32,), (10**9, 10**9), 10, "CPU")
     trackers = open_trackers(names, folder, SETTINGS)
@@ -65,7 +65,7 @@ def session(
 def test_tensorboard_curves_continue_on_resume(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert session(tmp_path, ["tensorboard"], range(1, 9)) == []
-    time.sleep(1.1)  # event files are ordered by the second of their creation
+    time.sleep(1.1)  # event files are sorted by creation time in seconds
     assert session(tmp_path, ["tensorboard"], range(6, 11), first=5) == []
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
@@ -76,7 +76,7 @@ def test_tensorboard_curves_continue_on_resume(tmp_path):
 
 
 def settings_shown(events: Any) -> dict[str, object]:
-    """Return the hyperparameters of a run, as TensorBoard's own plugin reads them."""
+    """Return the hyperparameters of a run, as the TensorBoard plugin reads them."""
     from tensorboard.plugins.hparams import metadata
 
     content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
@@ -133,10 +133,10 @@ def test_csv_drops_repeated_rows_on_resume(tmp_path):
 
 
 class Broken:
-    """A tracker whose server is gone."""
+    """A tracker whose server is down."""
 
     def begin(self, settings: object, step: int) -> None:
-        """Fail as such libraries do."""
+        """Fail as tracker libraries do."""
         raise SystemExit("no route to host")
 
 
@@ -155,7 +155,7 @@ def test_failing_tracker_is_reported_once():
 
 
 class Stuck:
-    """A tracker whose server never answers."""
+    """A tracker whose server never responds."""
 
     def __init__(self, answers: threading.Event):
         self.begin = lambda settings, step: answers.wait()
