@@ -70,26 +70,29 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     With two levels it is encoded again with restart markers every 64 pixels, so that the native
     decoder can skip the intervals outside a crop. EXIF orientation is ignored, as in training.
     """
-    pixels = image.shrunk(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     longest = options.max_resolution or _LONGEST
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
+        image.check()
         return Encoded(JPEG, image.height, image.width, image.data)
-    rgb = Image.fromarray(pixels)
-    if max(rgb.size) > _LONGEST:
+    pixels = image.shrunk(*compute_shrunk_size(image.height, image.width, options.max_resolution))
+    height, width, _ = pixels.shape
+    if max(height, width) > _LONGEST:
         raise BadImageError(
-            f"has a side of {max(rgb.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
+            f"has a side of {max(height, width):,} pixels; the limit of .beton files is "
+            f"{_LONGEST:,}"
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
         drawn = draw_uniforms(options.seed, 0, np.array([index]), 1).item()
         compress = drawn < options.compress_probability
     if not compress:
-        return Encoded(RAW, rgb.height, rgb.width, rgb.tobytes())
+        return Encoded(RAW, height, width, pixels.tobytes())
     buffer = io.BytesIO()
     restart = _RESTART if options.levels == 2 else 0
-    rgb.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
-    return Encoded(JPEG, rgb.height, rgb.width, buffer.getvalue())
+    picture = Image.fromarray(pixels)
+    picture.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
+    return Encoded(JPEG, height, width, buffer.getvalue())
 
 
 def _is_plain(data: bytes) -> bool:

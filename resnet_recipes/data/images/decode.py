@@ -144,11 +144,19 @@ class Picture(Pixels):
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
         """Shrink by area averaging; the engine decodes the JPEGs that it supports."""
-        pixels = None
-        if self._image.format == "JPEG" and not native.explain_unavailable():
-            data = np.frombuffer(self.data, np.uint8)
-            pixels = native.shrink(data, (self.height, self.width), (height, width))
+        pixels = self._shrink_natively(height, width)
         return super().shrunk(height, width) if pixels is None else pixels
+
+    def check(self) -> None:
+        """Raise BadImageError if the image cannot be decoded; three times as fast as decoding."""
+        if self._shrink_natively(0, 0) is None:
+            self.whole()
+
+    def _shrink_natively(self, height: int, width: int) -> np.ndarray | None:
+        if self._image.format != "JPEG" or native.explain_unavailable():
+            return None
+        data = np.frombuffer(self.data, np.uint8)
+        return native.shrink(data, (self.height, self.width), (height, width))
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False

@@ -114,7 +114,8 @@ def shrink(
 ) -> np.ndarray | None:
     """Shrink an image of `size` (height, width), uint8, to [*to, 3] by area averaging.
 
-    `data` is a JPEG file or raw pixels. Returns None if the engine rejects it.
+    `data` is a JPEG file or raw pixels. Returns None if the engine rejects it. If `to` is (0, 0), a
+    JPEG is only checked.
     """
     row, pixels = make_blank_rows(1), np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw

@@ -59,6 +59,19 @@ def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrunk_by):
     assert np.array_equal(found, by_hand(by_pillow(data), 70, 99))
 
 
+@built
+@pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
+def test_check_rejects_what_decoding_rejects(kind):
+    data, verdicts = encoded(photo(), **JPEGS[kind]), []
+    for at in range(len(data) // 2, len(data) - 8, len(data) // 30):
+        cut = np.frombuffer(data[:at] + data[at + 5 :], np.uint8)
+        checked, decoded = (native.shrink(cut, (150, 211), size) for size in ((0, 0), (150, 211)))
+        verdicts.append((checked is None, decoded is None))
+    assert {*verdicts} <= {(True, True), (False, False)}
+    assert (True, True) in verdicts
+    Picture(data).check()
+
+
 def test_shrunk_image_without_engine_equals_pillow(shrunk_by):
     data = encoded(photo().convert("CMYK"))
     assert np.array_equal(Picture(data).shrunk(75, 105), by_hand(by_pillow(data), 75, 105))

@@ -71,16 +71,18 @@ EXPORTED void engine_try(Row *rows, int64_t count) {
     }
 }
 
-// Shrink the row's full image to [height, width, 3] in the calling thread; return a Status.
+// Shrink the row's full image to [height, width, 3] in the calling thread, or only check it if the size is 0; return a
+// Status.
 EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
+    static thread_local Workspace work;         // keeps Huffman tables, which most files share
     try {
-        Workspace work;
         work.shrinker.height = height;
         work.shrinker.width = width;
         Status status = shrink(*row, work);
         if (status == DONE) {
             memcpy(pixels, work.shrunk.data(), work.shrunk.size());
         }
+        work.trim();
         return status;
     } catch (const std::bad_alloc &) {
         return UNREADABLE;

@@ -300,8 +300,16 @@ Status shrink_jpeg(Bytes bytes, Row &row, Workspace &work) {
     }
     jpeg_decompress_struct &info = decoder.info;
     start(info, 1);
-    skip_to(decoder, 0, 0, row.width);
+    int last = row.height - 1;
+    bool checks = !row.longest && !work.shrinker.height;
+    // skipped restart intervals are not read, so they would not be checked
+    skip_to(decoder, checks && !info.restart_interval ? last + MARGIN : 0, 0, row.width);
     Scanlines scanlines(info, work);
+    if (checks) {
+        scanlines.at(last);
+        work.shrunk.clear();
+        return DONE;
+    }
     work.shrink(scanlines, row);
     return DONE;
 }
