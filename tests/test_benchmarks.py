@@ -99,6 +99,13 @@ def test_proof_pairs_seeds_and_corrects_for_comparisons(tmp_path, monkeypatch):
     assert across["points"] == [4.0, 5.5, 6.5]
 
 
+def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
+    with pytest.raises(SystemExit):
+        proof("__main__")["arguments"]()
+    assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
+
+
 def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     monkeypatch.chdir(BENCHMARKS.parent)
     notes = sorted((BENCHMARKS.parent / "docs" / "lab").glob("*.md"))

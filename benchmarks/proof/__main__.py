@@ -66,13 +66,21 @@ def main() -> int:
     return 0
 
 
+def read_lengths(text: str) -> str:
+    """Return durations in epochs, joined by commas. Raises ArgumentTypeError."""
+    try:
+        return ",".join(f"{float(part):g}" for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of epochs such as 4,8") from None
+
+
 def arguments() -> tuple[argparse.Namespace, list[str]]:
     """Read the command line: options, and settings for every run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--lengths", help="in epochs; 4,8 to train")
+    parser.add_argument("--lengths", type=read_lengths, help="in epochs; 4,8 to train")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
