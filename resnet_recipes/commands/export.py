@@ -1,10 +1,11 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
+from resnet_recipes.base.suggestions import FORMATS, Meaning
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import open_network
@@ -37,9 +38,6 @@ part of the weights.""",
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    absent = (flag for flag in ("--to", "--out") if flag not in arguments)
-    example = USAGE.example
-    RecipeError.refuse(Problem(flag, None, "", example, kind=Kind.MISSING) for flag in absent)
     from resnet_recipes.inference.export import (
         IMAGES,
         ExportOptions,
@@ -49,14 +47,14 @@ def run(arguments: Arguments) -> int:
     )
     from resnet_recipes.inference.formats import TARGETS
 
-    to, out = arguments.flags["--to"], arguments.flags["--out"]
-    folder = new_path("--out", out, is_folder=True)
-    if push := arguments.flags.get("--push"):
+    flags = arguments.flags
+    dtype, push = flags.get("--dtype", "float32"), flags.get("--push")
+    lose = flags.get("--lose", "" if dtype == "float32" else "0.5")
+    RecipeError.refuse(_find_problems(flags, TARGETS, dtype, lose))
+    to, folder = flags["--to"], new_path("--out", flags["--out"], is_folder=True)
+    if push:
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
-    dtype = arguments.flags.get("--dtype", "float32")
-    lose = arguments.flags.get("--lose", "" if dtype == "float32" else "0.5")
-    RecipeError.refuse(_find_problems(dtype, lose))
     network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
     options = ExportOptions(
         "--fold-batchnorm" in arguments,
@@ -81,8 +79,18 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _find_problems(dtype: str, lose: str) -> Iterator[Problem]:
-    """Yield the problems of --dtype and --lose."""
+def _find_problems(
+    flags: Mapping[str, str], formats: Collection[str], dtype: str, lose: str
+) -> Iterator[Problem]:
+    """Yield the problems of flags that can be found before the network is opened."""
+    for flag in ("--to", "--out"):
+        if flag not in flags:
+            yield Problem(flag, None, "", USAGE.example, kind=Kind.MISSING)
+    to = flags.get("--to", "onnx")
+    if to not in formats:
+        meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
+        fix = f"--to {meant}" if meant in formats else ""
+        yield Problem("--to", to, rule, fix, tuple(formats))
     if dtype not in ("float32", "float16", "int8"):
         yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):

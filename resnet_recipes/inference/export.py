@@ -18,7 +18,6 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import find_lacking_packages
-from resnet_recipes.base.suggestions import FORMATS, Meaning
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError
@@ -228,16 +227,6 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     `options` says what the user asked for.
     """
     folds, preprocesses = options.folds, options.preprocesses
-    if to not in TARGETS:
-        meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
-        fitting = [
-            name
-            for name in (meant, "safetensors")
-            if meant in TARGETS and not any(find_problems(network, name, options))
-        ]
-        fix = f"--to {fitting[0]}" if fitting else ""
-        yield Problem("--to", to, rule, fix, tuple(TARGETS))
-        return
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)

@@ -319,11 +319,11 @@ def compare_logits(
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
     is_flexible = not isinstance(one, nn.Module) or is_any_size_accepted(one)
     batches = (*images.split(16), *([wide] if is_flexible else []))
-    done, total, maxima = 0, sum(map(len, batches)), []
-    progress(done, total)
+    done, maxima = 0, []
+    progress(done, len(images))
     for batch in batches:
         logits = one(batch)
         maxima.append(torch.stack([(logits - other(batch)).abs().max(), logits.abs().max()]))
-        done += len(batch)
-        progress(done, total)
+        done = min(done + len(batch), len(images))
+        progress(done, len(images))
     return Comparison(*torch.stack(maxima).amax(0).tolist())

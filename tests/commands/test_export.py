@@ -105,7 +105,7 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
-    assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three images again, enlarged
+    assert told == [(0, 30), (16, 30), (30, 30), (30, 30)]  # three images again, enlarged
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])

@@ -26,6 +26,7 @@ eval RUN data=/nowhere | 3 | data=/nowhere does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to is missing
 export RUN --to onnx | 2 | --out is missing
+export RUN --to keras | 2 | valid: torchvision
 export RUN --to onnx --out RUN | 2 | exists
 export RUN --to timm --out NEW | 2 | support blurpool
 export RUN --to keras --out NEW | 2 | valid: torchvision

@@ -102,7 +102,7 @@ def test_formats_without_graph_reject_unsupported_networks(network):
             assert rule in problem.clause
             assert "--to safetensors" in problem.fix
         assert not [*find_problems(other, "safetensors", ExportOptions(folds=False))]
-    for to, key in {"safetensors": "--fold-batchnorm", "keras": "--to", "onnx": None}.items():
+    for to, key in {"safetensors": "--fold-batchnorm", "onnx": None}.items():
         results = [problem.key for problem in find_problems(network, to, ExportOptions(folds=True))]
         assert results == [key] * bool(key)
 
