@@ -25,11 +25,11 @@ __all__ = [
     "train",
 ]
 
-#: The public names that are modules, with their paths; all others are in the module api. Each is
-#: imported when it is first used.
+#: Public names that are modules, with their paths; all others are in the module api. Each is
+#: imported on first use.
 _MODULES = {"data": "data", "methods": "methods", "optim": "methods.optimizers"}
 
-#: What is wrong with Windows, before a module that only Unix has is missing.
+#: A message for Windows, before the import of a module that it lacks.
 _NEEDS_LINUX = "this program needs Linux; Windows runs it in WSL:  wsl --install"
 
 

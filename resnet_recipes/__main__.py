@@ -1,10 +1,10 @@
-"""`python -m resnet_recipes` is `resnet-train`: what `torchrun -m` needs."""
+"""Make `python -m resnet_recipes` run `resnet-train`, for `torchrun -m`."""
 
 import os
 import sys
 
 if __name__ == "__main__":
-    # `-m` searches the current folder for modules first, but the files there are the user's, not
+    # `-m` searches for modules in the current folder first, but it contains the user's files, not
     # our code.
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != os.getcwd()]
 

@@ -47,14 +47,14 @@ if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.inference.trained import EvaluationResult, Prediction, TrainedNetwork
     from resnet_recipes.network.load import Network
 
-#: Changes to settings: words as on the command line, or values by name.
+#: Changes of settings: command-line arguments, or values by name.
 Changes = str | Mapping[str, object]
 
-#: What a message says to write for a recipe with a change.
+#: An example of a recipe with changes, for messages.
 _EXAMPLE = 'compose("small", "lr=0.1", data="images")'
 
-#: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
-#: ends it.
+#: Called with each record of metrics.jsonl when it is written. If its result is true, the run saves
+#: a checkpoint and ends.
 Callback = Callable[[dict[str, Any]], object]
 
 
@@ -62,10 +62,10 @@ class RunResult(NamedTuple):
     """A finished or stopped run."""
 
     folder: Path
-    stopped: str  # why it ended before its last step, to be resumed; empty if it is finished
+    stopped: str  # why the run ended before its last step and can be resumed; "" if it finished
 
     def __fspath__(self) -> str:
-        """Return the path of its folder, so that `load(run)` works."""
+        """Return the path of the run folder, so that `load(run)` works."""
         return str(self.folder)
 
     @property
@@ -80,12 +80,12 @@ class RunResult(NamedTuple):
 def compose(
     recipe: str | os.PathLike[str] | Mapping[str, Any], *changes: Changes, **settings: object
 ) -> Recipe:
-    """Return a recipe with changes, as typed on the command line.
+    """Return a recipe with changes, given as on the command line.
 
-    As in `compose("hot", "~methods.sam", {"optimizer.lr": 0.1}, epochs=16)`.
+    For example, `compose("hot", "~methods.sam", {"optimizer.lr": 0.1}, epochs=16)`.
 
-    Instead of a name or a path, `recipe` may be the node of your own Hydra application's config
-    that holds one, without changes. Raises RecipeError with every problem.
+    Instead of a name or a path, `recipe` may be a node of your own Hydra application's config that
+    contains a recipe, without changes. Raises RecipeError with every problem.
     """
     words = _to_words(changes, settings)
     if isinstance(recipe, str | os.PathLike):
@@ -107,21 +107,21 @@ def compose_words(
     folder: Path | Library | None = None,
     needs_data: bool = True,
 ) -> Composed:
-    """Compose a recipe as `recipe.compose` does, and adopt what is part of its initial weights.
+    """Compose a recipe as `recipe.compose` does, and adopt settings of its pretrained network.
 
-    Raises NotReadyError if it is a run folder's, with remote images that only that folder names.
+    Raises NotReadyError for a recipe from a run folder whose remote images only that folder names.
     """
     result = adopt_network(composing.compose(name, words, folder, needs_data))
-    if result.origin.entry.path.name == CONFIG:  # of a run folder
+    if result.origin.entry.path.name == CONFIG:  # from a run folder
         data.refuse_unasked(result.recipe.data, words)
     return result
 
 
 def adopt_network(result: Composed) -> Composed:
-    """Return a recipe that keeps what is part of the network whose weights it starts from.
+    """Return a recipe that keeps the methods and the normalization of its pretrained network.
 
-    That is its methods and its normalization. Words about them, as ~methods.NAME or data.mean=...,
-    decide themselves. A run downloads nothing, so that the weights must be on this machine.
+    Arguments that set them, such as ~methods.NAME or data.mean=..., take precedence. A run
+    downloads nothing, so the weights must be on this machine.
     """
     recipe = result.recipe
     if not recipe.model.weights or recipe.run.extends:
@@ -131,7 +131,7 @@ def adopt_network(result: Composed) -> Composed:
     try:
         about = pretrained.open_weights(recipe.model).about
     except NotReadyError:
-        return result  # the plan says what is wrong with them
+        return result  # the plan reports their problem
     brought = about.methods().methods
     adopted = {
         name: method
@@ -154,13 +154,13 @@ def adopt_network(result: Composed) -> Composed:
 def plan(
     recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent, needs_weights: bool = True
 ) -> Plan:
-    """Return all that a run of `recipe` on `ranks` devices would do.
+    """Return the plan of a run of `recipe` on `ranks` devices.
 
-    Without `data.root`, on ImageNet.
+    Without `data.root`, it assumes ImageNet.
 
-    Counting many images takes a while; progress is passed to `tell`. Raises RecipeError with
-    everything that prevents the run, NotReadyError if images or initial weights cannot be used.
-    Unless it `needs_weights`, initial weights that are not on this machine are a note.
+    Counting many images takes a while; `tell` is called with progress. Raises RecipeError with
+    everything that prevents the run, NotReadyError if images or pretrained weights cannot be used.
+    Without `needs_weights`, missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
@@ -178,7 +178,7 @@ def plan(
 def _find_initial_weights(
     recipe: Recipe, facts: DataFacts, needs_weights: bool
 ) -> InitialWeights | None:
-    """Return the weights that a recipe names; None if they are random. Raises as `plan`."""
+    """Return the pretrained weights in a recipe, or None. Raises like `plan`."""
     if not recipe.model.weights:
         return None
     from resnet_recipes.network import pretrained
@@ -202,10 +202,11 @@ def _find_initial_weights(
 
 
 def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
-    """Return the time of a run of `recipe` on all devices of this machine.
+    """Return the predicted time of a run of `recipe` on all devices of this machine.
 
-    Measures for about a minute, unless the machine was measured before; `tell` reports progress.
-    Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
+    Measures for about a minute, unless the machine was measured before; `tell` is called with
+    progress. Raises RecipeError and NotReadyError like `plan`, TrainingError if the measurement
+    fails.
     """
     return measure_time(plan_here(_judge(recipe), tell), tell).estimate
 
@@ -215,9 +216,9 @@ def prepare(
 ) -> Path:
     """Create the folder of a new run and return it.
 
-    `resnet-train --resume FOLDER` trains it, here or elsewhere.
+    `resnet-train --resume FOLDER` trains it, on this or another machine.
 
-    The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
+    The folder records `command`. Raises RecipeError if the name is taken.
     """
     with _create(_judge(recipe), planned, command) as locked:
         return locked.path
@@ -237,7 +238,7 @@ def _create(
 
 
 def _judge(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
-    """Return a recipe with where it comes from, judged if it was not yet. Raises RecipeError."""
+    """Return a recipe with its origin, and check it unless it was checked. Raises RecipeError."""
     if isinstance(recipe, Composed):
         return recipe
     if not isinstance(recipe, Recipe):
@@ -252,10 +253,9 @@ def _judge(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     """Train `recipe` in this process, on one device, and return the run.
 
-    Progress goes to the error stream. Ctrl-C, a notebook's stop button or SIGTERM saves a
-    checkpoint, and is then delivered again, so that a loop over seeds ends as well. The command
-    `resnet-train --resume FOLDER` continues the run. Raises RecipeError, also for a recipe of
-    several devices.
+    Progress goes to stderr. Ctrl-C, the stop button of a notebook and SIGTERM save a checkpoint;
+    the signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
+    FOLDER` continues the run. Raises RecipeError, also for a recipe with several devices.
     """
     result = _judge(recipe)
     RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
@@ -301,11 +301,11 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _check_callback(callback: object) -> Problem | None:
-    """Return the problem of a callback that cannot take a record; None if it can, or may."""
+    """Return the problem of a callback that cannot take a record; None if it can or may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
         return Problem("callbacks", None, f"{_describe_kind(callback)} cannot be called", fix)
-    with suppress(ValueError):  # a builtin may have no signature
+    with suppress(ValueError):  # builtins may lack a signature
         try:
             inspect.signature(callback).bind({})
         except TypeError as error:
@@ -317,11 +317,11 @@ def _check_callback(callback: object) -> Problem | None:
 def teach(
     recipe: Recipe, out: str | Path = "labels.safetensors", top: int | str = 10, cycle: int = 0
 ) -> Path:
-    """Store what a recipe's teacher says of its images; return the file.
+    """Store the outputs of a recipe's teacher for its images; return the file.
 
-    As `resnet-recipes teach` does, on all devices of this machine. Progress goes to the error
-    stream. Raises RecipeError and NotReadyError as `plan` does, TrainingError if it was stopped or
-    failed; a second call continues the file.
+    Works like `resnet-recipes teach`, on all devices of this machine. Progress goes to stderr.
+    Raises RecipeError and NotReadyError like `plan`, TrainingError if it was stopped or failed. A
+    second call continues the file.
     """
     from resnet_recipes.jobs import teach as storing
 
@@ -332,13 +332,14 @@ def teach(
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     """Return the network of a run folder, a checkpoint, a weights file or a published name.
 
-    A run may also be named as on the command line, "last" or by its name in ./runs. A file that
-    does not describe its network is taken for torchvision's ResNet of its names, or for the network
-    that a change names, as "model.name=timm:tf_efficientnet_lite0". Published are timm:NAME and
-    torchvision:NAME if they are on this machine; "hf:USER/NAME" is downloaded.
+    A run can also be "last" or a name in ./runs, as on the command line. A file that does not
+    describe its network is assumed to contain the torchvision ResNet whose names match, or the
+    network of a change such as "model.name=timm:tf_efficientnet_lite0". Published names are
+    timm:NAME and torchvision:NAME, whose weights must be on this machine, and "hf:USER/NAME", which
+    is downloaded.
 
-    It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
-    Raises NotReadyError if it cannot be used.
+    The network is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is
+    executed. Raises NotReadyError if it cannot be used.
     """
     from resnet_recipes.inference.open import parse_model
     from resnet_recipes.network.open import open_network
@@ -354,8 +355,8 @@ def evaluate(
 ) -> "EvaluationResult":
     """Evaluate a run, a checkpoint, a weights file or a network in this process, on one device.
 
-    Changes are those of `resnet-recipes eval`:
-    `evaluate("runs/a", "data.eval_size=256", data="images")`.
+    Takes the same changes as `resnet-recipes eval`: `evaluate("runs/a", "data.eval_size=256",
+    data="images")`.
     """
     words = _to_words(changes, settings)
     network = _open(place, words)
@@ -369,13 +370,13 @@ def predict(
     *changes: Changes,
     **settings: object,
 ) -> Iterator["Prediction"]:
-    """Yield the classes of images by a run, a checkpoint, a weights file or a network.
+    """Yield the predictions for images by a run, a checkpoint, a weights file or a network.
 
     Images are paths, folders of images, bytes of a file, Pillow images, arrays, uint8 [height,
-    width, 3], or tensors, uint8 [3, height, width]. An image in memory has its place among the
-    predictions as `file`: "image 0".
+    width, 3], or tensors, uint8 [3, height, width]. The `file` of an image in memory is its number:
+    "image 0".
 
-    Changes are those of `evaluate`.
+    Takes the same changes as `evaluate`.
     """
     from resnet_recipes.inference.images import collect_images, find_images
     from resnet_recipes.inference.trained import predict_images
@@ -395,7 +396,7 @@ def _open(place: object, words: Sequence[str]) -> "TrainedNetwork":
 
 
 def _locate(place: object) -> Path:
-    """Return the path of a run or a file. Raises NotReadyError if there is none."""
+    """Return the path of a run or a file. Raises NotReadyError if it does not exist."""
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_describe_kind(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
@@ -403,7 +404,7 @@ def _locate(place: object) -> Path:
 
 
 def _to_words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
-    """Return changes as words of the command line. Raises RecipeError for what is no change."""
+    """Return changes as command-line arguments. Raises RecipeError for values of other types."""
     words: list[str] = []
     problems = []
     for change in (*changes, settings):
@@ -420,7 +421,7 @@ def _to_words(changes: Sequence[object], settings: Mapping[str, object]) -> list
 
 
 def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
-    """Yield a word for each setting in nested mappings."""
+    """Yield an argument for each setting in nested mappings."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _list_settings(value, f"{section}{name}.")
@@ -433,20 +434,20 @@ def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
 
 
 def _format_value(value: object) -> str:
-    """Return a value of Python as it is typed on the command line."""
+    """Return a Python value as written on the command line."""
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_format_value, value))}]"
     return "null" if value is None else str(value)
 
 
 def _describe_kind(value: object) -> str:
-    """Return the kind of a value, for a message."""
+    """Return the type of a value, for a message."""
     is_short = value is None or isinstance(value, int | float | str)
     return repr(value) if is_short else f"a {type(value).__name__}"
 
 
 class _NoWatchdog(Watchdog):
-    """Replaces the watchdog: no launcher watches a run in a notebook."""
+    """A watchdog without a launcher, for a run in this process."""
 
     def __init__(self) -> None:
         self.step = 0

@@ -1,4 +1,4 @@
-"""Networks by name: torchvision's ResNets as in the recipes, and any network of a library."""
+"""Networks by name: torchvision ResNets as in the recipes, and any network of a library."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, Model
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import suggest_install
 
-#: The parts of a ResNet from the input up, by torchvision's names; `stem` is the first two.
+#: The parts of a ResNet from the input up, by torchvision name; `stem` is the first two.
 STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
 
 
@@ -29,10 +29,10 @@ RESERVED = {
 
 
 def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
-    """Return a network as its library builds it, with weights from torch's random generator.
+    """Return a network as its library builds it, initialized with the torch random generator.
 
-    Raises RecipeError, with keys of a recipe, if the library has no such network or argument, and
-    NotReadyError if the library is not installed.
+    Raises RecipeError, with recipe keys, if the library does not have the network or an argument,
+    and NotReadyError if the library is not installed.
     """
     match = LIBRARY.fullmatch(name)
     if not match:
@@ -49,7 +49,7 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in reserved)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
-    except Exception as error:  # of any type, for arguments that a library cannot use
+    except Exception as error:  # any error, for arguments that a library cannot use
         rule = f"{library} cannot build {short} with these: {get_first_line(error)}"
         raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
 
@@ -61,10 +61,10 @@ def build_resnet(
     width: float = 1.0,
     in_channels: int = 3,
 ) -> nn.Module:
-    """Return torchvision's ResNet, or one with another stem, width or number of input channels.
+    """Return a torchvision ResNet, optionally with another stem, width or number of input channels.
 
-    Names and initialization of weights are torchvision's. With one input channel, the network takes
-    gray images [N, 1, H, W], and the mean over channels of others.
+    Names and initialization match torchvision. With one input channel, the network takes gray
+    images [N, 1, H, W], and averages the channels of others.
     """
     import torchvision  # takes seconds
     from torchvision.models.resnet import BasicBlock, Bottleneck
@@ -106,7 +106,7 @@ def _average_channels(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
 
 
 def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:
-    """Return a network of a library, with the library's initial weights."""
+    """Return a library network with its default initialization."""
     if library == "timm":
         import timm
 
@@ -117,7 +117,7 @@ def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:
 
 
 def require_network(name: str) -> None:
-    """Raise RecipeError if a network's library has no network of this name.
+    """Raise RecipeError if the library of a network does not have it.
 
     Raises NotReadyError if the library is not installed.
     """
@@ -151,7 +151,7 @@ def list_networks(library: str) -> list[str]:
 
 
 def build_structure(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
-    """Return a network without values, which computes only shapes. Raises as `build`."""
+    """Return a network without values, which computes only shapes. Raises like `build`."""
     with _Shapes():
         return build(name, num_classes, arguments).to("meta")
 
@@ -170,7 +170,7 @@ class _Shapes(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch."""
+        """Call a torch function."""
         place = {"device": "meta"} if function in _MAKERS else {}
         return function(*args, **{**(kwargs or {}), **place})
 
@@ -183,7 +183,7 @@ def find_classifier(model: nn.Module) -> str:
 
 
 def select_frozen(model: nn.Module, up_to: str) -> Callable[[str], bool]:
-    """Return a predicate: whether `model.freeze` freezes a module or weight, by its full name."""
+    """Return a predicate on full names: whether `model.freeze` freezes a module or weight."""
     if up_to == "backbone":
         head = find_classifier(model)
         return lambda name: name != head and not name.startswith(f"{head}.")
@@ -192,7 +192,7 @@ def select_frozen(model: nn.Module, up_to: str) -> Callable[[str], bool]:
 
 
 def is_resnet(model: nn.Module) -> bool:
-    """Return whether a network is torchvision's ResNet, for which the recipes are made."""
+    """Return whether a network is a torchvision ResNet, the target of the recipes."""
     from torchvision.models import ResNet
 
     return isinstance(model, ResNet)

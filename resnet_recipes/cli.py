@@ -7,7 +7,7 @@ import sys
 
 from resnet_recipes import _NEEDS_LINUX
 
-if sys.platform == "win32":  # before modules that only Unix has
+if sys.platform == "win32":  # before modules that Windows lacks
     print(f"error: {_NEEDS_LINUX}", file=sys.stderr)
     sys.exit(3)
 
@@ -23,7 +23,7 @@ from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import get_line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
 
-#: Errors of a disk, of which some system calls name no file.
+#: Disk errors; some system calls report them without a file name.
 _OF_DISKS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE)
 
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command.
 
-    Turn errors that a user can fix into messages on stderr, and every outcome into an exit code.
+    Errors that a user can fix become messages on stderr, and every outcome becomes an exit code.
     """
     starts = run is verbs.train or list(argv[:1]) == ["train"]
     try:
@@ -77,7 +77,7 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
 
 
 def _find_method_problem(error: BaseException) -> Problem | None:
-    """Return the problem of a method of another package that raised an error."""
+    """Return the problem of an installed method whose code raised an error."""
     if "resnet_recipes.methods" not in sys.modules:
         return None
     from resnet_recipes.methods.installed import find_failure
@@ -111,7 +111,7 @@ def _describe_os_error(error: BaseException) -> str:
 
 
 def _is_raised_by_import(error: BaseException, package: str) -> bool:
-    """Return whether a package raised an error while it was imported."""
+    """Return whether a package raised an error during its import."""
     frames = (frame for frame, _ in walk_tb(error.__traceback__))
     return any(
         frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == package
@@ -120,7 +120,7 @@ def _is_raised_by_import(error: BaseException, package: str) -> bool:
 
 
 def _end(code: int) -> NoReturn:
-    """End this process: tearing down torch would take seconds, and a stuck thread never ends."""
+    """End this process immediately: unloading torch takes seconds, and a thread may be stuck."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -129,7 +129,7 @@ def _end(code: int) -> NoReturn:
 def _leave(*_: object) -> None:
     """Exit on Ctrl-C before the ranks start.
 
-    An exception could be lost in a library's destructor.
+    An exception could be lost in a destructor of a library.
     """
     with suppress(OSError):
         os.write(2, b"interrupted: nothing was started\n")
@@ -137,11 +137,11 @@ def _leave(*_: object) -> None:
 
 
 def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
-    """Return an error as text for people.
+    """Return an error as text for the user.
 
-    Each problem, what to type, and if the command starts a run, that nothing was started: other
-    commands may fail when their work is done. In a pipe, no line is wrapped. What to type is
-    wrapped only between the items of a list, so that it can be copied.
+    It contains each problem with its fix. If the command starts a run, it adds that nothing was
+    started; other commands may fail after their work is done. In a pipe, lines are not wrapped.
+    Commands and settings are wrapped only between list items, so that they can be copied.
     """
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))

@@ -62,7 +62,7 @@ def available_memory() -> int:
 
 
 def get_group_memory(root: Path, groups: str) -> int:
-    """Return the memory in bytes that is left to a process by its cgroups and their parents.
+    """Return the bytes of memory that the cgroups of a process and their parents leave available.
 
     `groups` has the format of /proc/self/cgroup: lines of number, controllers and path.
     """

@@ -11,7 +11,7 @@ RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 #: Name of a run: the folder of its results.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
-#: Part of a repository name on the Hugging Face Hub.
+#: A part of a repository name on the Hugging Face Hub.
 _PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
 
 #: A Hugging Face repository, as in a recipe: hf:USER/NAME.

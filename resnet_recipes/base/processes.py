@@ -44,7 +44,7 @@ class _Launcher(ForkServerContext):
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """A pool of processes with a shared context: data that every task needs, sent to each once.
+    """A pool of processes with a shared context: data for every task, sent to each once.
 
     Each process first calls `start`. A small server that has imported the modules of `preload`
     forks them; this process never does, because its threads make forking unsafe. Raises

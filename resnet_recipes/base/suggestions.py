@@ -43,7 +43,7 @@ def _read_rows(kind: str) -> dict[str, Meaning]:
 with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = list(csv.DictReader(_file))
 
-#: Flags and keys for a setting or a command argument, and flags that turn a feature off.
+#: Flags and keys that mean a setting or a command argument, and flags that turn a feature off.
 MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
@@ -52,7 +52,8 @@ OF_TRAINED = MEANINGS | _read_rows("trained")
 #: Foreign names of values, by setting; and units, with the resulting values.
 VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
 
-#: Foreign commands, and `export` formats: foreign, or readable by foreign converters.
+#: Foreign commands, and `export` formats: names from other tools, or formats that their converters
+#: read.
 VERBS, FORMATS = _read_rows("verb"), _read_rows("format")
 
 #: Our own flags; a command has at most one of them.

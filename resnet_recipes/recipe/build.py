@@ -22,9 +22,9 @@ class BuildResult(NamedTuple):
 def fit_sections(
     tree: dict[str, Any], problems: list[Problem], prefix: str = "", in_file: bool = False
 ) -> dict[str, Any]:
-    """Return the tree without values in place of sections, and without the reverse.
+    """Return the tree without values that should be sections, and sections that should be values.
 
-    Each of them is added to `problems`. `build_recipe` checks the types of values.
+    Each is added to `problems`. `build_recipe` checks the types of values.
     """
     fits = {}
     for name, value in tree.items():
@@ -70,9 +70,9 @@ def _write_mapping(key: str, value: Any, section: type) -> Fix:
 
 
 def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return some values of a section together with the defaults of its other settings.
+    """Return settings of a section, completed with the defaults of all other settings.
 
-    The settings of other optimizers are null, so that the result replaces a whole section.
+    The settings of other optimizers are null, so that the result replaces the complete section.
     """
     options = find_dataclasses(list_settings()[section])
     choice = next((option for option in options if option.name == values.get("name")), options[0])
@@ -81,7 +81,7 @@ def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_recipe(tree: dict[str, Any]) -> BuildResult:
-    """Build a recipe, and check the names and types in the tree and the recipe's own rules."""
+    """Build a recipe; check the names and types in the tree, and the rules of the recipe."""
     problems: list[Problem] = []
     recipe = build(Recipe, tree, "", problems)
     wrong = {problem.key for problem in problems}  # the recipe has defaults for these
@@ -114,7 +114,7 @@ def get_kind(key: str) -> Any:
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
-    """Build one section; an unknown name, or a value that does not fit, is a problem."""
+    """Build one section; unknown names and values of the wrong type are problems."""
     result, kinds = cls(), kinds_of(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
         meant = find_closest(key, list_settings())
@@ -136,10 +136,10 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
 def _choose_section(
     sections: list[type], tree: dict[str, Any], key: str, problems: list[Problem]
 ) -> tuple[type, dict[str, Any]]:
-    """Return the section that `name` in the tree selects, or the only one, and its settings.
+    """Return the section that `name` in the tree selects, or the only section, and its settings.
 
-    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it
-    is null.
+    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it is
+    null.
     """
     names = {section.name: section for section in sections} if len(sections) > 1 else {}
     if not names:
@@ -167,7 +167,7 @@ def _describe_settings(section: type) -> Hint:
 
 
 def to_plain(value: Any) -> Any:
-    """Return nested mappings and lists with tuples replaced by lists, as in YAML."""
+    """Return nested mappings and lists with lists instead of tuples, as in YAML."""
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -23,11 +23,11 @@ from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.run_folder import CONFIG
 
-Links = list[Link]  # a recipe's files, the most basic one first
+Links = list[Link]  # the files of a recipe, the base first
 
 
 class Composed(NamedTuple):
-    """A complete recipe, and where it came from."""
+    """A complete recipe, and its origin."""
 
     recipe: Recipe
     origin: Origin
@@ -41,8 +41,8 @@ def compose(
 ) -> Composed:
     """Compose a recipe by name or path, apply changes, and check it.
 
-    Changes are those of the command line: "optimizer.lr=1.0", "~methods.ema", "epochs=18". `folder`
-    holds the user's recipes (default ./recipes), or is a Library that has listed them. Without
+    Changes have the form of command-line arguments: "optimizer.lr=1.0", "~methods.ema",
+    "epochs=18". `folder` contains the user's recipes (default: ./recipes), or is a Library. Without
     `needs_data`, data.root may be unset. Raises RecipeError with every problem at once.
     """
     library = folder if isinstance(folder, Library) else Library(folder)
@@ -58,7 +58,7 @@ def compose(
 def _explain_all(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
-    """Return the problems of a recipe and of changes, each with a suggestion."""
+    """Return the problems of a recipe and of changes, with suggestions."""
     context = Context(recipe.name, partial(_find_value, links), tuple(_list_methods(links)))
     explained = [explain(problem, changes, context) for problem in problems]
     rest = [problem for problem in explained if problem.key != "data.root"]
@@ -67,7 +67,7 @@ def _explain_all(
 
 
 def _find_value(links: Links, key: str) -> object:
-    """Return the value of a setting in a recipe's files, or its default."""
+    """Return the value of a setting in the files of a recipe, or its default."""
     if key == "epochs":
         base, ratio = _find_value(links, "max_duration"), _find_value(links, "scale_schedule_ratio")
         recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
@@ -119,7 +119,7 @@ def _compose_links(
 def from_config(config: Mapping[str, Any]) -> Recipe:
     """Return the recipe in a node of another Hydra application's config.
 
-    Raises RecipeError with every problem but missing data.
+    Raises RecipeError with every problem except missing data.
     """
     try:
         recipe, problems = build_recipe(hydra_compose.resolve_references(config))
@@ -131,7 +131,7 @@ def from_config(config: Mapping[str, Any]) -> Recipe:
 
 
 def _resolve_paths(recipe: Recipe) -> None:
-    """Make the paths in a recipe valid in any current folder."""
+    """Make the paths in a recipe absolute, so that they do not depend on the current folder."""
     recipe.data.root = make_absolute("data.root", recipe.data.root)
     recipe.data.cache = make_absolute("data.cache", recipe.data.cache)
     recipe.run.root = make_absolute("run.root", recipe.run.root)
@@ -147,7 +147,7 @@ def _resolve_paths(recipe: Recipe) -> None:
 
 
 def _read_options(changed: Sequence[Override], library: Library, problems: list[Problem]) -> Links:
-    """Read the last option chosen for each group; append problems of the others to `problems`."""
+    """Read the last option chosen for each group; append all problems to `problems`."""
     options = {}
     for override in changed:
         if override.is_choice:
@@ -162,7 +162,7 @@ def _read_options(changed: Sequence[Override], library: Library, problems: list[
 def _collect_files(
     links: Links, library: Library, problems: list[Problem]
 ) -> dict[str, dict[str, Any]]:
-    """Return the content of files by their names among Hydra's configs."""
+    """Return the contents of files by their names in the Hydra config tree."""
     files = {}
     for entry, document in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
@@ -178,18 +178,19 @@ def _collect_files(
 
 
 def _name_config(entry: Entry) -> str:
-    """Return the name of a file among Hydra's configs.
+    """Return the name of a file in the Hydra config tree.
 
-    The name includes the origin, because a user's file may share its name with a packaged file.
+    The name includes the origin, because a user's file may have the same name as a packaged file.
     """
     name = {"packaged": entry.name, "user": f"user-{entry.name}", "file": "file-"}[entry.origin]
     return f"{entry.group}/{name}" if entry.group else name
 
 
 def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> None:
-    """Name a recipe after its file, without the description and the results of its parents.
+    """Name a recipe after its file, and remove the descriptions and results of its parents.
 
-    In the recipe of a run, the name and folder of the run are removed: the folder may be a copy.
+    If the recipe belongs to a run, also remove the name and folder of the run, since the folder may
+    be a copy.
     """
     entry, document = links[-1]
     changed_keys = {override.key for override in changed}
@@ -206,9 +207,9 @@ def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -
 def _apply_implied_settings(
     tree: dict[str, Any], links: Links, changed: Sequence[Override]
 ) -> None:
-    """Initialize and build a library's network the way the library does.
+    """Add the settings that a library network needs, such as its own initialization.
 
-    Changes, and settings of the file that names the network, take precedence.
+    Changes, and settings in the file that names the network, take precedence.
     """
     model = tree.get("model")
     if not isinstance(model, dict):
@@ -227,10 +228,10 @@ def _apply_implied_settings(
 
 
 def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
-    """Yield a problem for each removed method that is not on: the removal has no effect."""
+    """Yield a problem for each removed method that is already off."""
     on = _list_methods(links)
     if any(override.key == "model.weights" for override in changed):
-        on |= {method.name for method in ORDER if method.in_network}  # weights may bring them
+        on |= {method.name for method in ORDER if method.in_network}  # weights may add them
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on:
@@ -239,7 +240,7 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
 
 
 def _list_methods(links: Links) -> set[str]:
-    """Return the methods in a recipe's files."""
+    """Return the methods in the files of a recipe."""
     sections = [document.tree.get("methods") for _, document in links]
     return {
         name

@@ -30,7 +30,7 @@ _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
-#: A method to turn off, in other spellings than ~methods.ema.
+#: Prefixes that mean "turn a method off", other than ~methods.ema.
 _NO = r"(?:[!^~-]+ ?|(?:no|not|without|disable)[._-])"
 _OFF_METHOD = re.compile(
     rf"(?:-*{_NO}(?:methods\.)?|methods\.{_NO})(\w+)(=(?:true|yes|on|1|{{}})?)?"
@@ -39,20 +39,21 @@ _QUOTED = re.compile("(['\"])(.*=.*)\\1")
 
 
 class Context(NamedTuple):
-    """What the arguments of a command change: a recipe, or settings of a trained network."""
+    """The target of command-line arguments: a recipe, or the settings of a trained network."""
 
     name: str  # "mild"
-    before: Callable[[str], object]  # returns the value of a setting without the arguments
+    before: Callable[[str], object]  # value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
-    listing: str = EVERY_SETTING  # where all settings are listed
-    meanings: Mapping[str, Meaning] = MEANINGS  # by a word of another tool
+    listing: str = EVERY_SETTING  # where to find all settings
+    meanings: Mapping[str, Meaning] = MEANINGS  # by a name in another tool
 
 
 def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem:
-    """Return the problem of an argument with a suggestion by the argument's meaning.
+    """Return the problem of an argument with a suggestion that fits the argument's meaning.
 
-    Otherwise with its own suggestion, the value without the argument, or a list of settings.
+    Without a known meaning, it keeps its own suggestion, or gets the value without the argument, or
+    a list of settings.
     """
     word = next((word for word in words if problem.key in list_keys(word)), "")
     if not word or problem.kind is Kind.UNUSED:
@@ -64,7 +65,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
             return apply_meaning(problem, meaning)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
-        problem = problem._replace(fix=())  # it was tried
+        problem = problem._replace(fix=())  # this fix was tried
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN or "=" not in word:
@@ -83,14 +84,14 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
 
 
 def _list_siblings(word: str) -> str:
-    """Return the settings of the section of an unknown setting; "" if there is no section."""
+    """Return the settings in the section of an unknown setting; "" without a section."""
     section = word.partition("=")[0].rpartition(".")[0]
     names = [name for each in find_dataclasses(get_kind(section)) for name in kinds_of(each)]
     return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
 
 
 def _is_taken(meaning: Meaning, context: Context) -> bool:
-    """Return whether the command takes the settings of a meaning."""
+    """Return whether the command accepts the settings of a meaning."""
     words = [word for word in shlex.split(meaning.words) if _SETTING.fullmatch(word)]
     return not context.allowed or all(
         each.key in context.allowed for word in words for each in expand(word)
@@ -98,12 +99,12 @@ def _is_taken(meaning: Meaning, context: Context) -> bool:
 
 
 def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem | None]:
-    """Return the meaning with a valid value, and the problem if no valid value is known."""
+    """Return the meaning with a valid value, and the problem if there is no known valid value."""
     several = shlex.split(meaning.words)
     if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
         return meaning._replace(words=" ".join(map(_convert_value, several))), None
     wrong = None
-    for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and its full name
+    for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and the full name
         words = shlex.split(meaning.words)
         is_setting = len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.is_form
         wrong = _check_setting(words[0]) if is_setting else None
@@ -114,7 +115,7 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
             better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
             if better.words.strip("'").partition("=")[0] not in list_keys(words[0]):
-                return meaning, None  # it needs another setting too, as the next message says
+                return meaning, None  # needs another setting, as the next message says
         if better is None:
             break
         meaning = better._replace(rule=better.rule or meaning.rule)
@@ -122,14 +123,14 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
 
 
 def _convert_value(word: str) -> str:
-    """Return a setting with a valid value for its own value."""
+    """Return a setting with its value converted to a valid value."""
     wrong = _check_setting(word)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
     return wrong.command(values[0]) if wrong and values else shlex.quote(word)
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
-    """Return the problem of an unknown name whose setting does not take the value either."""
+    """Return the problem of an unknown name whose intended setting also rejects the value."""
     setting = short(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
@@ -140,12 +141,12 @@ def _make_setting(key: str, value: str) -> Meaning:
 
 
 def list_keys(word: str) -> list[str]:
-    """Return the keys of a word in a problem: as it was typed, and in full."""
+    """Return the keys of an argument in problems: as typed, and the full name."""
     return [word, word.partition("=")[0], *(change.key for change in expand(word))]
 
 
 def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | None:
-    """Return the meaning of a word that has a problem; None if it is not known."""
+    """Return the meaning of a rejected argument, or None."""
     name, equals, value = word.partition("=")
     if quoted := _QUOTED.fullmatch(word):
         return Meaning(shlex.quote(quoted[2]))
@@ -166,7 +167,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
             if value.lower() in ON
             else Meaning(shlex.quote(f"~{method}"))
         )
-    if problem.kind is Kind.UNKNOWN:  # an option of a group
+    if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         return VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):
         return _read_section_value(name, value, list(kinds_of(find_dataclasses(kind)[0])), context)
@@ -177,7 +178,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
 
 
 def _find_method(name: str, choices: Iterable[str] = ()) -> str:
-    """Return the setting of a method by its name, which may be misspelled; "" if there is none.
+    """Return the setting of a method by its name, which may be misspelled, or "".
 
     Searches `choices`, by default all methods.
     """
@@ -187,7 +188,7 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
 
 
 def _read_misshapen(word: str, context: Context) -> Meaning | None:
-    """Return the setting for a word that is not written key=value."""
+    """Return the setting for an argument without the form key=value."""
     key, _, value = map(str.strip, word.partition(":"))
     if word[0] == "+":
         setting = word.lstrip("+").replace("/", ".", 1)
@@ -223,7 +224,7 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
 
 
 def _check_setting(setting: str) -> Problem | None:
-    """Return the problem of a setting on its own; None if it is valid."""
+    """Return the problem of a setting by itself; None if it is valid."""
     if setting.startswith("recipe="):
         return None
     changes, problems = parse([setting])
@@ -238,7 +239,7 @@ def _check_setting(setting: str) -> Problem | None:
             tree = nest(change.key, change.read())
             sections: list[Any] = find_dataclasses(get_kind(section))
             owners = [each for each in sections if name in kinds_of(each)]
-            if section in GROUPS and owners:  # the first optimizer that has the setting
+            if section in GROUPS and owners:  # use the first optimizer with this setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
             problems += [one for one in build_recipe(tree)[1] if one.key == change.key]
         if change.key == "model.name" and not problems:
@@ -252,7 +253,7 @@ def _check_setting(setting: str) -> Problem | None:
 def _read_section_value(
     section: str, value: str, names: list[str], context: Context
 ) -> Meaning | None:
-    """Return the setting for a value in place of a section with settings of these `names`."""
+    """Return the setting for a value given to a section, whose settings are `names`."""
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
@@ -261,10 +262,10 @@ def _read_section_value(
     if value[:1] == "[" and several and "name" in names:
         return Meaning(f"-m {section}={','.join(several)}")
     if not value or value.lower() in OFF:
-        return None  # a section has nothing to switch off
+        return None  # a section cannot be switched off
     if section == "model" and value.endswith(_WEIGHTS):
         return _make_setting("model.weights", value)
-    if section in GROUPS:  # optimizer=torch.optim.SGD
+    if section in GROUPS:  # such as optimizer=torch.optim.SGD
         leaf = value.rpartition(".")[2].lower()
         return VALUES[section].get(leaf, _make_setting(section, leaf))
     is_method = section.startswith("methods.")
@@ -278,7 +279,7 @@ def _read_section_value(
 
 
 def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
-    """Return the meaning of several values for a setting with one value."""
+    """Return the meaning of several values for a setting that takes one value."""
     setting, text = expand(f"{name}=0")[0].key, value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"

@@ -33,7 +33,7 @@ def freeze(recipe: Recipe) -> str:
 
 
 def freeze_sealed(recipe: Recipe) -> str:
-    """Return what `freeze` returns below its digest, so that ranks need not check it again."""
+    """Return the result of `freeze` with a digest, so that ranks need not check it again."""
     text = freeze(recipe)
     return f"{_make_seal(text.encode())}\n{text}"
 
@@ -43,7 +43,7 @@ def _make_seal(text: bytes) -> str:
 
 
 def read_sealed(path: Path) -> Recipe:
-    """Read a sealed recipe without checking it, unless it was edited after it was sealed."""
+    """Read a sealed recipe; check it only if it was edited after it was sealed."""
     document, problems = strict_yaml.load(path), list[Problem]()
     seal, _, text = document.raw.partition(b"\n")
     if seal.decode() != _make_seal(text):
@@ -53,7 +53,7 @@ def read_sealed(path: Path) -> Recipe:
 
 
 def read(path: Path) -> Recipe:
-    """Read what `freeze` wrote. Raises RecipeError if an edit made it invalid."""
+    """Read the output of `freeze`. Raises RecipeError if an edit made it invalid."""
     recipe, problems = build_recipe(strict_yaml.load(Path(path)).tree)
     place = strict_yaml.shorten_path(Path(path))
     RecipeError.refuse(one._replace(key=f"{place}: {one.key}") for one in problems)
@@ -61,7 +61,7 @@ def read(path: Path) -> Recipe:
 
 
 def find_problems(recipe: Recipe) -> list[Problem]:
-    """Return everything wrong with a recipe that a program has changed, even in its lists."""
+    """Return every problem of a recipe that a program has changed, including items of lists."""
     return build_recipe(to_tree(recipe))[1]
 
 

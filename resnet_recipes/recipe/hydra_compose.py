@@ -1,7 +1,7 @@
 """Use Hydra for three things: its override grammar, its sweeps, and its defaults lists.
 
-Hydra reads no recipe file. It composes the trees that the strict reader returns, through a config
-source. Recipes that inherit only from recipes are merged here, in a hundredth of Hydra's time.
+Hydra reads no recipe file: a config source passes it the trees of the strict reader. Recipes that
+inherit only from recipes are merged here, in a hundredth of the time.
 """
 
 import json
@@ -34,15 +34,15 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 
-_APP = "resnet_recipes"  # the group of all configs here
-_FILES = f"{_APP}/files"  # the group of recipes, with a group for each kind of option
+_APP = "resnet_recipes"  # group of all configs
+_FILES = f"{_APP}/files"  # group of recipes, with a group per kind of option
 
-#: The budgets of the papers' trade-off curves, in epochs: `epochs=curve`.
+#: The epochs of the trade-off curves in the papers: `epochs=curve`.
 CURVE = "22.5,30,54,60,72,90"
 
 MAX_POINTS = 1000
 
-#: For Hydra's plug-ins, and for sweeps whose values they choose.
+#: A hint for Hydra plug-ins, and for sweeps whose values a plug-in chooses.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
 #: Hydra 1.3 warns without a version base, and 1.4 with one.
@@ -53,7 +53,7 @@ class UnlistedError(ValueError):
     """A sweep without a list of values, which only a Hydra sweeper can run."""
 
 
-@lru_cache(1024)  # the points of a sweep have most words in common
+@lru_cache(1024)  # the runs of a sweep have most arguments in common
 def _parse(override: str) -> Override:
     return OverridesParser.create().parse_override(override)
 
@@ -61,7 +61,7 @@ def _parse(override: str) -> Override:
 def read_value(override: str) -> Any:
     """Return the value of an override such as "seed=7".
 
-    Raises ValueError if Hydra cannot read it as one value.
+    Raises ValueError if Hydra cannot parse it as one value.
     """
     try:
         parsed = _parse(override)
@@ -74,9 +74,9 @@ def read_value(override: str) -> Any:
 
 
 def list_points(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of each run of a sweep; the last sweep changes fastest.
+    """Return the arguments of each run of a sweep; the last argument changes fastest.
 
-    Raises RecipeError for a sweep that cannot be listed.
+    Raises RecipeError for a sweep whose values cannot be listed.
     """
     choices, problems, count = [], [], 1
     for word in words:
@@ -98,9 +98,9 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
 
 
 def _list_choices(word: str) -> list[str]:
-    """Return a word once for each of its values in Hydra's grammar."""
+    """Return an argument once for each of its values in the Hydra grammar."""
     key, equals, value = word.partition("=")
-    if word.startswith("~") and not equals:  # ~methods.sam,ema: without the one, without the other
+    if word.startswith("~") and not equals:  # ~methods.sam,ema: once without each
         section, dot, names = word.rpartition(".")
         return [f"{section}{dot}{name}" for name in names.split(",")]
     if not equals:
@@ -110,14 +110,14 @@ def _list_choices(word: str) -> list[str]:
 
 
 def _list_texts(override: str, most: int) -> list[str]:
-    """Return at most `most` values of a sweep such as "seed=1,2,3"; empty if it is not a sweep.
+    """Return at most `most` values of a sweep such as "seed=1,2,3"; empty without a sweep.
 
     Raises ValueError for a sweep without a list of values.
     """
     try:
         parsed = _parse(override)
     except (HydraException, ValueError, RecursionError):
-        return []  # such as data=/a=b: the value is read literally
+        return []  # such as data=/a=b, whose value is read literally
     if not parsed.is_sweep_override():
         return []
     if parsed.value_type not in (
@@ -128,7 +128,7 @@ def _list_texts(override: str, most: int) -> list[str]:
         raise UnlistedError("an interval or a pattern has no list of values to run")
     try:
         values = parsed.value()
-        # Hydra shuffles a list of all numbers of a range: count them first.
+        # Hydra would list all numbers of a range before it shuffles them: count them first.
         if (
             isinstance(values, RangeSweep)
             and len(numbers := list(islice(values.range(), most))) == most
@@ -140,7 +140,7 @@ def _list_texts(override: str, most: int) -> list[str]:
 
 
 def _format_text(value: Any) -> str:
-    """Return one value of a sweep as it is typed alone, where text needs no escapes."""
+    """Return a value of a sweep as an argument; text is quoted only if necessary."""
     if isinstance(value, QuotedString):
         return value.text
     return value if isinstance(value, str) else Transformer.str(value)
@@ -160,8 +160,8 @@ def compose_tree(
     """Merge one of several files, options and changes over the defaults of all settings.
 
     A change has the form "++seed=1"; the last one wins. A file may name others in its `defaults`;
-    options are called "optimizer/NAME". References are resolved. Raises ValueError if the files do
-    not fit together.
+    options are called "optimizer/NAME". References are resolved. Raises ValueError if files
+    conflict.
     """
     try:
         text = _compose_files(recipe, json.dumps(files), tuple(choices))
@@ -173,9 +173,9 @@ def compose_tree(
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
-@lru_cache(64)  # the points of a sweep mostly differ in settings
+@lru_cache(64)  # the runs of a sweep mostly differ in settings
 def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
-    """Return one of the files over the defaults, as Hydra composes it, all as JSON."""
+    """Return one of the files merged over the defaults by Hydra; all arguments are JSON."""
     base = frozen.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     read = json.loads(files)
     family = list[str]()
@@ -191,7 +191,7 @@ def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
 
 
 def _collect(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[str]) -> bool:
-    """Append a recipe and its parents to `family`, the most basic one first.
+    """Append a recipe and its parents to `family`, the base first.
 
     Returns False if Hydra must decide: for an option, an absent recipe, or a recipe that is
     inherited twice.
@@ -220,14 +220,14 @@ def _compose_with_hydra(recipe: str, files: dict[str, Any], choices: Sequence[st
 
 
 def nest(key: str, value: Any) -> dict[str, Any]:
-    """Return the tree in which one key, `optimizer.lr`, has a value."""
+    """Return a nested tree with one value, whose key is dotted: `optimizer.lr`."""
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """Merge two mappings as Hydra does; otherwise, the upper value wins."""
+    """Merge two mappings as Hydra does; for other values, return the upper value."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     return below | {name: _merge(below.get(name), value) for name, value in above.items()}

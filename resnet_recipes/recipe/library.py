@@ -24,43 +24,43 @@ from resnet_recipes.run_folder import CONFIG
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 8
 
-#: Sections of a recipe that can be chosen as a whole; a folder of each name holds the options.
+#: Sections that a recipe can select by name; each has a folder with its options.
 GROUPS = ("optimizer", "schedule")
 
-#: `optimizer` as a choice in `defaults`; Hydra's own spellings of the same choice mean the same.
+#: `optimizer` as a choice in `defaults`, in any Hydra spelling.
 _CHOICE = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file: a recipe, or an option of a group."""
+    """A file: a recipe, or an option of a group."""
 
     name: str
     path: Path
-    # "packaged", "user" (the user's recipe folder), "file" (named by its path), or "python"
+    # "packaged", "user" (the user's recipe folder), "file" (given by path), or "python"
     origin: str
-    shadows: Path | None = None  # the packaged recipe of the same name, which this file hides
+    shadows: Path | None = None  # packaged recipe that this file hides
     group: str = ""  # "optimizer" for optimizer/lamb.yaml
 
     @property
     def place(self) -> str:
-        """Where the recipe is from, as messages print it."""
+        """The origin of the recipe, for messages."""
         return "packaged" if self.origin == "packaged" else shorten_path(self.path)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a recipe came from."""
+    """The origin of a recipe."""
 
     entry: Entry
-    # every file that was read, the most basic one first, with its SHA-256
+    # every file that was read, the base first, with its SHA-256
     files: dict[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()  # the changes, as they were typed
-    settings: dict[str, str] = field(default_factory=dict)  # what they set, by key, in full
+    words: tuple[str, ...] = ()  # changes as typed
+    settings: dict[str, str] = field(default_factory=dict)  # changed settings, by full name
 
 
 class Link(NamedTuple):
-    """A file that a recipe is composed of, and its content."""
+    """A file of a recipe, and its content."""
 
     entry: Entry
     document: Document
@@ -83,7 +83,7 @@ def find_packaged_folder() -> Path:
 
 
 class Library:
-    """The recipes and options of a user's folder, and below them the packaged ones."""
+    """The recipes and options in the user's folder, then those in the package."""
 
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's folder, ./recipes by default."""
@@ -101,7 +101,7 @@ class Library:
         self.user = {} if self._folder == package else _list_files(self._folder)
 
     def list_entries(self) -> list[Entry]:
-        """Return every recipe with a valid name, packaged ones first, without shadowed ones."""
+        """Return every recipe with a valid name, packaged recipes first, without hidden recipes."""
         return [
             self.find(name)
             for name in dict.fromkeys((*self.packaged, *self.user))
@@ -113,7 +113,7 @@ class Library:
         return sorted(entry.name for entry in self.list_entries())
 
     def find(self, name: str) -> Entry:
-        """Return the recipe of a name or a path. Raises RecipeError with the names that exist."""
+        """Return the recipe with a name or path. Raises RecipeError with the existing names."""
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
         usable = names.RECIPE.fullmatch(name)
@@ -133,7 +133,7 @@ class Library:
         raise _make_unknown_error("recipe", name, self.list_names())
 
     def find_option(self, group: str, name: str) -> Entry:
-        """Return an option of a group. Raises RecipeError with the names that exist."""
+        """Return an option of a group. Raises RecipeError with the existing names."""
         packaged = _list_files(find_packaged_folder() / group)
         files = packaged | _list_files(self._folder / group)
         if name not in files:
@@ -142,18 +142,18 @@ class Library:
         return Entry(name, files[name], origin, group=group)
 
     def read_chain(self, name: str) -> list[Link]:
-        """Read a recipe and its parents, the most basic file first.
+        """Read a recipe and its parents, the base first.
 
-        Raises RecipeError with file and line.
+        Raises RecipeError, which names file and line.
         """
         links: list[Link] = []
         self._collect(self.find(name), links, ())
         return links
 
     def find_parents(self, child: Entry, document: Document) -> list[Entry]:
-        """Return the files in a recipe's `defaults`.
+        """Return the files in the `defaults` of a recipe.
 
-        A recipe's own name there means the packaged recipe of that name.
+        The recipe's own name means the packaged recipe with that name.
         """
         try:
             entries = [
@@ -189,7 +189,7 @@ class Library:
         if path.suffix == ".yml":
             fix = Hint(f"rename it to {path.stem}.yaml")
             raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
-        if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
+        if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
@@ -199,9 +199,9 @@ class Library:
 
 
 def read(entry: Entry) -> Document:
-    """Read a file and expand its short names; an option becomes a section of a recipe.
+    """Read a file and expand its short names; an option becomes a recipe with one section.
 
-    Raises RecipeError with file and line.
+    Raises RecipeError, which names file and line.
     """
     document = strict_yaml.load(entry.path, references=entry.origin == "user")
     group = entry.group
@@ -215,7 +215,7 @@ def read(entry: Entry) -> Document:
 
 
 def expand_document(document: Document) -> Document:
-    """Replace short names at the top of a recipe file, such as `lr`, by full settings.
+    """Replace short names at the top of a recipe file, such as `lr`, with full names.
 
     Raises RecipeError if a short name and another line set the same setting.
     """
@@ -247,7 +247,7 @@ def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
 
 
 def read_defaults(document: Document) -> list[Default]:
-    """Return the items of a recipe's `defaults`. Raises RecipeError for any other item."""
+    """Return the items of `defaults` in a recipe. Raises RecipeError for any other item."""
     items = document.tree.get("defaults", [])
     pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
     if None in pairs:
@@ -278,5 +278,5 @@ def _parse_default(item: object) -> Default | None:
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
-    """Return the recipe files directly in a folder, by the stems of their names."""
+    """Return the recipe files directly in a folder, by stem."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

@@ -15,17 +15,17 @@ from resnet_recipes.recipe.build import fit_sections, get_kind
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
 
-#: Settings that are folders: `~` is expanded and the path made absolute.
+#: Settings that are folders: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
-#: Folders that may not be empty, as they are typed.
+#: Folders that must not be empty, by the names that users type.
 _NEEDED = ("data", "data.root", "run.root")
 
-#: Settings of the length of a run.
+#: Settings that determine the duration of a run.
 LENGTH = ("max_duration", "scale_schedule_ratio")
 
-MAX_LENGTH = 4096  # characters of a word
-MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
+MAX_LENGTH = 4096  # characters per argument
+MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
 SWEEP = Hint("resnet-train -m trains several values")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
@@ -33,11 +33,11 @@ _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+
 
 
 class Override(NamedTuple):
-    """One setting that a user changed."""
+    """A change of one setting."""
 
-    typed: str  # the word as it was typed: "epochs=18"
-    key: str  # "max_duration"; "optimizer" to choose another one
-    value: str | None  # "18ep"; None: the method, or the optimizer's setting, is removed
+    typed: str  # the argument as typed: "epochs=18"
+    key: str  # "max_duration"; "optimizer" to select an option
+    value: str | None  # "18ep"; None removes a method or resets an optimizer setting
 
     def __str__(self) -> str:
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
@@ -49,7 +49,7 @@ class Override(NamedTuple):
 
     @property
     def word(self) -> str:
-        """This change in Hydra's grammar; the value of a text setting is quoted."""
+        """This change in the Hydra grammar; text is quoted."""
         kind, value = get_kind(self.key), "null" if self.value is None else self.value
         takes_text = kind is str or (
             is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(value)
@@ -57,7 +57,7 @@ class Override(NamedTuple):
         return f"++{self.key}={_quote(value) if takes_text else value}"
 
     def read(self) -> Any:
-        """Return the value: that of a text setting as it is, any other by Hydra's grammar.
+        """Return the value: text literally, any other value parsed by the Hydra grammar.
 
         Raises ValueError.
         """
@@ -65,14 +65,14 @@ class Override(NamedTuple):
 
 
 class ParseResult(NamedTuple):
-    """The changes that words stand for, and the problems of the other words."""
+    """The changes, and the problems of invalid arguments."""
 
     overrides: list[Override]
     problems: list[Problem]
 
 
 def parse(words: Iterable[str]) -> ParseResult:
-    """Parse words as changes."""
+    """Parse arguments as changes."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     for word in words:
@@ -100,7 +100,7 @@ def parse(words: Iterable[str]) -> ParseResult:
 
 
 def make_absolute(key: str, path: str) -> str:
-    """Return a path that is valid in any current folder; an empty one stays empty."""
+    """Return an absolute path; an empty path stays empty."""
     if key == "data.root" and is_fetched(path):
         return path.rstrip("/")
     if not path:
@@ -110,13 +110,13 @@ def make_absolute(key: str, path: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return text in quotes for Hydra's grammar; only backslashes before a quote are doubled."""
+    """Return text in quotes for the Hydra grammar; only backslashes before a quote are doubled."""
     inside = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
     return f"'{inside}'"
 
 
 def _find_refusal(word: str) -> Problem | None:
-    """Return the problem of a word that is not an override; None if it is one."""
+    """Return the problem of an argument that is not an override, or None."""
     key, equals, value = word.partition("=")
     if (
         len(word) > MAX_LENGTH
@@ -151,7 +151,7 @@ def _find_refusal(word: str) -> Problem | None:
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
-    """Return why no setting could take a text as its value; None if one could."""
+    """Return why no setting accepts a text as its value, or None."""
     is_number = DECIMAL.fullmatch(value) and float(value)
     if "$(" in value or "`" in value:
         rule = "contains a shell command, which was not run"
@@ -173,7 +173,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
 
 
 def expand(word: str) -> list[Override]:
-    """Return the overrides of one word."""
+    """Return the overrides of one argument."""
     if word.startswith("~"):
         return [Override(word, word[1:], None)]
     key, _, value = word.partition("=")
@@ -187,7 +187,7 @@ def expand(word: str) -> list[Override]:
 
 
 def _find_problems(override: Override) -> Iterator[Problem]:
-    """Yield the problems with an override's name and with the form of its value."""
+    """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_kind(key) is None:
         yield Problem(key, value, "setting", typed=override.typed, kind=Kind.UNKNOWN)
@@ -203,7 +203,7 @@ def _find_problems(override: Override) -> Iterator[Problem]:
 
 
 def _add_help(problem: Problem) -> Problem:
-    """Add the likely value to the problem of a value that cannot be read."""
+    """Add a likely value to the problem of an unreadable value."""
     section, _, name = problem.key.rpartition(".")
     owner = next(
         (each for each in find_dataclasses(get_kind(section)) if name in kinds_of(each)), None

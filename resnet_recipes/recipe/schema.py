@@ -1,4 +1,4 @@
-"""A recipe: all its sections as one dataclass, and the rules that join them."""
+"""A recipe: all sections as one dataclass, and the rules across sections."""
 
 import re
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ _STRETCH = Bounds(above=0, most=1000, fix="ssr=1")
 
 @dataclass
 class Recipe(Section):
-    """Everything that defines a run.
+    """All settings of a run.
 
-    One object: the schema of the YAML, its defaults, and what the program reads.
+    This class is the schema of the YAML file, its defaults, and the object that the program reads.
     """
 
     name: str = ""  # lower-case letters, digits, '_'
@@ -66,22 +66,22 @@ class Recipe(Section):
 
     @property
     def ratio(self) -> Fraction:
-        """`scale_schedule_ratio`, exactly as it was typed."""
+        """`scale_schedule_ratio`, exactly as typed."""
         return to_fraction(self.scale_schedule_ratio)
 
     @property
     def length(self) -> Duration:
-        """`max_duration` as scale_schedule_ratio stretches it, in whole units: 28.8ep is 28ep."""
+        """`max_duration` times scale_schedule_ratio, in full units: 28.8ep becomes 28ep."""
         return Duration.parse(self.max_duration).scaled(self.ratio)
 
     def horizon(self, examples: int) -> Horizon:
-        """Return the length of a run on `examples` training images."""
+        """Return the duration of a run on `examples` training images."""
         steps = steps_per_epoch(examples, self.batch.global_size)
         scale = steps if self.length.unit == "ep" else 1
         return Horizon(int(self.length.value * scale), steps)
 
     def milestones(self, horizon: Horizon) -> list[int]:
-        """Return the steps of the schedule's milestones, stretched as the run is."""
+        """Return the steps of the schedule's milestones, stretched like the run."""
         durations = [Duration.parse(text) for text in self.schedule.milestones]
         return [
             int(horizon.steps(item) * (1 if item.unit == "dur" else self.ratio))
@@ -89,7 +89,7 @@ class Recipe(Section):
         ]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield everything that is wrong in any section, with full keys."""
+        """Yield the problems of all sections, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
             yield Problem("name", self.name, "must consist of lower-case letters, digits and '_'")
         yield from super().problems()

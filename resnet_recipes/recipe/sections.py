@@ -1,4 +1,4 @@
-"""Sections of a recipe that belong to no other package, with their defaults and rules."""
+"""Sections of a recipe that are not defined in other packages: defaults and rules."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from resnet_recipes.base.limits import (
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import read_budget
 
-#: `batch.bn_size` that is to be found by trying.
+#: `batch.bn_size` that is determined by trying.
 AUTO = "auto"
 
 SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
@@ -37,25 +37,25 @@ class BatchConfig(Section):
 
     # examples per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # examples that share BatchNorm statistics: the micro-batch of one device; auto: the most that
-    # fit in the GPU's memory, found by trying when the run begins
+    # examples per BatchNorm, the micro-batch of one device; auto: the most that fit in GPU memory,
+    # found by trying when the run starts
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
     # examples per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
-    # average BatchNorm's running statistics over devices at the end of every epoch
+    # average BatchNorm running statistics over devices at the end of every epoch
     bn_average: bool = False
 
     def micro_batch(self, rank_size: int) -> int:
-        """Return how many of a rank's examples share BatchNorm statistics; all if auto."""
+        """Return the number of a rank's examples per BatchNorm; all if auto."""
         return rank_size if self.bn_size == AUTO else min(int(self.bn_size), rank_size)
 
 
 @dataclass
 class ScheduleConfig(Section):
-    """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
+    """The `schedule` section: the learning rate as a fraction of `optimizer.lr`."""
 
     _place: ClassVar[str] = "schedule."
-    #: The schedules that read a setting; all read the others.
+    #: The schedules that use a setting; settings without an entry apply to all.
     READ_BY: ClassVar[dict[str, tuple[str, ...]]] = {
         "from_start": ("cosine",),
         "final": ("cosine", "linear", "polynomial"),
@@ -71,17 +71,17 @@ class ScheduleConfig(Section):
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"
     start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
-    # decay from the run's start, hidden by the warm-up at first
+    # decay from the start of the run, at first hidden by the warm-up
     from_start: bool = False
     final: ZeroToOne = 0.0  # fraction of the peak lr at the end: cosine, linear, polynomial
     power: Positive = 2.0  # polynomial only
     # wsd: the decay at the end; lr is constant before it
     cooldown: Length = "0.2dur"
-    # wsd, of that decay: linear | sqrt (1 - sqrt of its fraction)
+    # wsd, shape of the decay: linear | sqrt (1 - sqrt of its progress)
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
     milestones: list[Length] = field(default_factory=list)  # multistep: when gamma applies
     gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1  # multistep only
-    # step: update lr every step | epoch: constant within an epoch
+    # step: update lr every step | epoch: keep it within an epoch
     interval: Annotated[str, OneOf("step", "epoch")] = "step"
 
     def problems(self) -> Iterator[Problem]:
@@ -97,7 +97,7 @@ class PrecisionConfig(Section):
 
     _place: ClassVar[str] = "precision."
 
-    # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
+    # auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
     channels_last: bool = True  # NHWC memory: 1.2 to 1.5 times faster with tensor cores
     # auto: fused operations and CUDA graphs on a GPU | off: plain torch
@@ -155,7 +155,7 @@ class LogConfig(Section):
 
     _place: ClassVar[str] = "log."
 
-    # time between logged steps; only those wait for the device
+    # time between logged steps; other steps do not wait for the device
     interval: Length = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
@@ -166,26 +166,26 @@ _PRICE = Bounds(least=0, below=1e6, said="a price per hour, as in 32.77")
 
 @dataclass
 class LaunchConfig(Section):
-    """The `launch` section: where the run runs. Nothing here changes the result."""
+    """The `launch` section: where a run executes. These settings do not change its result."""
 
     _place: ClassVar[str] = "launch."
 
-    # auto: cuda if there is one, else cpu | cuda | cpu
+    # auto: cuda if available, else cpu | cuda | cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
-    # GPUs, one process each; auto: every visible one, or one CPU process
+    # GPUs, one process each; auto: all visible GPUs, or one CPU process
     gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
-    # of this machine per hour, in any currency; the plan then shows the run's cost
+    # price of this machine per hour, in any currency; the plan then shows the run's cost
     price: Annotated[float | None, _PRICE] = None
-    # "2h", "90m" or "$20" at launch.price: train for as many epochs as fit, by what was measured on
-    # this machine; "": the recipe's length
+    # "2h", "90m" or "$20" at launch.price: train for as many epochs as fit, according to
+    # measurements on this machine; "": recipe length
     budget: str = ""
     # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
     max_wall: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `launch`."""
+        """Yield the problems; keys are relative to `launch`."""
         yield from super().problems()
         for key, seconds in (
             ("max_wall", parse_time),
@@ -207,18 +207,18 @@ class LaunchConfig(Section):
 
 @dataclass
 class RunConfig(Section):
-    """The `run` section: where the results go."""
+    """The `run` section: where results are stored."""
 
     _place: ClassVar[str] = "run."
 
     root: str = "runs"  # folder of all runs
-    # with schedule=wsd: the run whose stable phase this one continues, by name in root or folder
+    # with schedule=wsd: run whose stable phase this run continues: a name in root or a folder
     extends: str = ""
     # folder of this run; auto: recipe, length, seed, date and four random letters
     name: str = "auto"
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `run`."""
+        """Yield the problems; keys are relative to `run`."""
         if not names.RUN.fullmatch(self.name):
             rule = (
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "

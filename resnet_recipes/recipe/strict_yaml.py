@@ -1,9 +1,9 @@
-"""Read recipe files: plain YAML that means what it looks like, and nothing else.
+"""Read recipe files: plain YAML that has one meaning for every reader.
 
-A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and
-plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys
-and duplicate keys are refused, and so are values that YAML 1.1 readers turn into something else
-(`no`, `010`, `1:30`). Time and memory are bounded by the limits below.
+A recipe may be untrusted. Strict rules apply before other code reads it: names and plain values in
+mappings and lists, as in the core schema of YAML 1.2. Anchors, aliases, tags, merge keys and
+duplicate keys are rejected, and so are values that YAML 1.1 readers interpret differently (`no`,
+`010`, `1:30`). The limits below bound time and memory.
 """
 
 import re
@@ -24,16 +24,16 @@ MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
 MAX_NODES = 4000
 MAX_REFERENCES = 16
-MAX_TEXT = 4096  # characters of one value
+MAX_TEXT = 4096  # characters per value
 
-#: libyaml reads a recipe in a twentieth of the time of the parser in Python.
+#: libyaml takes a twentieth of the time of the Python parser.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in Hydra's grammar
+_CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in the Hydra grammar
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
-#: What text without quotes means: YAML 1.2's core schema, less what YAML 1.1 reads otherwise.
+#: Unquoted values: the core schema of YAML 1.2 without values that YAML 1.1 reads differently.
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
 _OLD_BOOL = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
@@ -49,18 +49,18 @@ class Document:
 
     path: Path
     tree: dict[str, Any]
-    lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> the line of the key
+    lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> line of the key
     raw: bytes = b""
 
     def locate(self, key: str) -> str:
-        """Return file and line of a key."""
+        """Return the file and line of a key."""
         return f"{shorten_path(self.path)}:{self.lines[key]}"
 
 
 def load(path: Path, references: bool = False) -> Document:
     """Read one recipe file; `references` allows ${section.key}.
 
-    Raises RecipeError naming file and line.
+    Raises RecipeError, which names file and line.
     """
     try:
         raw = read_bytes(path, MAX_BYTES)
@@ -69,11 +69,11 @@ def load(path: Path, references: bool = False) -> Document:
     return parse(raw, path, references)
 
 
-@lru_cache(64)  # the points of a sweep are made of the same files
+@lru_cache(64)  # the runs of a sweep use the same files
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     """Read a recipe from bytes; `path` is its name in messages.
 
-    The document is shared: nobody may change it.
+    The document is cached: do not change it.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -121,7 +121,7 @@ def shorten_path(path: Path) -> str:
 
 
 class _Reader:
-    """Read YAML as plain values, with the line of every key and a problem for each violation."""
+    """Reads YAML as plain values; records the line of every key and each violation."""
 
     def __init__(self, path: Path, references: bool):
         self.path = path
@@ -131,7 +131,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def refuse(self, line: int, value: object, rule: str, fix: Fix = ()) -> None:
-        """Note a problem at a line."""
+        """Record a problem at a line."""
         place = self._place(line)
         self.problems.append(
             Problem(place if value is None else f"{place}: {value}", None, rule, fix)
@@ -141,12 +141,12 @@ class _Reader:
         return f"{shorten_path(self.path)}:{line}"
 
     def stop(self, line: int, rule: str) -> NoReturn:
-        """Note a problem and raise RecipeError, because reading cannot continue."""
+        """Record a problem and raise RecipeError, because reading cannot continue."""
         self.refuse(line, None, rule)
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
-        """Note forbidden YAML features. Raises RecipeError if no tree can be built."""
+        """Record forbidden YAML features. Raises RecipeError if no tree can be built."""
         documents = nodes = depth = anchors = 0
         for event in events:
             line = event.start_mark.line + 1
@@ -176,7 +176,7 @@ class _Reader:
                 self.refuse(line, f"{sign}{name}", rule, fix)
             if tag := getattr(event, "tag", None):
                 self.refuse(line, tag, "tags are not used in recipes", Hint("delete the tag"))
-        if anchors:  # aliases could lead into a circle
+        if anchors:  # aliases could form a cycle
             raise RecipeError(self.problems)
 
     def read_tree(self, root: yaml.Node | None) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def _explain_key(name: str) -> Problem:
 
 
 class Doubt(NamedTuple):
-    """The reason to reject unquoted text, for `_Reader.refuse`."""
+    """A reason to reject unquoted text, for `_Reader.refuse`."""
 
     value: str | None
     rule: str
@@ -275,7 +275,7 @@ class Doubt(NamedTuple):
 
 
 def find_doubt(text: str, key: str) -> Doubt | None:
-    """Return the problem of unquoted text that YAML readers disagree on; None if there is none.
+    """Return why YAML readers disagree on unquoted text, or None.
 
     `key` is the full name of the setting.
     """
