@@ -75,6 +75,16 @@ _VARIABLES = ("RANK", "TMPDIR")
 Fix = str | tuple[str, ...]
 
 
+def list_advice(fix: Fix) -> tuple[str, ...]:
+    """Return the commands, values and hints of a fix."""
+    return tuple(filter(None, (fix,) if isinstance(fix, str) else fix))
+
+
+def label(advice: str) -> str:
+    """Return a line of a message: a command to try, or a hint."""
+    return f"hint:  {advice}" if isinstance(advice, Hint) else f"try:   {advice}"
+
+
 class Problem(NamedTuple):
     """One problem with the user's input, as data; `lines` turns it into text."""
 
@@ -95,8 +105,7 @@ class Problem(NamedTuple):
     @property
     def advice(self) -> tuple[str, ...]:
         """Commands and values to use instead, and hints."""
-        every = (self.fix,) if isinstance(self.fix, str) else tuple(self.fix)
-        return tuple(each for each in every if each)
+        return list_advice(self.fix)
 
     def under(self, section: str) -> "Problem":
         """Return the same problem with its key placed inside `section`."""
@@ -108,7 +117,7 @@ class Problem(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
-        below = [self._labelled(each) for each in self.advice if each not in self._meant()]
+        below = [label(self.command(each)) for each in self.advice if each not in self._meant()]
         if self.kind is Kind.UNUSED and not below:
             below = ["hint:  remove it"]
         if self.valid:
@@ -136,11 +145,6 @@ class Problem(NamedTuple):
         """Return the name that an unknown name most likely stands for, if any."""
         is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
         return self.fixes if is_name else ()
-
-    def _labelled(self, help: str) -> str:
-        if isinstance(help, Hint):
-            return f"hint:  {help}"
-        return f"try:   {self.command(help)}"
 
     @property
     def _is_argument(self) -> bool:

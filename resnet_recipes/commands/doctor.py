@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError, label, list_advice
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import printable, wrapped
@@ -109,4 +109,4 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield from wrapped(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {printable(path)}" for path in finding.paths)
-        yield from (f"      {printable(line)}" for line in finding.fix.splitlines())
+        yield from (f"      {printable(label(each))}" for each in list_advice(finding.fix))

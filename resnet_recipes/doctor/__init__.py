@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import ExitCode, Problem
+from resnet_recipes.base.errors import ExitCode, Fix, Problem, list_advice
 from resnet_recipes.base.text import Progress
 
 Item = TypeVar("Item")
@@ -20,14 +20,14 @@ class Finding(NamedTuple):
 
     level: str  # ok | warn: a run can start | fix: a run cannot start
     what: str  # one sentence
-    fix: str = ""  # a command, a setting or advice
+    fix: Fix = ""
     paths: tuple[str, ...] = ()  # the first few affected files
 
 
 def make_finding(problem: Problem) -> Finding:
     """Return a problem that prevents a run as a finding."""
     place = problem.value if problem.key == "data.root" else problem.key
-    return Finding("fix", problem.about(str(place)), "\n".join(problem.advice))
+    return Finding("fix", problem.about(str(place)), tuple(map(problem.command, problem.advice)))
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:
@@ -42,7 +42,9 @@ def to_json(topic: str, findings: Sequence[Finding]) -> dict:
     return {
         "topic": topic,
         "exit_code": get_exit_code(findings),
-        "findings": [finding._asdict() for finding in findings],
+        "findings": [
+            finding._asdict() | {"fix": "\n".join(list_advice(finding.fix))} for finding in findings
+        ],
     }
 
 

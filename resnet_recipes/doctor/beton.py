@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
@@ -72,7 +72,7 @@ def _describe(beton: Beton) -> Iterator[Finding]:
         )
     if is_sorted_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
-        yield Finding("warn", what, f"{_AGAIN} shuffles by default")
+        yield Finding("warn", what, (_AGAIN, Hint("it shuffles by default")))
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:

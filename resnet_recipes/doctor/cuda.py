@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.doctor import Finding
 
 DRIVER = Path("/proc/driver/nvidia/version")
-PYTORCH = (
+PYTORCH = Hint(
     "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
 )
 
@@ -61,14 +62,14 @@ def _find_reason() -> Finding:
         what = f"CUDA_VISIBLE_DEVICES={visible!r} hides it"
         return Finding("fix", what, "unset CUDA_VISIBLE_DEVICES")
     if not driver:
-        fix = "start the container with --gpus all"
+        fix = Hint("start the container with --gpus all")
         return Finding("fix", "the driver's libcuda.so.1 is missing", fix)
     if driver[0] < int(torch.version.cuda.partition(".")[0]):
         newest = f"{driver[0]}.{driver[1]}"
         what = f"its driver is too old: it supports CUDA {newest}, and {built} {torch.version.cuda}"
-        return Finding("fix", what, f"update the driver, or {PYTORCH}")
-    fix = "python -c 'import torch; torch.cuda.init()'  prints the reason"
-    return Finding("fix", "torch cannot use it", fix)
+        return Finding("fix", what, Hint(f"update the driver, or {PYTORCH}"))
+    command = "python -c 'import torch; torch.cuda.init()'"
+    return Finding("fix", "torch cannot use it", (command, Hint("this prints the reason")))
 
 
 def _read_driver_version() -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.errors import NotReadyError, Value
+from resnet_recipes.base.errors import Hint, NotReadyError, Value
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -85,7 +85,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
         config.val_share = 0.0 if has_val else 0.1
         findings += _check_folders(config, compares=not images)
         if not has_val:
-            fix = "data.val_share=0.1   holds out a tenth of each class, as this check does"
+            fix = "data.val_share=0.1", Hint("holds out a tenth of each class, as this check does")
             findings.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
         return findings + [make_finding(problem) for problem in error.problems]
@@ -106,7 +106,7 @@ def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         if is_imagenet(facts.classes) and total != IMAGENET[split]:
             what = f"{split} looks like ImageNet, whose {split} has {IMAGENET[split]:,} images"
-            yield Finding("warn", what, "check that everything was unpacked")
+            yield Finding("warn", what, Hint("check that everything was unpacked"))
     yield from (Finding("ok", detail) for detail in facts.details)
     yield from (Finding("warn", note) for note in facts.notes)
 
@@ -125,21 +125,17 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         for name in result.oddities:
             odd[name].append(path)
     for split, places in bad.items():
-        skip = (
-            "; or train with data.on_bad_image=skip, which replaces them in each epoch"
-            if split == "train"
-            else ""
-        )
+        skip = "data.on_bad_image=skip" if split == "train" else ""
         if places:
             what = f"unreadable images in {split}: {len(places):,}"
-            yield Finding("fix", what, f"replace or delete them{skip}", list_few(places))
+            yield Finding("fix", what, (skip, Hint("replace or delete them")), list_few(places))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))
     train, val = digests["train"], digests["val"]
     if shared := [val[digest] for digest in val.keys() & train.keys() - {b""}]:
         what = f"validation images that are identical to training images: {len(shared):,}"
-        yield Finding("warn", what, "remove them from train/", list_few(shared))
+        yield Finding("warn", what, Hint("remove them from train/"), list_few(shared))
     yield Finding(
         "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
     )

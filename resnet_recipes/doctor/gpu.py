@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from resnet_recipes import ops
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
@@ -21,7 +22,7 @@ from resnet_recipes.run_folder.ending import make_ending
 
 _SMALLEST = 10e9  # bytes that a micro-batch of 256 images at 176 px needs in bfloat16
 _SLOW = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
-_HARDWARE = (
+_HARDWARE = Hint(
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
     "itself is broken"
 )
@@ -42,9 +43,8 @@ def check_packages() -> Iterator[Finding]:
         what = (
             f"torchvision does not match torch {torch.__version__} ({str(error).splitlines()[0]})"
         )
-        yield Finding(
-            "fix", what, "pip install --upgrade torch torchvision    (both from the same index)"
-        )
+        fix = "pip install --upgrade torch torchvision", Hint("install both from the same index")
+        yield Finding("fix", what, fix)
         return
     yield Finding(
         "ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible"
@@ -67,7 +67,7 @@ def check_devices() -> Iterator[Finding]:
         name = f"{device.name}, {byte_size(device.total_memory)}"
         yield Finding("ok", f"GPU {index}: {name}; precision=auto means {precision}")
         if device.total_memory < _SMALLEST:
-            fix = "batch.bn_size=64   changes BatchNorm slightly"
+            fix = "batch.bn_size=64", Hint("this changes BatchNorm slightly")
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
@@ -107,7 +107,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
         )
     except RuntimeError as failure:
         why = str(failure).splitlines()[0]
-        fix = make_ending(failure).hint or _HARDWARE
+        fix = Hint(make_ending(failure).hint or _HARDWARE)
         return Finding("fix", f"{name} cannot compute a convolution: {why}", fix)
     if not error < 0.5:
         what = f"{name} computes a convolution of integers wrongly: the error is {error:g}"
@@ -120,7 +120,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
-        fix = "runs use torch's operations instead, which are correct but slower"
+        fix = Hint("runs use torch's operations instead, which are correct but slower")
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     if notes := ops.compare(device, dtype, torch.device("cpu")).notes:
         return Finding(
@@ -154,7 +154,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
         yield Finding(
             "warn",
             f"GPU {device.index}: its speed could not be measured: {str(failure).splitlines()[0]}",
-            "nvidia-smi  shows what else uses its memory",
+            ("nvidia-smi", Hint("this shows what else uses its memory")),
         )
         return
     for what, speed, expected, unit in speeds:
@@ -162,10 +162,8 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
             f"GPU {device.index} {what} at {speed:.3g} {unit}; {gpu.name} should reach "
             f"{expected:.3g}"
         )
-        fix = (
-            "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, "
-            "nvidia-smi  other programs"
-        )
+        command = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
+        fix = command, Hint("this shows heat, power and clocks, and nvidia-smi other programs")
         is_slow = speed < _SLOW * expected
         if is_slow:
             yield Finding("warn", f"{result}: slow or throttled", fix)
@@ -176,10 +174,8 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
 def check_all_reduce(devices: list[torch.device]) -> Finding:
     """Check the result and the speed of an NCCL all-reduce over all GPUs."""
     size = 25_600_000  # values: the gradients of a ResNet-50
-    fix = (
-        "NCCL_DEBUG=INFO resnet-recipes doctor gpu  shows why;  nvidia-smi topo -m  shows how "
-        "the GPUs are connected"
-    )
+    why = "this shows why, and nvidia-smi topo -m how the GPUs are connected"
+    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu", Hint(why)
     try:
         tensors = [
             torch.full((size,), float(index + 1), device=device)

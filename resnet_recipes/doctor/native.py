@@ -43,8 +43,5 @@ def _can_compile(compiler: str, source: str) -> bool:
 
 
 def _install(what: str, debian: str, conda: str) -> Finding:
-    return Finding(
-        "warn",
-        f"missing: {what}",
-        f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}",
-    )
+    fix = f"sudo apt-get install {debian}", f"conda install -c conda-forge {conda}"
+    return Finding("warn", f"missing: {what}", fix)

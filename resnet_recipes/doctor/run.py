@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.cores import available_memory, cores
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding
@@ -36,7 +37,8 @@ def _check_memory(root: Path) -> Finding:
         return Finding("ok", f"free memory: {available}")
     if size < 0.9 * free:
         return Finding("ok", f"the .beton files ({needed}) fit in the free memory ({available})")
-    fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
+    why = "or convert with write_mode=jpg or a smaller max_resolution"
+    fix = "data.order=quasi_random", Hint(why)
     return Finding(
         "warn", f"the .beton files ({needed}) do not fit in the free memory ({available})", fix
     )
@@ -59,14 +61,15 @@ def _check_shared_memory(folder: Path) -> Finding:
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
         what = f"{folder} has {byte_size(size)}; several GPUs may need more"
-        return Finding("warn", what, "docker run --shm-size=8g")
+        return Finding("warn", what, Hint("docker run --shm-size=8g"))
     return Finding("ok", f"{folder} has {byte_size(size)}")
 
 
 def _check_cores(gpus: int) -> Finding:
     count = cores()
     if gpus and count < _CORES * gpus:
-        fix = "resnet-recipes convert SRC DST  makes decoding cheaper; otherwise use fewer GPUs"
+        why = "this makes decoding cheaper; otherwise use fewer GPUs"
+        fix = "resnet-recipes convert SRC DST", Hint(why)
         return Finding(
             "warn",
             f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",
@@ -80,5 +83,5 @@ def _check_disk(runs: Path) -> Finding:
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
         what = f"{place} has {byte_size(free)} free, too little for checkpoints"
-        return Finding("fix", what, "free some space, or change run.root")
+        return Finding("fix", what, Hint("free some space, or change run.root"))
     return Finding("ok", f"{place} has {byte_size(free)} free")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -30,7 +31,7 @@ def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = sile
         return Finding("ok", "no validation image looks like a training image to this network")
     what = f"validation images that look like a training image: {len(pairs):,}"
     lines = tuple(f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in pairs[:_SHOWN])
-    return Finding("warn", what, "look at them; remove copies from train/", lines)
+    return Finding("warn", what, Hint("look at them; remove copies from train/"), lines)
 
 
 class SimilarPair(NamedTuple):

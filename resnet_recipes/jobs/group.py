@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import STOPPED, ExitCode, Hint, NotReadyError, Problem
+from resnet_recipes.base.errors import STOPPED, ExitCode, NotReadyError, Problem, list_advice
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
@@ -100,7 +100,7 @@ def list_warnings(config: "LaunchConfig") -> Iterator[str]:
             ("UNTRIED", explain_untested_machine()),
         ):
             if finding:
-                yield f"{alarm}: {'; '.join(filter(None, [finding.what, finding.fix]))}"
+                yield f"{alarm}: {'; '.join([finding.what, *list_advice(finding.fix)])}"
 
 
 def build_command(folder: Path) -> list[str]:
@@ -151,7 +151,7 @@ def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine on which torch sees no GPU, and why, if it has one."""
     finding = explain_unused_gpu()
     rule = finding.what if finding else "torch sees no GPU on this machine"
-    return Problem(key, value, rule, (Hint(finding.fix), fix) if finding else fix)
+    return Problem(key, value, rule, (*list_advice(finding.fix), fix) if finding else fix)
 
 
 #: The line of a traceback that names the error.

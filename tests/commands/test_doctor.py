@@ -30,7 +30,9 @@ def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, enter):
 
 def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
-    assert "pattern1/0.jpg" in enter(f"resnet-recipes doctor data {data}", 3).out
+    out = enter(f"resnet-recipes doctor data {data}", 3).out
+    assert "pattern1/0.jpg" in out
+    assert "\n      try:   data.on_bad_image=skip\n      hint:  replace or delete them\n" in out
     enter(f"resnet-recipes doctor data {data} --no-images")
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from resnet_recipes.base.errors import list_advice
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
 from tests.tables import rows
@@ -65,7 +66,7 @@ def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees
 13.2 | - | NoDevFiles | 13020 | CUDA_VISIBLE_DEVICES='NoDevFiles' hides | unset
 13.2 | - | - | - | libcuda.so.1 is missing | --gpus all
 13.2 | - | - | 12080 | too old: it supports CUDA 12.8, and torch | update the driv
-13.2 | - | - | 13000 | torch cannot use it | torch.cuda.init()'  prints
+13.2 | - | - | 13000 | torch cannot use it | torch.cuda.init()'
 """
     ),
 )
@@ -94,7 +95,7 @@ def test_unusable_gpu_is_reported_with_reason(
     assert found.level == "fix"
     assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
     assert why in found.what
-    assert fix in found.fix
+    assert fix in " ".join(list_advice(found.fix))
     torch_sees(True)
     assert cuda.explain_unused_gpu() is None
 

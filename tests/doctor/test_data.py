@@ -48,7 +48,7 @@ def test_flat_validation_set_suggests_its_command(root):
     findings = check_data(root)
     finding = only(findings, "fix")
     assert "val contains images without class folders" in finding.what
-    assert finding.fix == f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv"
+    assert finding.fix == (f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv",)
     assert get_exit_code(findings) == 3
 
 
@@ -125,7 +125,7 @@ def test_unreadable_image_is_named_with_reason(root):
 
 def test_wrong_folder_suggests_the_right_folder(root):
     finding = only(check_data(root / "val"), "fix")
-    assert finding.fix == f"resnet-recipes doctor data {root}"
+    assert finding.fix == (f"resnet-recipes doctor data {root}",)
 
 
 def test_unreadable_images_are_not_duplicates(root):
