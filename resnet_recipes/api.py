@@ -70,7 +70,7 @@ class RunResult(NamedTuple):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Contents of summary.json. Raises NotReadyError if the run was stopped, or had no room."""
+        """Contents of summary.json. Raises NotReadyError after a stop or on a full disk."""
         if self.stopped:
             rule = f"has no summary: it was stopped ({self.stopped})"
             raise NotReadyError.at(self.folder, rule, f"resnet-train --resume {self.folder}")

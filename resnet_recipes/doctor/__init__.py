@@ -60,5 +60,5 @@ def run_checks(
 
 
 def list_few(items: Sequence[str | Path]) -> tuple[str, ...]:
-    """Return the first five as text."""
+    """Return the first five items as text."""
     return tuple(str(item) for item in items[:5])

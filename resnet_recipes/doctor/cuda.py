@@ -1,4 +1,4 @@
-"""The GPUs that torch can use on this machine, or the reason why it uses none."""
+"""The GPUs that torch can use on this machine, or the reason why it cannot use any."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ PYTORCH = Hint(
 
 
 def is_usable() -> bool:
-    """Return whether torch can use a GPU; `explain_unused_gpu` replaces torch's warning."""
+    """Return whether torch can use a GPU; `explain_unused_gpu` replaces the torch warning."""
     import torch
 
     with warnings.catch_warnings():
@@ -30,7 +30,7 @@ def is_usable() -> bool:
 
 
 def explain_unused_gpu() -> Finding | None:
-    """Return the reason why torch cannot use a GPU that this machine seems to have."""
+    """Return the reason why torch cannot use a GPU although this machine seems to have one."""
     if is_usable() or not (sign := find_sign_of_gpu()):
         return None
     reason = _find_reason()
@@ -38,7 +38,7 @@ def explain_unused_gpu() -> Finding | None:
 
 
 def explain_untested_machine() -> Finding | None:
-    """Return a warning if this program has never been run on such a machine."""
+    """Return a warning if this program was never tested on this kind of machine."""
     import torch
 
     if sys.platform == "darwin":
@@ -58,7 +58,7 @@ def _find_reason() -> Finding:
     built = f"torch {torch.__version__} is built for"
     if torch.version.cuda is None:
         return Finding("fix", f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH)
-    if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):  # the last by Slurm
+    if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):  # Slurm sets the last
         what = f"CUDA_VISIBLE_DEVICES={visible!r} hides it"
         return Finding("fix", what, "unset CUDA_VISIBLE_DEVICES")
     if not driver:
@@ -83,7 +83,7 @@ def _read_driver_version() -> tuple[int, int] | None:
 
 
 def find_sign_of_gpu() -> str:
-    """Return the evidence that this machine has an NVIDIA GPU; empty if there is none."""
+    """Return the evidence that this machine has an NVIDIA GPU; "" without evidence."""
     if DRIVER.exists():
         return "the NVIDIA driver is loaded"
     if any(Path("/dev").glob("nvidia[0-9]*")):
@@ -123,7 +123,7 @@ class Gpus:
 def find_gpus() -> Gpus:
     """Return the GPUs of this machine. The first call takes a few tenths of a second.
 
-    torch counts physical GPUs (NVML). In MIG mode, CUDA shows a single slice of them, or those of
+    torch counts physical GPUs (NVML). In MIG mode, CUDA shows a single slice, or the slices in
     CUDA_VISIBLE_DEVICES.
     """
     import torch
@@ -136,7 +136,7 @@ def find_gpus() -> Gpus:
 
 
 def has_nvml() -> bool:
-    """Return whether NVIDIA's management library works, which some containers lack.
+    """Return whether the NVIDIA management library works, which some containers lack.
 
     torch 2.15 queries it to place expandable segments, and crashes without it.
     """

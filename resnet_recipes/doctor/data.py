@@ -24,7 +24,7 @@ from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
 
-#: The level of every oddity, and the name of such images.
+#: The level of every oddity, and a description of the images.
 ODDITIES = {
     "misnamed": (
         "warn",
@@ -93,7 +93,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
 
 
 def _betons(root: Path) -> list[Path]:
-    """Return `root` if it is a .beton file, else the .beton files that a run reads in it."""
+    """Return `root` if it is a .beton file, else the .beton files in it that a run reads."""
     if root.suffix == ".beton":
         return [root]
     return [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
@@ -178,7 +178,7 @@ class CheckedImage(NamedTuple):
 
 
 def check_image(path: Path | str) -> CheckedImage:
-    """Read and decode one file as training does. Never raises: problems are returned."""
+    """Read and decode one file as training does. Never raises an error: problems are returned."""
     digest = b""
     try:
         data = read_file(path)

@@ -20,7 +20,7 @@ from resnet_recipes.doctor.cuda import (
 from resnet_recipes.planning.roofline import find_gpu
 from resnet_recipes.run_folder.ending import make_ending
 
-_SMALLEST = 10e9  # bytes that a micro-batch of 256 images at 176 px needs in bfloat16
+_SMALLEST = 10e9  # bytes for a micro-batch of 256 images at 176 px in bfloat16
 _SLOW = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
 _HARDWARE = Hint(
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
@@ -29,12 +29,12 @@ _HARDWARE = Hint(
 
 
 def check_gpu() -> list[Finding]:
-    """Check the installed packages, and the results and speed of each GPU."""
+    """Check installed packages, and the results and speed of each GPU."""
     return [*check_packages(), *check_devices()]
 
 
 def check_packages() -> Iterator[Finding]:
-    """Import torchvision's compiled part, which fails if it was built for another torch."""
+    """Import the compiled part of torchvision, which fails if it was built for another torch."""
     try:
         import torchvision
 
@@ -52,7 +52,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def check_devices() -> Iterator[Finding]:
-    """Describe each GPU and check its results and speed, or report why torch uses none."""
+    """Describe each GPU and check its results and speed, or report why torch cannot use a GPU."""
     yield from filter(None, [explain_untested_machine()])
     if not is_usable():
         none = "this machine has no GPU that torch can use: runs use the CPU"
@@ -118,7 +118,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 
 
 def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compare the fused operations with torch's, on the GPU and on the CPU."""
+    """Compare the fused operations with plain torch, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
         fix = Hint("runs use torch's operations instead, which are correct but slower")
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)

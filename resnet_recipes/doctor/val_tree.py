@@ -14,8 +14,8 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     """Create and return ROOT-by-class to train on, with links train and val/CLASS/FILE.
 
     Nothing is moved or copied. Each line of `class_map` has a file name, with or without suffix,
-    and its class, separated by comma, tab or space (Kaggle's LOC_val_solution.csv). Or it has only
-    a class, for the files sorted by name (ILSVRC2012_validation_ground_truth.txt). Classes that are
+    and its class, separated by comma, tab or space (LOC_val_solution.csv from Kaggle), or only a
+    class, for the files sorted by name (ILSVRC2012_validation_ground_truth.txt). Classes that are
     numbers, from 1, need `names`: a file with the class folder of each number, in order. Raises
     NotReadyError, without creating anything, if a file has no class or train lacks a class.
     """
@@ -74,9 +74,9 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
 def _replace_numbers(
     class_map: Path, pairs: list[tuple[str, str]], names: Path | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the files with the names of their classes in place of the numbers.
+    """Yield the files with class names instead of class numbers.
 
-    ImageNet's numbers do not follow the sorted folder names, so they are never guessed.
+    ImageNet class numbers do not follow the sorted folder names, so they are never guessed.
     """
     if names is None:
         rule = "numbers its classes, and does not name their folders"

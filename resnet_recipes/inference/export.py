@@ -59,13 +59,13 @@ class ExportOptions(NamedTuple):
 
     folds: bool = False  # whether to fold BatchNorm
     preprocesses: bool = False
-    dtype: str = "float32"  # of weights and computation: float32, float16 or int8
+    dtype: str = "float32"  # weights and computation: float32, float16 or int8
     # maximum loss of top-1 on all validation images, in percentage points; None: not measured
     lose: float | None = None
 
 
 class ExportResult(NamedTuple):
-    """The size of an export, and how its outputs compare with the network's."""
+    """The size of an export, and how its outputs compare with the network."""
 
     bytes: int
     folding: float | None  # largest change of a logit by folding BatchNorm; None: not folded
@@ -164,7 +164,7 @@ def _measure_accuracy(
 def _compare_probabilities(
     network: Network, read: RunProgram, decoded: Sequence[DecodedImage]
 ) -> float:
-    """Return the largest difference between the program's probabilities and `predict`'s."""
+    """Return the largest difference between the probabilities of the program and of `predict`."""
     differences = []
     for transformed, pixels in decoded:
         images = transformed[None]
@@ -224,7 +224,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
 def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator[Problem]:
     """Yield the reasons why a network cannot be exported as `to`.
 
-    `options` says what the user asked for.
+    `options` are the requested options.
     """
     folds, preprocesses = options.folds, options.preprocesses
     if preprocesses and not TARGETS[to].use_preprocessed:

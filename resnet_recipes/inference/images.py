@@ -49,7 +49,7 @@ def open_labeled(
 ) -> EvalLoader:
     """Open the labeled images at `config.root`: the validation split, or all without splits.
 
-    Class folders are matched by name, and may be a subset of the network's classes. Without names
+    Class folders are matched by name, and may be some of the network's classes. Without names
     (`classes` is empty), their number must match, or they must be some of the 1,000 ImageNet
     classes. Raises NotReadyError.
     """
@@ -172,7 +172,7 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
 
 
 def _suggest_path(missing: Path) -> str:
-    """Return the path with the most similar name in the same folder, for a shell; "" if none."""
+    """Return the path with the most similar name in the same folder, for a shell, or ""."""
     names = os.listdir(missing.parent) if missing.parent.is_dir() else []
     similar = get_close_matches(missing.name, names, n=1)
     return shlex.quote(str(missing.with_name(similar[0]))) if similar else ""

@@ -117,7 +117,7 @@ class TrainedNetwork:
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self, fetches: bool = True) -> EvalLoader:
-        """Open this rank's share of the images at data.root, or of a run's evaluation images.
+        """Open this rank's part of the images at data.root, or of the evaluation images of a run.
 
         Raises NotReadyError, also if remote images have no local copy and `fetches` is False.
         """

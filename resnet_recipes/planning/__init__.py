@@ -1,1 +1,1 @@
-"""Everything a run will do and take, derived before it starts."""
+"""Derive everything about a run before it starts."""

@@ -1,4 +1,4 @@
-"""Advise on a recipe: the settings that pay off, as its authors measured."""
+"""Advice on a recipe: settings that pay off, according to the measurements of its authors."""
 
 from collections.abc import Collection, Iterator
 
@@ -8,19 +8,19 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.recipe.sections import AUTO
 
-#: Fewest images of a rank's step that advice suggests: with fewer, BatchNorm's statistics cost
-#: accuracy (Wu and He, 2018, arXiv:1803.08494, table 2: 24.8% errors with 8 images, 23.7% with 16,
-#: 23.6% with 32).
+#: Minimum images per rank and step in advice: with fewer, BatchNorm statistics cost accuracy (Wu
+#: and He, 2018, arXiv:1803.08494, table 2: 24.8% errors with 8 images, 23.7% with 16, 23.6% with
+#: 32).
 MIN_RANK_SIZE = 16
 
 
 def advise(
     recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield one sentence for each setting that works but may not be what the user wants.
+    """Yield one sentence for each setting that works but may not be intended.
 
-    `stack` has the methods that act on the recipe's images, `typed` the keys of the settings that
-    the user typed.
+    `stack` has the methods that act on the images of the recipe, `typed` the keys of the settings
+    that the user set.
     """
     for name in list_enabled(recipe.methods):
         if name not in stack.methods:
@@ -54,9 +54,9 @@ def _advise_on_length(
 
 
 def scale_lr(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
-    """Return the setting of the learning rate for a batch of `size`.
+    """Return the learning rate setting for a batch of `size`.
 
-    The list is empty if the user typed a learning rate.
+    The list is empty if the user set a learning rate.
     """
     ratio = size / recipe.batch.global_size
     lr = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
@@ -76,7 +76,7 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
             f"device, so BatchNorm uses {rank_size}."
         )
     if recipe.model.weights:
-        return  # the usual learning rate is for random weights
+        return  # the usual learning rate assumes random weights
     usual = optimizer.usual_rate * (batch.global_size / 2048) ** optimizer.rate_power
     ratio = optimizer.lr / usual
     if not 0.2 <= ratio <= 5:

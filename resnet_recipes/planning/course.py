@@ -1,4 +1,4 @@
-"""Collect the facts of a plan that its time and its GPU memory depend on."""
+"""Collect the facts of a plan that determine its time and its GPU memory."""
 
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.estimate import Course, Estimate, Speeds, estimate
@@ -7,7 +7,7 @@ from resnet_recipes.planning.roofline import Work
 
 
 def make_course(plan: Plan) -> Course:
-    """Return the facts of a plan that the time of its run depends on."""
+    """Return the facts of a plan that determine the time of its run."""
     evaluation, steps = plan.recipe.evaluation, plan.steps_per_epoch
     evaluations = -(-plan.total_steps // plan.steps(evaluation.interval)) + (
         "eval_weights" in plan.hooks
@@ -34,13 +34,13 @@ def make_course(plan: Plan) -> Course:
 
 
 def estimate_run(plan: Plan, speeds: Speeds) -> Estimate:
-    """Estimate how long the run of a plan takes at these speeds."""
+    """Estimate the time of a planned run at these speeds."""
     return estimate(make_course(plan), speeds)
 
 
 def estimate_gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to some tens of percent."""
-    # weights, gradients and the optimizer's state
+    # weights, gradients and optimizer state
     optimizer = plan.recipe.optimizer
     copies = 2 + optimizer.state_copies + optimizer.scratch_copies
     copies += sum(method.extra_weights for method in plan.new_stack())
@@ -52,7 +52,7 @@ def estimate_gpu_memory(plan: Plan) -> float:
 
 
 def make_work(plan: Plan) -> Work:
-    """Return a forward and backward pass of a run on one GPU, at its largest size."""
+    """Return the work of a forward and backward pass on one GPU, at the largest image size."""
     precision = plan.recipe.precision
     return Work(
         plan.recipe.model.name,

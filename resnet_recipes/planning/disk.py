@@ -9,20 +9,20 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
-#: Bytes of a run's other files: metrics, logs, and the description of each weights file.
+#: Bytes of other files: metrics, logs, and the description of each weights file.
 _OTHER_FILES = 4 << 20
 
 
 class Disk(NamedTuple):
-    """The most bytes that a run's files take at any time."""
+    """The maximum disk space, in bytes, that a run uses at any time."""
 
-    checkpoint: int  # of one checkpoint
-    checkpoints: int  # their number: an old one is deleted after the next one is safely written
-    weights: int  # of all files with the final weights
+    checkpoint: int  # bytes of one checkpoint
+    checkpoints: int  # number of checkpoints; an old one is deleted once the next is safe
+    weights: int  # bytes of all files with the final weights
 
     @property
     def total(self) -> int:
-        """Bytes of all files."""
+        """Total bytes."""
         return self.checkpoint * self.checkpoints + self.weights + _OTHER_FILES
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Disk(NamedTuple):
 
 
 def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
-    """Return the disk space of a run that writes `saves` checkpoints of `parameters` each."""
+    """Return the disk space of a run that saves `parameters` in each of `saves` checkpoints."""
     # BatchNorm statistics add at most 1%
     weights = int(4 * 1.01 * parameters)
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
@@ -43,9 +43,10 @@ def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -
 
 
 def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
-    """Return the problem if checkpoints and weights of `needed` bytes, with older ones, do not fit.
+    """Return a problem if checkpoints and weights of `needed` bytes do not fit.
 
-    None if they fit. The folder may not exist yet.
+    Existing checkpoints count as part of `needed`. None if everything fits. The folder may not
+    exist yet.
     """
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
     need = f"the run needs another {byte_size(missing)} for checkpoints and weights"

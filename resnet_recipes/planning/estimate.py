@@ -24,31 +24,31 @@ from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.planning.roofline import Gpu, Work, predict_speed
 
-#: If the all-reduce alone takes more than this fraction of a step, the step is waiting for the
-#: exchange.
+#: If the all-reduce alone takes more than this fraction of a step, it is the bottleneck of the
+#: step.
 WAITS = 0.75
 
-#: A run may take this much longer than measured, however evenly the measured steps went.
+#: Factor by which a run may exceed its measured time, even if the measured steps were uniform.
 DRIFT = 1.08
 
 
 class Course(NamedTuple):
-    """The facts of a plan that the time of its run depends on."""
+    """The facts of a plan that determine the time of its run."""
 
-    sides: tuple[int, ...]  # of the training images by epoch, in pixels
-    images: tuple[int, ...]  # trained by epoch, on all devices
-    evaluated: int  # images of all evaluations, each as often as it is computed
+    sides: tuple[int, ...]  # training image size by epoch, in pixels
+    images: tuple[int, ...]  # training images by epoch, on all devices
+    evaluated: int  # images of all evaluations, counted as often as computed
     eval_side: int
-    passes: float  # through the network for an image: with second gradients, and the teachers' part
+    passes: float  # forward and backward passes per image, including second gradients and teachers
     network: NetworkFacts
-    work: Work  # one pass on a GPU at the largest size
+    work: Work  # one step on a GPU at the largest size
     devices: int
-    saves: int  # checkpoints, and the weights at the end as one more
+    saves: int  # number of checkpoints, plus one for the final weights
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """The speeds of all devices of a machine together, measured or predicted."""
+    """The combined speeds of all devices of a machine, measured or predicted."""
 
     # image size -> seconds per training image, one value per step
     step: Mapping[int, tuple[float, ...]]
@@ -60,30 +60,30 @@ class Speeds:
     warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
     # images per second of training on real images at the first size
     end_to_end: float | None = None
-    # seconds to exchange the gradients of one step, with nothing else running
+    # seconds to all-reduce the gradients of one step, without other work
     exchange: float = 0.0
     limits: Mapping[int, str] = field(default_factory=dict)  # image size -> bottleneck of the step
     start: float | None = None  # seconds from the command to the first step; None: unknown
-    save: float = 0.0  # seconds of a checkpoint, until it is on disk
-    # images per second of the loader in the first epoch; None: as in the others
+    save: float = 0.0  # seconds to write a checkpoint to disk
+    # images per second of the loader in the first epoch; None: as in other epochs
     first_epoch: float | None = None
 
     def seconds_at(self, side: int) -> "Quartiles":
-        """Return the seconds of one training image, interpolated by area."""
+        """Return the seconds per training image, interpolated by area."""
         areas, quartiles = self._quartiles
         nearest = min(max(side**2, areas[0]), areas[-1])
         scale = side**2 / nearest
         return Quartiles(*(scale * float(np.interp(nearest, areas, each)) for each in quartiles))
 
-    @cached_property  # a budget reads it thousands of times
+    @cached_property  # read thousands of times for a budget
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
-        """The areas of the measured images, and each quartile of the seconds at all of them."""
+        """The areas of the measured sizes, and each quartile of the seconds at these sizes."""
         areas = [side**2 for side in sorted(self.step)]
         spreads = (np.percentile(self.step[side], (25, 50, 75)) for side in sorted(self.step))
         return areas, list(zip(*spreads, strict=True))
 
     def load_seconds(self, side: int) -> float:
-        """Return the loader's seconds for an image, interpolated by area; 0: nothing to load."""
+        """Return the loader's seconds per image, interpolated by area; 0: nothing to load."""
         if not self.loader:
             return 0.0
         sides = sorted(self.loader)
@@ -91,7 +91,7 @@ class Speeds:
         return float(np.interp(side**2, [size**2 for size in sides], seconds))
 
     def step_seconds(self, side: int) -> float:
-        """Return the seconds of a step of the timed size."""
+        """Return the seconds of a step with the measured batch size."""
         return self.seconds_at(side).median * self.batch * self.devices
 
     def limit_at(self, side: int) -> str:
@@ -104,7 +104,7 @@ class Speeds:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """Return the speeds from the JSON of their `asdict`."""
+        """Return the speeds from the JSON of `asdict`."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         loader = {int(side): float(rate) for side, rate in value["loader"].items()}
         return cls(**value | {"step": step, "loader": loader})
@@ -127,7 +127,7 @@ class Phase:
     low: float  # minutes
     minutes: float
     high: float
-    images_per_second: float  # of all devices
+    images_per_second: float  # all devices together
     limit: str  # the bottleneck
 
 
@@ -137,7 +137,7 @@ class Estimate:
 
     phases: tuple[Phase, ...]
     evaluation_minutes: float | None  # None: unknown
-    other_minutes: float | None = None  # of start-up and checkpoints; None: unknown
+    other_minutes: float | None = None  # start-up and checkpoints; None: unknown
 
     @property
     def minutes(self) -> float:
@@ -146,28 +146,28 @@ class Estimate:
 
     @property
     def total_minutes(self) -> float:
-        """Minutes of all known parts."""
+        """Total minutes of all known parts."""
         return self.minutes + (self.evaluation_minutes or 0.0) + (self.other_minutes or 0.0)
 
     @property
     def max_minutes(self) -> float:
-        """Most minutes of all known parts, by the slower steps or by DRIFT."""
+        """Maximum minutes of all known parts, with slow steps or DRIFT."""
         slower = self.total_minutes - self.minutes + self.bounds.high
         return max(slower, DRIFT * self.total_minutes)
 
     @property
     def bounds(self) -> "MinuteBounds":
-        """Least and most training minutes."""
+        """Minimum and maximum training minutes."""
         low = sum(phase.low for phase in self.phases)
         return MinuteBounds(low, sum(phase.high for phase in self.phases))
 
     def cost(self, price: float) -> float:
-        """Return the cost of all known parts at `price` per hour."""
+        """Return the cost at `price` per hour of all known parts."""
         return self.total_minutes / 60 * price
 
 
 class MinuteBounds(NamedTuple):
-    """The least and the most minutes of a run."""
+    """The minimum and maximum minutes of a run."""
 
     low: float
     high: float
@@ -178,8 +178,8 @@ class RunForecast(NamedTuple):
 
     estimate: Estimate
     speeds: Speeds
-    source: str  # in words
-    when: float | None = None  # it was measured, in seconds since the epoch; None: it was not
+    source: str  # a description
+    when: float | None = None  # time of the measurement in seconds since 1970; None: not measured
 
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
@@ -187,10 +187,10 @@ class RunForecast(NamedTuple):
 
 
 def estimate(course: Course, speeds: Speeds) -> Estimate:
-    """Return how long a run takes at these speeds."""
+    """Return the time of a run at these speeds."""
     first = course.sides[0]
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
-    contention = 0.0  # seconds per image by which loading and training slow each other down
+    contention = 0.0  # seconds per image that loading and training cost each other
     if speeds.end_to_end:  # they may share CPU cores
         contention = max(0.0, 1 / speeds.end_to_end - alone)
     more = speeds.warm_up_seconds
@@ -216,22 +216,22 @@ def estimate(course: Course, speeds: Speeds) -> Estimate:
     return Estimate(tuple(phases), evaluation, other)
 
 
-#: How much longer a step takes if ranks exchange gradients: a guess.
+#: Factor on the time of a step with an all-reduce: a guess.
 EXCHANGE = 1.05
 
 #: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
 #: 29 on CIFAR-10.
 PER_CORE = 12
 
-#: How much longer a CPU takes in a type that it has no instructions for: measured with ResNet-18 on
-#: one AMD EPYC with AVX2.
+#: Factor on the CPU time for a dtype without CPU instructions, measured with ResNet-18 on one AMD
+#: EPYC with AVX2.
 EMULATION_FACTOR = 6
 
 
 def make_key(facts: Mapping[str, object]) -> str:
-    """Return the name under which speeds are kept.
+    """Return the key for storing speeds.
 
-    It changes with the machine, the version and any of `facts`.
+    It depends on the machine, the version and `facts`.
     """
     everything = {
         **{name: str(value) for name, value in facts.items()},
@@ -243,14 +243,14 @@ def make_key(facts: Mapping[str, object]) -> str:
 
 
 class Measurement(NamedTuple):
-    """Speeds that an earlier command measured."""
+    """Speeds measured by an earlier command."""
 
     speeds: Speeds
-    when: float  # seconds since the epoch
+    when: float  # seconds since 1970
 
 
 def recall(key: str) -> Measurement | None:
-    """Return an earlier measurement; None if there is none, or its record is damaged."""
+    """Return an earlier measurement; None if it is missing or damaged."""
     try:
         value = json.loads(_path(key).read_bytes())
         return Measurement(Speeds.of_json(value["speeds"]), float(value["when"]))
@@ -259,9 +259,9 @@ def recall(key: str) -> Measurement | None:
 
 
 def remember(key: str, speeds: Speeds) -> None:
-    """Keep speeds for the next time.
+    """Store speeds for later commands.
 
-    If the home folder cannot be written to, they are forgotten.
+    Has no effect if the home folder is not writable.
     """
     try:
         _path(key).parent.mkdir(parents=True, exist_ok=True)
@@ -275,11 +275,11 @@ def _path(key: str) -> Path:
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
-    """Return `count` epochs to time by the papers' rule, of a run with images of `sizes` by epoch.
+    """Return the `count` epochs of a run to time for the papers' rule; `sizes` are by epoch.
 
-    At least 3, if it has as many. They are the first ones. With several image sizes they are the
-    first two, since the first fills caches and is counted as long as the second, and one epoch at
-    each of some other sizes, from the largest down.
+    At least 3 epochs, if the run is long enough: the first ones if the image size is constant.
+    Otherwise the first two, since the first fills caches and is timed as the second, and one epoch
+    at each of some other sizes, starting with the largest.
     """
     other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not other_sizes:
@@ -297,7 +297,7 @@ def make_speeds(
 ) -> Speeds:
     """Return the speeds of a run from the seconds of some epochs, counted from 0.
 
-    The first epoch is timed as the second. `evaluation` is in images per second, if it was timed.
+    The first epoch is timed as the second. `evaluation` is in images per second, if measured.
     """
     seconds_by_side = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():
@@ -318,7 +318,7 @@ def guess_cpu_speeds(course: Course, cores: int, dtype: str) -> Speeds:
 
 
 def predict_gpu_speeds(course: Course, gpu: Gpu) -> Speeds:
-    """Predict the speeds of GPUs by the roofline, if loading keeps up."""
+    """Predict the speeds of GPUs with the roofline model, assuming that loading keeps up."""
     sides = {*course.sides, course.eval_side}
     speeds = {side: predict_speed(gpu, course.work._replace(side=side)) for side in sides}
     exchange = EXCHANGE if course.devices > 1 else 1

@@ -1,4 +1,4 @@
-"""The layers of torchvision's ResNets, and the floating-point operations of any network."""
+"""The layers of torchvision ResNets, and the floating-point operations of any network."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
@@ -8,17 +8,17 @@ from resnet_recipes.methods.stack import Stack
 
 
 class LayerCost(NamedTuple):
-    """The compute of one layer for an image."""
+    """The compute of one layer for one image."""
 
-    flops: int  # of a forward pass
-    passes: int  # through the layer in a training step: forward, and one or two backward
+    flops: int  # FLOPs of the forward pass
+    passes: int  # passes per training step: forward, and one or two backward
 
 
 class OperationCount(NamedTuple):
-    """The compute of a network for one image, which is the same on every machine.
+    """The compute of a network for one image, independent of the machine.
 
-    Convolutions and linear layers are counted, a multiplication and an addition as two, as
-    torch.utils.flop_counter does. Other layers, such as blurs, need little compute.
+    Counts convolutions and linear layers, with two operations per multiply-add, like
+    torch.utils.flop_counter. Other layers, such as blurs, need little compute.
     """
 
     forward: int
@@ -34,47 +34,47 @@ class OperationCount(NamedTuple):
 
 
 class Convolution(NamedTuple):
-    """A convolution with the BatchNorm that follows it; images are square."""
+    """A convolution and the BatchNorm that follows it; images are square."""
 
     inputs: int  # channels
     outputs: int
     kernel: int
     stride: int
-    side: int  # of the input, in pixels
-    relu: bool = True  # whether its BatchNorm ends in ReLU
-    adds: bool = False  # whether the block's input is added before the ReLU
-    stage: int = 0  # 0 the stem, 1 to 4 layer1 to layer4
-    enters: bool = False  # whether its input is the output of the stage before
+    side: int  # input height and width, in pixels
+    relu: bool = True  # whether its BatchNorm is followed by ReLU
+    adds: bool = False  # whether the input of the block is added before the ReLU
+    stage: int = 0  # 0: the stem; 1 to 4: layer1 to layer4
+    enters: bool = False  # whether its input is the output of the previous stage
 
     @property
     def out_side(self) -> int:
-        """Height and width of the output in pixels."""
+        """Output height and width, in pixels."""
         return (self.side - 1) // self.stride + 1
 
     @property
     def read(self) -> int:
-        """Elements of the input."""
+        """Number of input elements."""
         return self.inputs * self.side**2
 
     @property
     def written(self) -> int:
-        """Elements of the output."""
+        """Number of output elements."""
         return self.outputs * self.out_side**2
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one image's forward pass."""
+        """FLOPs of the forward pass for one image."""
         return 2 * self.inputs * self.kernel**2 * self.written
 
     @property
     def weights(self) -> int:
-        """Weights of the convolution."""
+        """Number of weights of the convolution."""
         return self.inputs * self.outputs * self.kernel**2
 
     def passes(self, frozen: int = 0) -> int:
-        """Return how often a training step computes it: forward, and for its two gradients.
+        """Return the number of passes per training step: forward, and for its two gradients.
 
-        `frozen` is the number of stages, from the input on, that are not trained.
+        `frozen` is the number of frozen stages, counted from the input.
         """
         is_trained = self.stage >= frozen
         has_gradient = is_trained and self.stage > 0 and not (self.enters and self.stage == frozen)
@@ -82,7 +82,7 @@ class Convolution(NamedTuple):
 
 
 def list_convolutions(model: str, side: int) -> Iterator[Convolution]:
-    """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
+    """Yield the convolutions of a torchvision ResNet for images of `side` pixels."""
     is_deep, blocks = NETWORKS[model]
     stem = Convolution(3, 64, 7, 2, side)
     yield stem
@@ -109,18 +109,18 @@ def list_convolutions(model: str, side: int) -> Iterator[Convolution]:
 
 
 def count_backbone_weights(model: str) -> int:
-    """Return the number of a ResNet's weights, BatchNorms included, without its classifier."""
+    """Return the number of weights of a ResNet, including BatchNorms, without its classifier."""
     return sum(layer.weights + 2 * layer.outputs for layer in list_convolutions(model, 224))
 
 
 def count_features(model: str) -> int:
-    """Return how many features the classifier of a ResNet sees."""
+    """Return the number of input features of a ResNet's classifier."""
     return 2048 if NETWORKS[model][0] else 512
 
 
 def count_operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> OperationCount:
-    """Return the operations of one of the recipes' own networks for an image of `side` pixels."""
-    frozen = FREEZABLE.index(model.freeze)  # the stages that are not trained; 5: all but the head
+    """Return the operations of a ResNet of the recipes for an image of `side` pixels."""
+    frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
     def count_layers() -> Iterator[LayerCost]:
         for layer in list_convolutions(model.name, side):

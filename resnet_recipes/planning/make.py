@@ -14,7 +14,7 @@ from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
 
-MAX_EPOCHS = 10_000  # of the longest run; the longest published run takes 810
+MAX_EPOCHS = 10_000  # epochs of the longest allowed run; the longest published run has 810
 
 
 def make_plan(
@@ -27,10 +27,10 @@ def make_plan(
 ) -> Plan:
     """Derive the plan of a valid recipe.
 
-    With `reads_teachers`, the networks and stored outputs that methods learn from are read; they
-    must be on this machine. `networks` keeps the facts about networks for plans of other runs, by
-    everything that a network is built from. Raises RecipeError with every conflict with data and
-    ranks, NotReadyError if a teacher cannot be read. No advice scales a value that the user typed.
+    With `reads_teachers`, teacher networks and stored outputs are read; they must be on this
+    machine. `networks` caches the facts about networks for other plans. Raises RecipeError with
+    every conflict with data and ranks, NotReadyError if a teacher cannot be read. Suggestions do
+    not scale a value that the user set.
     """
     stack = make_stack(recipe, facts)
     problems = list(_find_problems(recipe, facts, world_size, stack, origin.settings))
@@ -57,7 +57,7 @@ def _find_problems(
     stack: Stack,
     typed: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """Yield everything that prevents planning a recipe, which must be valid in itself."""
+    """Yield everything that prevents planning a valid recipe."""
     yield from _find_batch_problems(recipe, facts, world_size, typed)
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
@@ -69,7 +69,7 @@ def _find_problems(
 
 
 def _place(recipe: Recipe, facts: DataFacts) -> str:
-    """Return where the images are for the user: an address, not its copy on this machine."""
+    """Return the location of the images for the user: a URL, not its local copy."""
     return recipe.data.root or str(facts.root)
 
 
@@ -144,7 +144,7 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
 
 
 def _suggest_batch(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
-    """Return the settings that fit batch, learning rate and warm-up to a small dataset."""
+    """Return the settings that adapt batch, learning rate and warm-up to a small dataset."""
     rank_size = max(examples // (8 * world_size), min(MIN_RANK_SIZE, examples // world_size)) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size

@@ -23,13 +23,13 @@ from resnet_recipes.planning.layers import (
 
 
 class Teacher(NamedTuple):
-    """A trained network whose outputs a run computes in every step, or reads from a file."""
+    """A trained network whose outputs a run computes in every step or reads from a file."""
 
-    network: "NetworkFacts | None"  # None: it was run before
-    text: str  # for the plan
-    key: str  # of the setting that names it
-    digest: str  # of its weights and description, or of its outputs
-    stored: Stored | None = None  # its outputs
+    network: "NetworkFacts | None"  # None: outputs are stored
+    text: str  # description for the plan
+    key: str  # setting that names it
+    digest: str  # digest of its weights and description, or of its outputs
+    stored: Stored | None = None  # stored outputs
 
 
 def count_teaching(teachers: Iterable[Teacher], side: int) -> int:
@@ -41,8 +41,8 @@ def count_teaching(teachers: Iterable[Teacher], side: int) -> int:
 def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
     """Return the facts about a recipe's network.
 
-    Raises RecipeError if its library cannot build it. All but the plain ResNets are built, without
-    values, which takes seconds for some.
+    Raises RecipeError if its library cannot build it. All networks except plain ResNets are built
+    without values, which takes seconds for some.
     """
     is_closed = model.name in NETWORKS and not model.arguments
     kind = ResNet if is_closed else BuiltNetwork
@@ -50,7 +50,7 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
 
 
 class ResNet:
-    """One of the recipes' own networks, computed from its layers without torch."""
+    """A ResNet of the recipes, whose facts are computed from its layers without torch."""
 
     draws_in_forward, is_predicted, text = False, True, ""
 
@@ -61,16 +61,16 @@ class ResNet:
         self.operations = cache(lambda side: count_operations(model, classes, side, methods))
 
     def problems(self) -> Iterator[Problem]:
-        """Yield nothing: every method is made for these networks."""
+        """Yield nothing: all methods support these networks."""
         return iter(())
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
-        """Yield nothing: they take images of any size."""
+        """Yield nothing: these networks accept all image sizes."""
         return iter(())
 
 
 class BuiltNetwork:
-    """Any other network, from its structure without values."""
+    """Any other network; facts come from its structure without values."""
 
     is_predicted = False
 
@@ -89,7 +89,7 @@ class BuiltNetwork:
 
     @cached_property
     def _changed(self) -> nn.Module:
-        """The network as changed by the methods, after a check that they fit."""
+        """The network as changed by the methods, if all of them fit."""
         model = self._model
         network = backbones.build_structure(model.name, self._classes, model.arguments)
         self._methods.modify_model(network)
@@ -99,7 +99,7 @@ class BuiltNetwork:
         return network
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the settings and methods that are made for other networks."""
+        """Yield the settings and methods that do not apply to this network."""
         model, network = self._model, self._plain
         names = backbones.read_facts(network).get("classifier")
         head = network.get_parameter(f"{backbones.find_classifier(network)}.weight")
@@ -126,14 +126,14 @@ class BuiltNetwork:
         _ = self._changed  # errors of methods do not depend on the size
         try:
             self.operations(side)
-        except Exception as error:  # a library may raise anything for a size that it does not take
+        except Exception as error:  # libraries raise any error for a size
             return backbones.get_first_line(error)
         return ""
 
     def _operations(self, side: int) -> OperationCount:
-        """Count the operations of one image; also run the evaluation, whose path may differ.
+        """Count the operations for one image; also run the evaluation, which may differ.
 
-        A layer has a second pass if its weights are trained, and a third if its input has a
+        A layer has a second pass if its weights are trained, and a third pass if its input has a
         gradient.
         """
         network = self._changed
@@ -143,7 +143,7 @@ class BuiltNetwork:
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.get_parameter("weight")
             passes = 1 + weight.requires_grad + inputs[0].requires_grad
-            costs.append(LayerCost(output.numel() * weight[0].numel(), passes))  # of two images
+            costs.append(LayerCost(output.numel() * weight[0].numel(), passes))  # for two images
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
         images = torch.empty(2, 3, side, side, device="meta")
@@ -168,5 +168,5 @@ class BuiltNetwork:
             raise ValueError(f"its output is not a logit for each class but {shape}")
 
 
-#: The facts about a network that a plan rests on.
+#: The facts about a network that a plan uses.
 NetworkFacts = ResNet | BuiltNetwork

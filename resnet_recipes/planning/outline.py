@@ -1,4 +1,4 @@
-"""Describe a plan in text, one labeled row for each fact."""
+"""Describe a plan as text, with a labeled row for each fact."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -9,7 +9,7 @@ from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, find_nearest
 
-LABEL = 13  # columns of a row's label
+LABEL = 13  # columns for the label of a row
 
 OutlineRow = tuple[str, str]
 
@@ -23,7 +23,7 @@ def format_lines(describe_plan: Iterable[OutlineRow], width: int = 80) -> list[s
 
 
 def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield all rows of a plan that do not depend on the machine."""
+    """Yield all rows of a plan that do not depend on this machine."""
     yield from describe_essentials(plan)
     yield BLANK
     yield from describe_details(plan)
@@ -34,7 +34,7 @@ def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
 
 
 def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
-    """Yield the rows that people ask for first; `machine` has the device and the time."""
+    """Yield the most important rows; `machine` contains the device and the time."""
     facts = plan.facts
     yield (
         "images",
@@ -55,7 +55,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
 
 
 def list_notes(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield the notes on settings that a user may want to change before the start."""
+    """Yield notes on settings that a user may want to change before the start."""
     for note in (*plan.facts.notes, *plan.notes):
         text, _, command = note.partition("\n")
         yield "note", text
@@ -64,7 +64,7 @@ def list_notes(plan: Plan) -> Iterator[OutlineRow]:
 
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield the rows of what a run does, each figure with its unit, each method in words."""
+    """Yield rows on what a run will do: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
     is_frozen = model.freeze_bn or model.freeze == "backbone"
     length = f"{format_length(plan)}{_describe_scaling(plan)}"
@@ -105,7 +105,7 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
 
 
 def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield the rows that explain a result or a difference, but are not needed before a start."""
+    """Yield rows that explain a result or a difference, but are not needed before a start."""
     steps = {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3))}
     points = ", ".join(
         f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}"
@@ -130,7 +130,7 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
 
 
 def format_length(plan: Plan) -> str:
-    """Return the length of the run in epochs."""
+    """Return the duration of the run in epochs."""
     epochs = float(plan.epochs)
     return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
 
@@ -167,7 +167,7 @@ def _describe_target(plan: Plan) -> str:
 
 
 def _describe_lr(plan: Plan) -> str:
-    """Return the learning rate schedule in words."""
+    """Return a description of the learning rate schedule."""
     config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
     # a cosine ends one step before its final learning rate
     last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
@@ -179,7 +179,7 @@ def _describe_lr(plan: Plan) -> str:
 
 
 def _spell(duration: str) -> str:
-    """Return a duration in words: "4 epochs"."""
+    """Return a description of a duration: "4 epochs"."""
     length = Duration.parse(duration)
     if length.unit == "dur":
         return f"{float(100 * length.value):g}% of the run"
@@ -188,7 +188,7 @@ def _spell(duration: str) -> str:
 
 
 def _format_interval(duration: str) -> str:
-    """Return an interval in words: "every epoch", "every 4 epochs"."""
+    """Return a description of an interval: "every epoch", "every 4 epochs"."""
     return f"every {_spell(duration).removeprefix('1 ')}"
 
 

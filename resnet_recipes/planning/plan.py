@@ -1,4 +1,4 @@
-"""Everything a run will do, derived once from the recipe, the data and the number of ranks."""
+"""Everything about a run, derived once from the recipe, the data and the number of ranks."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
-#: ImageNet-1k: published results are for its images, and a plan without data.root assumes them.
+#: ImageNet-1k: published results use it, and a plan without data.root assumes it.
 IMAGENET = DataFacts(
     "torchvision",
     Path("ImageNet-1k"),
@@ -33,7 +33,7 @@ IMAGENET = DataFacts(
 
 
 class Intervals(NamedTuple):
-    """How often something happens, in steps."""
+    """Intervals between events, in steps."""
 
     log: int
     evaluation: int
@@ -41,12 +41,12 @@ class Intervals(NamedTuple):
 
 
 class InitialWeights(NamedTuple):
-    """Where the weights of a run start if they are not random."""
+    """The initial weights of a run, if they are not random."""
 
-    place: str  # a file, a published name, or another run and its step
+    place: str  # file, published name, or another run and its step
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
-    details: tuple[str, ...] = ()  # what is loaded, replaced and frozen
-    methods: tuple[tuple[str, bool], ...] = ()  # of their network, and whether the run keeps them
+    details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
+    methods: tuple[tuple[str, bool], ...] = ()  # network methods, kept by the run?
     notes: tuple[str, ...] = ()  # open questions about them, one sentence each
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Plan:
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
     def share(self, rank: int) -> Share:
-        """Return the part of every epoch that a rank reads."""
+        """Return the part of each epoch that a rank reads."""
         batch = self.recipe.batch
         return Share(
             rank,
@@ -130,12 +130,12 @@ class Plan:
 
     @cached_property
     def extra_gradient_every(self) -> int:
-        """Steps between two steps that take two gradients; 0: all steps take one."""
+        """Interval between steps with two gradients, in steps; 0: all steps take one."""
         return max((method.extra_gradient_every for method in self.new_stack()), default=0)
 
     @cached_property
     def flops(self) -> tuple[int, ...]:
-        """Floating-point operations of training by epoch, of all devices and both passes."""
+        """Training FLOPs by epoch, over all devices, forward and backward."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
         flops = []
         for epoch, side in enumerate(self.sizes):
@@ -154,12 +154,12 @@ class Plan:
 
     @cached_property
     def warmup(self) -> int:
-        """Steps of the warm-up."""
+        """Number of warm-up steps."""
         return self.steps(self.recipe.schedule.warmup)
 
     @cached_property
     def stable_steps(self) -> int:
-        """Steps before the cooldown of wsd, equal for runs of any duration; 0: other schedules."""
+        """Steps before the wsd cooldown, equal for runs of any duration; 0: other schedules."""
         config = self.recipe.schedule
         return self.total_steps - self.steps(config.cooldown) if config.name == "wsd" else 0
 
@@ -189,12 +189,12 @@ class Plan:
         }[config.name]
 
     def pixels_at(self, step: int) -> int:
-        """Return the size of the images that enter the model at a step, counted from 0."""
+        """Return the size of the network's input images at a step, counted from 0."""
         return schedule.get_epoch_value(step // self.steps_per_epoch, self.sizes)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Size of the images that enter the model, in pixels, by epoch."""
+        """Size of the network's input images, in pixels, by epoch."""
         return tuple(side for _, side in self._sides)
 
     @cached_property
@@ -205,7 +205,7 @@ class Plan:
 
     @cached_property
     def _sides(self) -> list[tuple[int, int]]:
-        """Sizes of the loader's crops and of the images that enter the model, by epoch."""
+        """Sizes of the loader's crops and of the network's input images, by epoch."""
         methods, sides = self.new_stack(), []
         for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
             crop = self.recipe.data.train_size
@@ -238,13 +238,13 @@ class Plan:
     def saves_at(self, done: int) -> bool:
         """Return whether a checkpoint is written after `done` steps.
 
-        One is always written at the end of the stable phase.
+        The last step of the stable phase always has a checkpoint.
         """
         return done == self.stable_steps or self._is_due(done, self.intervals.checkpoint)
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Steps from one record, evaluation and checkpoint to the next."""
+        """Steps between records, evaluations and checkpoints."""
         recipe = self.recipe
         return Intervals(
             log=self.steps(recipe.log.interval),
@@ -265,13 +265,13 @@ class Plan:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the initial weights and advice on the recipe; they never stop a run."""
+        """Notes on the initial weights and advice on the recipe; they never prevent a run."""
         stack, size = self.new_stack(), self.rank_size
         advice = advise(self.recipe, stack, self.horizon, size, self.origin.settings)
         return (*(self.start.notes if self.start else ()), *advice)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON values, also for comparing two plans."""
+        """Return the plan as JSON values, for example to compare two plans."""
         last = self.total_steps - 1
         points = sorted({0, min(self.warmup, last), self.total_steps // 2, last})
         return {

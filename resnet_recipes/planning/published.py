@@ -10,14 +10,14 @@ from typing import NamedTuple
 from resnet_recipes.base.kinds import parse_texts
 from resnet_recipes.run_folder.facts import Published
 
-#: Training images of ImageNet-1k, which all results are for.
+#: Number of ImageNet-1k training images; all results use them.
 IMAGENET_IMAGES = 1_281_167
 
-#: The most, in points, by which any published result between two others of its recipe differs from
-#: what is interpolated without it.
+#: Largest error of interpolation, in points: each published result between two others of its
+#: recipe, compared with the value interpolated without it.
 INTERPOLATION_ERROR = 0.16
 
-#: Contradictions between the sources, and the values that are shown.
+#: Contradictions between the sources, and the displayed values.
 CONTRADICTIONS = (
     "Medium at 60.4 min is printed as 79.4 % in the body of the Mosaic ResNet deep dive and as "
     "78.4 % in its summary; 78.4 % is shown, since the text calls it equal to FFCV's 78.4 %.",
@@ -34,14 +34,14 @@ CONTRADICTIONS = (
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """One published accuracy, its time or speed; None or "" where the source does not say."""
+    """A published accuracy with its time or speed; None or "" if the source does not give it."""
 
-    recipe: str  # ours, nvidia_mlperf (closed division, MXNet) or composer_2021
-    label: str  # which variant, if the recipe does not say
+    recipe: str  # a recipe, or nvidia_mlperf (closed division, MXNet) or composer_2021
+    label: str  # variant, if the recipe is ambiguous
     epochs: int | None
     top1_percent: float | None
     minutes: float | None
-    clock: str  # papers | mlperf | wall | dawnbench: the clock of the minutes
+    clock: str  # clock of the minutes: papers | mlperf | wall | dawnbench
     images_per_second: float | None
     hardware: str
     source: str
@@ -59,7 +59,7 @@ class Accuracy(NamedTuple):
     """An accuracy and its source."""
 
     top1: float  # percent
-    source: str  # in words
+    source: str  # a description
 
 
 def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy | None:
@@ -78,7 +78,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
         [1 / length for length in lengths],
         [accuracy_at[length] for length in lengths],
     )
-    import numpy as np  # pages of help do not wait for it
+    import numpy as np  # help pages do not need it
 
     top1 = float(np.interp(1 / epochs, shares, accuracies))
     return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")

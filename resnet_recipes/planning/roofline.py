@@ -1,4 +1,4 @@
-"""How fast a GPU trains a ResNet and how much memory that takes, by its datasheet.
+"""Predict the speed and memory of ResNet training on a GPU from its datasheet.
 
 Computed layer by layer, not measured.
 """
@@ -18,16 +18,16 @@ from resnet_recipes.planning.layers import Convolution, count_backbone_weights, 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: rates from its datasheet, and shares of them fitted to measured training speeds."""
+    """A GPU: speeds from its datasheet, and fractions of them fitted to measured training."""
 
     name: str
-    pattern: str  # regular expression of the driver's name for it
-    teraflops: float  # bf16 or fp16 with sums in fp32, dense, 10^12 per second
-    terabytes: float  # memory traffic, 10^12 bytes per second
+    pattern: str  # regular expression for the name reported by the driver
+    teraflops: float  # bf16 or fp16 with fp32 sums, dense, 10^12 per second
+    terabytes: float  # memory bandwidth, 10^12 bytes per second
     gigabytes: float  # memory, 10^9 bytes
     sustained: float  # fraction of `teraflops` that a large matrix product sustains
-    convolution: float  # fraction of the roofline that cuDNN's convolutions reach
-    plain: float  # fraction of `traffic` that torch's elementwise kernels reach
+    convolution: float  # fraction of the roofline that cuDNN convolutions reach
+    plain: float  # fraction of `traffic` that elementwise torch kernels reach
 
     @property
     def traffic(self) -> float:
@@ -40,16 +40,16 @@ class Gpu:
         return 1e12 * self.teraflops * self.sustained
 
 
-#: Rates: NVIDIA's datasheets of V100, T4, A100, L4, L40S, H100 and H200, of HGX B200, and the GA102
-#: and AD102 white papers. Shares: H200 measured by benchmarks/gpu_session; A100, V100 and 3090 from
-#: PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are guesses
-#: (docs/lab/predictions.md).
+#: Speeds: NVIDIA datasheets of V100, T4, A100, L4, L40S, H100 and H200, of HGX B200, and the GA102
+#: and AD102 white papers. Fractions: H200 measured by benchmarks/gpu_session; A100, V100 and 3090
+#: from PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are
+#: guesses (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
     GPUS: tuple[Gpu, ...] = tuple(parse_texts(Gpu, row) for row in csv.DictReader(_file))
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU that the driver calls `name`, as in "NVIDIA A100-SXM4-80GB".
+    """Return the GPU that the driver reports as `name`, as in "NVIDIA A100-SXM4-80GB".
 
     None if it is not in the table.
     """
@@ -58,42 +58,42 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 BYTES = 2  # per activation, in bf16 or fp16
-# Measured on an H200 in steps at 224, 176 and 88 px: shares of the memory traffic that our fused
-# kernels reach, without that of the max pool, and torch's depthwise convolution where it blurs
-# (0.39, and 0.30 with stride 2); bytes per second of torch's max pool, index included (0.53e12 to
-# 0.66e12)
+# Measured on an H200 in steps at 224, 176 and 88 px: the fractions of the memory bandwidth that our
+# fused kernels, except for the max pool, and depthwise torch convolutions that blur reach (0.39,
+# and 0.30 with stride 2); bytes per second of the torch max pool, including its index (0.53e12 to
+# 0.66e12).
 FUSED_SHARE, BLURRED, POOLED = 0.85, 0.35, 0.6e12
-# Seconds that every kernel needs besides, to start and to drain: measured there as well. Kernels
-# per convolution and its BatchNorm: counted.
+# Additional seconds per kernel to start and to drain, measured in the same way; and the number of
+# kernels per convolution with its BatchNorm, counted.
 START, KERNELS = 6e-6, 8
-# Seconds that the host takes to issue a step: per convolution, measured beside that H200 (313e-6
-# and 385e-6); and as a CUDA graph with input and optimizer, assumed: it was 6 ms there at most.
+# Seconds that the host needs to issue a step: per convolution, measured on the host of that H200
+# (313e-6 and 385e-6); and for a CUDA graph with input and optimizer, assumed (at most 6 ms there).
 ISSUE, REPLAY = 345e-6, 3e-3
-# Bytes that a step of SGD moves per weight: decay, weight, gradient, momentum, and the casts.
+# Bytes per weight in an SGD step: decay, weight, gradient, momentum, and the casts.
 STEP = 45
-RESERVED = 1e9  # bytes of context and of cuDNN's workspace: assumed
-SPLIT = 1.2  # bytes that torch's allocator reserves for each that is used, at most: counted
+RESERVED = 1e9  # bytes of CUDA context and cuDNN workspace: assumed
+SPLIT = 1.2  # maximum bytes that the torch allocator reserves per byte in use: counted
 
 
 class Work(NamedTuple):
     """One training step on a GPU."""
 
     model: str
-    side: int  # of the images, in pixels
-    batch: int  # images that go forward and backward together
+    side: int  # image height and width, in pixels
+    batch: int  # images per forward and backward pass
     blur: bool = False  # BlurPool, as in the recipes
-    fused: bool = False  # BatchNorm, ReLU and sum in one operation, blur in one; CUDA graphs
+    fused: bool = False  # fused BatchNorm, ReLU and sum, fused blur, and CUDA graphs
 
 
 class Speed(NamedTuple):
-    """How fast one GPU is expected to do some work."""
+    """The predicted speed of one GPU for some work."""
 
     images_per_second: float
     limit: str  # the bottleneck: arithmetic | memory traffic | kernel launches
 
 
 def predict_speed(gpu: Gpu, work: Work) -> Speed:
-    """Return a GPU's expected speed if operations run in turn at the shares it reaches."""
+    """Return the predicted speed of a GPU that runs all operations in turn."""
     arithmetic = moving = 0.0
     for flops, moved in _passes(work):
         computing, loading = flops / gpu.flops, moved / gpu.traffic
@@ -128,12 +128,13 @@ def count_traffic(work: Work) -> Counter[str]:
     pooled = stem if work.blur else stem // 4
     elements = Counter(
         {
-            # statistics, values; gradients' sums, gradients. With a sum also its two terms and,
-            # except for the last, a second gradient, and its own gradient
+            # statistics, values; sums of gradients, gradients. A sum adds its two terms, its own
+            # gradient and, except for the last, a second gradient
             "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
             "relu": 0 if fused else 5 * activated,
             "sum": 0 if fused else 3 * sums,
-            # of a tensor that two others use: in the fused operations only the first pool's
+            # gradients of tensors with two consumers; fused operations have only that of the first
+            # pool
             "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
             "blur": sum(
                 4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
@@ -148,13 +149,13 @@ def count_traffic(work: Work) -> Counter[str]:
 
 
 def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
-    """Return the bytes of GPU memory that training needs.
+    """Return the bytes of GPU memory for training.
 
-    `images` is their number in a complete step, `weights` the model's number of them, `copies` the
-    fp32 values kept for each: weights, gradients, momentum and so on.
+    `images` is the number of images in a complete step, `weights` the number of weights, `copies`
+    the number of fp32 values per weight: weights, gradients, momentum and so on.
     """
-    # memory peaks at the end of the forward pass: the backward pass frees what it has read
-    # uint8 and float32 pixels; a graph keeps its own
+    # Memory peaks at the end of the forward pass, because the backward pass frees the tensors that
+    # it has read. Pixels are uint8 and float32; a graph keeps its own copy.
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
     used = work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES)
     # an evaluation cannot use the memory of a CUDA graph
@@ -169,7 +170,7 @@ def count_kept_bytes(work: Work) -> int:
     stem = layers[0].written
     pooled = stem if work.blur else stem // 4
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
-    elements -= stem if work.fused else 0  # the input of the fused pool
+    elements -= stem if work.fused else 0  # input of the fused pool
     if (
         work.fused and work.blur
     ):  # only the blurred outputs, and the halved inputs besides the full ones
@@ -181,7 +182,7 @@ def count_kept_bytes(work: Work) -> int:
 
 
 def _index(work: Work) -> int:
-    """Return the bytes that store the place of a maximum: torch's int64, or the kernel's uint8."""
+    """Return the bytes per maximum that store its place: int64 in torch, uint8 in the kernel."""
     return 1 if work.fused else 8
 
 
@@ -192,13 +193,13 @@ def _layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return operations and bytes per image of each convolution.
+    """Return operations and bytes per image of each convolution pass.
 
-    Forward, backward for weights and for the input.
+    Forward, and backward for weights and input.
     """
     passes = []
     for layer in _layers(work):
-        # the blur does the stride
+        # the blur takes the stride
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
@@ -207,9 +208,9 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:
-    """Yield elements and stride of each blur.
+    """Yield the elements and stride of each blur.
 
-    After the pool, and at the inputs of strided convolutions.
+    Blurs follow the pool, and precede strided convolutions.
     """
     if work.blur:
         yield _layers(work)[0].written, 2

@@ -1,4 +1,4 @@
-"""The stable phase of schedule=wsd: the steps before the cool-down, equal for all lengths."""
+"""The stable phase of schedule=wsd: the steps before the cooldown, equal for all durations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,12 +12,12 @@ from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.schema import Recipe, list_enabled
 
-#: Settings of the schedule that take effect after the stable phase.
+#: Schedule settings that take effect after the stable phase.
 _COOLDOWN_SETTINGS = ("cooldown", "shape", "milestones")
 
 
 def copy_length(recipe: Recipe, other: Recipe) -> Recipe:
-    """Return a recipe with the length and the cool-down of another one."""
+    """Return a recipe with the duration and the cooldown of another recipe."""
     cooldown = {key: getattr(other.schedule, key) for key in _COOLDOWN_SETTINGS}
     return replace(
         recipe,
@@ -28,7 +28,7 @@ def copy_length(recipe: Recipe, other: Recipe) -> Recipe:
 
 
 def change_length(plan: Plan, epochs: Fraction) -> Plan:
-    """Return the plan with another length and without a budget."""
+    """Return the plan with another duration and without a budget."""
     recipe = plan.recipe
     recipe = replace(
         recipe,
@@ -40,7 +40,7 @@ def change_length(plan: Plan, epochs: Fraction) -> Plan:
 
 
 def find_durations(recipe: Recipe) -> dict[str, str]:
-    """Return the durations, by key, that the stable phase depends on."""
+    """Return the durations that determine the stable phase, by key."""
     sections: dict[str, Any] = {"schedule": recipe.schedule}
     sections |= {f"methods.{name}": method for name, method in list_enabled(recipe.methods).items()}
     return {
@@ -95,7 +95,7 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
 
 
 def _list_sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:
-    """Return the sizes that a method gives images until step `end`, by epoch."""
+    """Return the image sizes that a method uses until step `end`, by epoch."""
     side, horizon = plan.recipe.data.train_size, plan.horizon
     return [
         (method.loaded_size(side, epoch, horizon), method.size_after(side, epoch, horizon))

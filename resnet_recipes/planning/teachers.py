@@ -1,4 +1,4 @@
-"""The teachers of a plan: trained networks, or outputs of one that are stored in a file."""
+"""The teachers of a plan: trained networks, or files with stored outputs."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ from resnet_recipes.recipe.schema import list_enabled
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.load import Network
 
-#: Settings of `data` that decide an image's pixels before the network sees them.
+#: `data` settings that determine the pixels before the network gets them.
 _PIXEL_SETTINGS = (
     "train_size",
     "crop_scale",
@@ -40,7 +40,7 @@ _PIXEL_SETTINGS = (
     "repeats",
 )
 
-#: Keys of a file about its teacher; the runs that learn from its outputs do not depend on them.
+#: Keys in a file that describe the teacher; runs that use its outputs do not depend on them.
 _TEACHER_KEYS = ("teacher", "teacher.sha256", "precision.dtype", "launch.device")
 
 
@@ -59,7 +59,7 @@ def add_teachers(plan: Plan) -> Plan:
 
 
 class OpenTeacher(NamedTuple):
-    """A method that needs a trained network, and that network on the CPU."""
+    """A method that needs a trained network, and this network on the CPU."""
 
     method: Method
     network: "Network"
@@ -93,9 +93,9 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
 
 
 def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
-    """Return the error of a teacher whose file does not describe it, with how to describe it.
+    """Return the error for a teacher whose file does not describe it, with the command to fix it.
 
-    model.name, which the file alone needs, is the student's in a recipe.
+    In a recipe, model.name is the student network, so it cannot describe the file.
     """
     (problem,) = error.problems
     if not any(line.startswith("model.name=") for line in problem.advice):
@@ -108,7 +108,7 @@ def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
 
 
 def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
-    """Return the reason why a network cannot teach the network of a plan, or ""."""
+    """Return why a network cannot teach the network of a plan, or ""."""
     about, classes, side = network.about, plan.facts.classes, max(plan.sizes)
     if about.num_classes != plan.num_classes:
         return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"
@@ -140,9 +140,9 @@ def _find_setting(method: Method) -> tuple[str, str]:
 
 
 def describe_file(plan: Plan, cycle: int, device: str) -> dict[str, str]:
-    """Return everything that decides the contents of a file: teacher, dtype, device and images.
+    """Return everything that determines the contents of a file: teacher, dtype, device and images.
 
-    `device` is the type of the devices that the teacher runs on.
+    `device` is the device type of the teacher.
     """
     teacher, dtype = plan.teachers[0], plan.recipe.precision.dtype
     values = teacher.text, teacher.digest, dtype, device
@@ -150,9 +150,9 @@ def describe_file(plan: Plan, cycle: int, device: str) -> dict[str, str]:
 
 
 def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
-    """Return everything that a teacher's outputs depend on: settings as typed, and the images.
+    """Return everything that teacher outputs depend on: settings as typed, and the images.
 
-    Runs of any length can use a stored cycle of epochs.
+    Runs of any duration can use a stored cycle of epochs.
     """
     plan = make_cycle(plan, cycle)
     recipe, data, facts = plan.recipe, plan.recipe.data, plan.facts
@@ -171,7 +171,7 @@ def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
 
 
 def make_cycle(plan: Plan, epochs: int) -> Plan:
-    """Return a plan of `epochs` of full-size crops, a cycle that runs of any length repeat.
+    """Return a plan of `epochs` with full-size crops, a cycle that runs of any duration repeat.
 
     With 0 epochs, return the plan itself.
     """
@@ -186,7 +186,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
 
 
 def find_unstorable(plan: Plan) -> Iterator[Problem]:
-    """Yield the settings that change images by batch, so that no output belongs to an image."""
+    """Yield the settings that mix images, so that outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
             rule = "draws anew for each batch, after a stored teacher has seen the images"
@@ -200,9 +200,9 @@ def find_unstorable(plan: Plan) -> Iterator[Problem]:
 
 
 def read_outputs(plan: Plan, method: Method) -> Teacher:
-    """Read the stored outputs that a method learns from, and compare them with the run.
+    """Read the stored outputs that a method uses, and compare their settings with the run.
 
-    Raises NotReadyError if the file cannot be used, RecipeError with every setting that differs.
+    Raises NotReadyError if the file cannot be used, RecipeError with every difference.
     """
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
@@ -210,7 +210,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         outputs, description = map_outputs(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
             raise ValueError(FOREIGN)
-        description.setdefault("data.memory_pixels", "0")  # absent from older files
+        description.setdefault("data.memory_pixels", "0")  # missing in older files
         teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
         epochs = outputs.sha256.size // 32
         cycle = 0 if "epochs" in description else epochs

@@ -37,8 +37,8 @@ class BatchConfig(Section):
 
     # examples per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # examples per BatchNorm, the micro-batch of one device; auto: the most that fit in GPU memory,
-    # found by trying when the run starts
+    # examples that share BatchNorm statistics: the micro-batch of one device; auto: the most that
+    # fit in GPU memory, found by trying when the run starts
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
     # examples per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256

@@ -1,4 +1,4 @@
-"""The page that a finished run prints."""
+"""The text that a finished run prints."""
 
 import shlex
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def format_title(summary: Summary) -> str:
 
 
 class Line(NamedTuple):
-    """A line of the page."""
+    """A line of the text."""
 
     label: str  # empty if the line continues the previous one
     text: str
@@ -41,7 +41,7 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
 
 
 def _accuracy(summary: Summary, full: bool) -> Iterator[Line]:
-    """Yield the accuracy of the weights, and a warning if the averaged ones trail far."""
+    """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
     reached = ema or raw
@@ -73,7 +73,7 @@ def _format_metrics(metrics: Metrics) -> str:
 
 
 def _published(summary: Summary) -> Iterator[Line]:
-    """Yield the nearest published result, and the difference if the lengths are about the same."""
+    """Yield the nearest published result; add the difference if the durations are similar."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return
@@ -87,7 +87,7 @@ def _published(summary: Summary) -> Iterator[Line]:
 
 
 def _training(summary: Summary) -> Iterator[Line]:
-    """Yield how long training took and how fast it was, without evaluations."""
+    """Yield the training time and speed, without evaluations."""
     seconds = clock_time(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints")
     waits = percent(summary.data_wait_share)
@@ -96,7 +96,7 @@ def _training(summary: Summary) -> Iterator[Line]:
 
 
 def _times(summary: Summary) -> Iterator[Line]:
-    """Yield every other time, and the speed at each image size."""
+    """Yield all other times, and the speed at each image size."""
     times = {
         "papers' clock: first epoch counted like the second": (
             summary.training_seconds_papers_rule

@@ -12,13 +12,13 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
-#: Settings that may differ between runs of the same configuration: a key, or all of a section.
+#: Settings that may differ between runs of the same configuration: a key, or a section.
 _OWN = ("seed", "about", "published", "run.", "log.", "checkpoint.")
 
-#: Settings of a run's duration, which labels give in epochs.
+#: Settings of a run's duration, which labels show in epochs.
 _LENGTH = ("max_duration", "scale_schedule_ratio")
 
-#: Most settings in a label.
+#: Maximum settings in a label.
 _MOST = 4
 
 
@@ -27,7 +27,7 @@ class SeedGroup:
     """Runs that differ only in their seeds."""
 
     runs: tuple[RunRecord, ...]
-    settings: dict[str, str]  # without the settings that may differ
+    settings: dict[str, str]  # without settings that may differ
 
     @property
     def top1(self) -> tuple[float, ...]:
@@ -41,11 +41,11 @@ class SeedGroup:
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation of one run's accuracy over seeds; None below two finished runs."""
+        """Standard deviation of the accuracy over seeds; None below two finished runs."""
         return stdev(self.top1) if len(self.top1) > 1 else None
 
     def mean(self, field: str) -> float | None:
-        """Return the mean of a field over the finished runs that have it; None if none has."""
+        """Return the mean of a field over the finished runs with a value, or None."""
         values = self._finished(field)
         return mean(values) if values else None
 
@@ -57,7 +57,7 @@ class SeedGroup:
 def read_settings(folder: Path) -> dict[str, str]:
     """Return every setting of a run with a dotted key, as text.
 
-    Raises NotReadyError if it has no readable recipe.
+    Raises NotReadyError if its recipe is not readable.
     """
     try:
         return flatten(strict_yaml.load(folder / CONFIG).tree)
@@ -85,7 +85,7 @@ def read_machine(folder: Path) -> dict[str, str]:
 
 
 def find_differences(sides: Sequence[dict[str, str]]) -> dict[str, list[str]]:
-    """Return the value of each side for the keys that differ; "-" for a key that a side lacks."""
+    """Return the keys that differ, with the values of all `sides`; "-" for missing keys."""
     keys = dict.fromkeys(key for side in sides for key in side)
     rows = {key: [side.get(key, "-") for side in sides] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
@@ -105,7 +105,7 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
 def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Label each group with its recipe, if there are several, and the settings that differ.
 
-    Groups with the same label differ only in duration.
+    Groups with the same label differ only in their duration.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
     for group in groups:
@@ -145,7 +145,7 @@ def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]
 
 
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
-    """Read run folders. Raises NotReadyError naming each folder that is not one, or is damaged."""
+    """Read run folders. Raises NotReadyError, which names all other or damaged folders."""
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
     fix = "resnet-recipes runs"
     NotReadyError.refuse(

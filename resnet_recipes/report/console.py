@@ -30,7 +30,7 @@ COLUMNS = {
     "loss": 8,
     "top-1": 11,
     "top-5": 11,
-    "third": 11,  # balanced, or of the raw weights
+    "third": 11,  # balanced accuracy, or raw weights
     "images/s": 10,
     "trained": 9,
     "eval": 6,
@@ -53,7 +53,7 @@ class PlainConsole:
     """
 
     def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
-        """Write to `err`, the summary to `out`; a step at most once in `every` seconds."""
+        """Write to `err`, the summary to `out`; steps at most every `every` seconds."""
         self._err, self._out, self._every = err, out, every
         self._last = float("-inf")
         self._facts: RunFacts
@@ -133,8 +133,8 @@ class LiveConsole:
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn = float("-inf")
-        self._names: Sequence[str] = ()  # of the columns of accuracies
-        self._since: list[StepMetrics] = []  # logged since the last evaluation
+        self._names: Sequence[str] = ()  # headings of the accuracy columns
+        self._since: list[StepMetrics] = []  # steps logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
@@ -233,7 +233,7 @@ class LiveConsole:
         return Group(head, figures)
 
     def _row(self, *cells: str) -> str:
-        """Return a row of the table of evaluations, with the columns that the terminal has."""
+        """Return a row of the table of evaluations, with the columns that fit the terminal."""
         columns = dict(zip(COLUMNS, cells, strict=True))
         for name in DROPPED:
             if sum(map(COLUMNS.get, columns)) > self._console.width:

@@ -1,4 +1,4 @@
-"""The report's section on training: curves over the epochs, and time by phase."""
+"""The section of the report on training: curves over the epochs, and time by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord
 
-#: Most runs in a plot: more lines cannot be distinguished.
+#: Maximum runs in a plot: more lines cannot be distinguished.
 MOST = 10
 
-#: Most points per line: a screen shows no more.
+#: Maximum points per line: a screen cannot show more.
 POINTS = 200
 
 QUANTITIES = {

@@ -1,4 +1,4 @@
-"""The learning curve of runs on fractions of the images: what more images would bring."""
+"""The learning curve of runs on fractions of the images predicts the gain from more images."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,27 +11,27 @@ from resnet_recipes.run_folder import DATA
 if TYPE_CHECKING:
     import numpy as np
 
-#: Exponents of the fit: 0.5 is the usual one (Hoiem et al., 2021, arXiv:2010.11029).
+#: Exponents of the fit: 0.5 is common (Hoiem et al., 2021, arXiv:2010.11029).
 _POWERS = [power / 20 for power in range(4, 21)]
 
-_FEWEST = 3  # numbers of images that a curve needs
+_FEWEST = 3  # minimum image counts for a curve
 
-_Z = 1.959964  # quantile of the normal distribution for an interval of 95 %
+_Z = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
 class LearningCurve(NamedTuple):
     """Runs that differ in their number of training images, and in their seeds."""
 
-    images: tuple[int, ...]  # ascending
+    images: tuple[int, ...]  # numbers of images, ascending
     top1_percent: tuple[float, ...]  # means over seeds
-    seeds: int  # finished runs of the size that has the fewest
-    gain_points: float  # of top-1 by twice the most images
-    gain_error: float  # half of the interval of 95 % around it
-    pflops: float | None  # of training on the most images
-    twice_pflops: float | None  # of training on twice as many
+    seeds: int  # seeds of the size with the fewest runs
+    gain_points: float  # predicted top-1 gain from doubling the largest number of images
+    gain_error: float  # half-width of its 95% interval
+    pflops: float | None  # training compute for the largest number of images
+    twice_pflops: float | None  # training compute for twice as many
 
     def describe(self) -> str:
-        """Return what twice the images would bring, and cost."""
+        """Return the predicted gain and cost of twice as many images."""
         ends = self.gain_points - self.gain_error, self.gain_points + self.gain_error
         cost = f"{self.images[-1]:,} more photographs"
         if self.pflops and self.twice_pflops:
@@ -49,8 +49,8 @@ class LearningCurve(NamedTuple):
 
 
 def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]:
-    """Yield a curve for runs that differ in `data.share` alone, if they have three sizes."""
-    import numpy as np  # pages of help do not wait for it
+    """Yield a curve for runs that differ only in `data.share`, if it has three values."""
+    import numpy as np  # help pages do not need it
 
     series: dict[tuple[Any, ...], list[tuple[int, SeedGroup, float]]] = {}
     for group in groups:
@@ -83,11 +83,11 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
 def fit_gain(
     images: "np.ndarray", top1: "np.ndarray", variances: "np.ndarray"
 ) -> tuple[float, float]:
-    """Return what twice the last number of images would add to top-1, and its error, in points.
+    """Return the top-1 gain from doubling the last number of images, and its error, in points.
 
-    Error = a + b n^-c is fitted to n images by weighted least squares, for each c from 0.2 to 1.
-    The gain is the mean over these fits by their likelihood, for no few sizes determine c. The
-    error is half of the interval of 95 %, which includes that.
+    Fits error = a + b n^-c to n images by weighted least squares, for each c from 0.2 to 1. The
+    gain is the mean over these fits, weighted by likelihood, because few sizes do not determine c.
+    The error is the half-width of the 95% interval, including this uncertainty.
     """
     import numpy as np
 
@@ -103,5 +103,5 @@ def fit_gain(
     fall = x[-1] * (1 - 2**-powers)
     gain = float(likelihoods @ (slopes * fall))
     variance = likelihoods @ (fall**2 / spread + (slopes * fall - gain) ** 2)
-    # if no power fits, the noise is larger than it was taken for
+    # if no power law fits, the noise is larger than assumed
     return gain, _Z * float(variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5

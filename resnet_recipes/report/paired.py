@@ -5,12 +5,12 @@ from typing import NamedTuple, Self
 
 from resnet_recipes.run_folder.hits import Hits
 
-#: Quantile of the normal distribution for an interval of 95%, and for a power of 80%.
+#: Quantile of the normal distribution for a 95% interval, and for 80% power.
 _Z, _POWER = 1.959964, 0.841621
 
 
 class Confidence(NamedTuple):
-    """The ends of a confidence interval of 95%, in percent or points."""
+    """The ends of a 95% confidence interval, in percent or points."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class PairedVerdict(NamedTuple):
 
     @classmethod
     def of(cls, first: Hits, second: Hits) -> Self | None:
-        """Compare two networks; None if they saw different images."""
+        """Compare two networks; None if their images differ."""
         if (first.digest, len(first.flags)) != (second.digest, len(second.flags)):
             return None
         pairs = list(zip(first.flags, second.flags, strict=True))
@@ -44,7 +44,7 @@ class PairedVerdict(NamedTuple):
 
     @property
     def points(self) -> float:
-        """The first network's accuracy less the second's, in points."""
+        """The accuracy of the first network minus the second, in points."""
         return 100 * (self.first_only - self.second_only) / self.images
 
     @property
@@ -72,7 +72,7 @@ class PairedVerdict(NamedTuple):
 
     @property
     def images_to_settle(self) -> int | None:
-        """The number of images that would make this difference significant, with a power of 80%.
+        """The number of images that would make this difference significant with 80% power.
 
         None if there is no difference. Connor, 1987, Biometrics 43.
         """

@@ -1,4 +1,4 @@
-"""The record of a run: metrics.jsonl during it, summary.json at its end."""
+"""The record of a run: metrics.jsonl during the run, summary.json at its end."""
 
 import json
 import time
@@ -25,12 +25,12 @@ from resnet_recipes.run_folder.metrics import (
 )
 from resnet_recipes.run_folder.summary import Summary, find_intervals, summarize
 
-if TYPE_CHECKING:  # reading results needs no terminal library
+if TYPE_CHECKING:  # reading results does not need rich
     from resnet_recipes.report.console import Console
 
 
 class Evaluation(NamedTuple):
-    """The accuracies of the averaged and of the raw weights; None if not evaluated."""
+    """The accuracies of the averaged and the raw weights; None if not evaluated."""
 
     averaged: Metrics | None
     raw: Metrics | None
@@ -124,10 +124,10 @@ class Recorder:
         raw_seconds: float = 0.0,
         is_best: bool = False,
     ) -> None:
-        """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
+        """Log an evaluation of the averaged weights, the raw weights, or both.
 
-        `raw_seconds` of them were spent on the raw weights, after the averaged weights. The weights
-        of the best evaluation are kept.
+        It took `seconds`, including `raw_seconds` for the raw weights, after the averaged weights.
+        The weights of the best evaluation are kept.
         """
         values: Record = {
             "examples": (averaged or raw).examples,
@@ -154,7 +154,7 @@ class Recorder:
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
-        """Log a checkpoint, for which training paused for `seconds`."""
+        """Log a checkpoint that paused training for `seconds`."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
     def compiled(self, done: int, seconds: float) -> None:

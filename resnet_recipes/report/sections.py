@@ -1,4 +1,4 @@
-"""The sections of the report: runs by their data sets, and published results."""
+"""The sections of the report: runs by dataset, and published results."""
 
 import shlex
 from collections import Counter
@@ -29,16 +29,16 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 #: The machine of most published results.
 USUAL = "8x A100"
 
-#: Most rows in the table of the Pareto front; the table of all runs has the rest.
+#: Maximum rows in the table of the Pareto front; the table of all runs is complete.
 FRONT = 8
 
-#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: in Composer's AWS tutorial, 27 min cost
-#: 14.77 dollars.
+#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: 27 min cost 14.77 dollars in the Composer
+#: tutorial for AWS.
 A100_PRICE = 32.8
 
 
 def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
-    """Yield the sections of a report on `runs`, which may be empty, by data set.
+    """Yield the sections of a report on `runs`, which may be empty, by dataset.
 
     With `price` per hour, the sections include costs.
     """
@@ -73,7 +73,7 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
 def _build_data_sections(
     runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, mark: str
 ) -> Iterator[PageSection]:
-    """Yield the sections on the runs of a data set; `mark` is the prefix of its figure names."""
+    """Yield the sections on the runs of a dataset; `mark` is the prefix of its figure names."""
     groups = group_seeds(runs)
     series = make_labels(groups)
     lengths = Counter(series)
@@ -122,13 +122,13 @@ def _name_data(run: RunRecord) -> str:
 
 
 def _count_images(run: RunRecord) -> int:
-    """Return the number of a run's training images; 0 if it is unknown."""
+    """Return the number of a run's training images; 0 if unknown."""
     count = read_json(run.folder / DATA, may_be_absent=True).get("train_examples")
     return count if isinstance(count, int) else 0
 
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
-    """Return the numbers of images and classes of a data set; some runs may use a fraction."""
+    """Return the numbers of images and classes of a dataset; some runs may use a fraction."""
     facts = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
     counts = (
         (facts.get("train_examples"), "training images"),
@@ -178,7 +178,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
 
 
 def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
-    """Return the table of the runs that no other run beats in both time and accuracy."""
+    """Return the table of the Pareto front: no run is better in both time and accuracy."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
     caption = "Pareto front: no other run is more accurate in less time."

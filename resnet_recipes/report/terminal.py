@@ -13,7 +13,7 @@ from resnet_recipes.base.text import printable
 #: Lines of the live display; the cursor rests at the end of the last.
 HEIGHT = 2
 
-#: Written on behalf of a process that was killed before it could write it.
+#: Written by the parent if a process was killed before it could.
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -23,7 +23,7 @@ def is_live(stream: TextIO) -> bool:
 
 
 def format_interjection(text: str) -> str:
-    """Return a line so that a process can print it over another process's live display.
+    """Return a line so that a process can print it over the live display of another.
 
     It replaces the display and leaves empty lines below, where the display is drawn next.
     """
@@ -56,8 +56,8 @@ def protect_output() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            _null()  # takes the lowest number that is free: this one
-    # a library may since have opened a file with the descriptor of a closed stream
+            _null()  # gets the lowest free number: this one
+    # a library may have opened a file with the descriptor of a closed stream
     sys.stdout, sys.stderr = (
         make_lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
         for number, stream in ((1, sys.stdout), (2, sys.stderr))

@@ -10,10 +10,10 @@ from resnet_recipes.base.text import clock_time
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
 
-if TYPE_CHECKING:  # drawing is not needed in a pipe
+if TYPE_CHECKING:  # a pipe does not need it
     from rich.live import Live
 
-#: Weight of a new measurement in the running mean of a run's pace.
+#: Weight of a new measurement in the running mean of the pace.
 SMOOTHING = 0.2
 
 
@@ -23,9 +23,9 @@ class Waiting(AbstractContextManager):
     def __init__(
         self, what: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
     ):
-        """Show `what` on a stream, stderr by default; in a pipe at most once in `every` seconds."""
+        """Show `what` on a stream, stderr by default; in a pipe at most every `every` seconds."""
         self.what, self._unit, self._stream = what, unit, stream or sys.stderr
-        self._live: Live | None = None  # drawn on a terminal only
+        self._live: Live | None = None  # on a terminal only
         self._every = 0.1 if is_live(self._stream) else every
         self._shown = time.monotonic()
         self._first: tuple[int, float] | None = None  # count and time of the first call
@@ -75,7 +75,7 @@ class Waiting(AbstractContextManager):
 
 
 class Pace:
-    """Seconds that 10^15 operations of training take: a running mean."""
+    """A running mean of the seconds per 10^15 training operations."""
 
     def __init__(self, facts: RunFacts):
         self._facts = facts
@@ -84,9 +84,9 @@ class Pace:
         self._evaluation = 0.0
 
     def observe(self, done: int, seconds_per_step: float, settled: bool) -> None:
-        """Take in one logged interval that ends after `done` steps.
+        """Add a logged interval that ends after `done` steps.
 
-        `settled`: all of it was at one image size, and it was not the first.
+        `settled`: the interval has one image size, and is not the first at this size.
         """
         new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
         if settled and self._is_settled and self._seconds is not None:
@@ -95,11 +95,11 @@ class Pace:
             self._seconds, self._is_settled = new, settled
 
     def evaluated(self, seconds: float) -> None:
-        """Take in the seconds of an evaluation."""
+        """Add the seconds of an evaluation."""
         self._evaluation = seconds
 
     def seconds_left(self, done: int) -> float | None:
-        """Estimate the seconds from here to the end, evaluations included.
+        """Estimate the seconds until the end, including evaluations.
 
         None before the first measurement.
         """

@@ -18,10 +18,10 @@ from resnet_recipes.base.text import printable
 ChartRow = dict[str, Any]
 Spec = dict[str, Any]
 
-#: The specifications, with "$name" where a value is to be.
+#: The specifications, with "$name" as placeholders.
 _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encoding="utf-8"))
 
-#: Okabe and Ito's palette with gray instead of black: all colors are visible on white and on
+#: The palette of Okabe and Ito, with gray instead of black: all colors are visible on white and on
 #: near-black. Dashes distinguish the lines in black and white.
 COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
@@ -143,7 +143,7 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
 
 
 def plot_phases(rows: Sequence[ChartRow]) -> Spec:
-    """Return where the minutes of each run went; rows have name, phase, rank, minutes."""
+    """Return the minutes of each run by phase; rows have name, phase, rank, minutes."""
     return _frame(
         "phases",
         rows=rows,
@@ -198,7 +198,7 @@ def _frame(name: str, **values: object) -> Spec:
 
 
 def _fill(name: str, **values: object) -> Spec:
-    """Return a specification with its values."""
+    """Return a specification with its placeholders replaced."""
 
     def value(text: str) -> object:
         return values[text[1:]] if text.startswith("$") else text
@@ -207,7 +207,7 @@ def _fill(name: str, **values: object) -> Spec:
 
 
 def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
-    """Return a value with `change` applied to every text in it, except for keys."""
+    """Return a value with `change` applied to every text except keys."""
     if isinstance(value, dict):
         return {key: _map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -216,7 +216,7 @@ def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
 
 
 def import_plotting(key: str) -> ModuleType:
-    """Return the plotting library, which `key` needs. Raises NotReadyError if it is missing."""
+    """Return the plotting library, which `key` requires. Raises NotReadyError if it is missing."""
     try:
         import vl_convert
     except ImportError:

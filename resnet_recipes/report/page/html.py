@@ -1,4 +1,4 @@
-"""The page around the plots: one HTML file with everything in it."""
+"""The HTML page around the plots: one self-contained file."""
 
 import base64
 import io
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 
-#: Pixels: the height and width of a thumbnail.
+#: Height and width of a thumbnail, in pixels.
 _SIDE = 160
 
-#: Characters of a table cell beyond which it is wrapped.
+#: Characters of a table cell before it is wrapped.
 LONG = 24
 
 _HEAD = (
@@ -34,7 +34,7 @@ class Figure:
     name: str  # of the PNG file and of the element
     caption: str
     spec: Spec
-    has_own_legend: bool = False  # for names that are not in the page's legend
+    has_own_legend: bool = False  # if its names are not in the page's legend
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Table:
     """Rows under headings; numbers are right-aligned and sort by value."""
 
     caption: str
-    columns: Mapping[str, str]  # headings by the keys of their cells
+    columns: Mapping[str, str]  # headings by cell key
     rows: Sequence[Mapping[str, Any]]  # text, numbers or None
 
 
@@ -71,11 +71,11 @@ def is_ours(path: Path) -> bool:
 
 
 class Tile(NamedTuple):
-    """An image as the network saw it, with its prediction."""
+    """An image as the network gets it, with its prediction."""
 
     pixels: "np.ndarray"  # uint8 [H, W, 3], perhaps with a heat map to the right
     name: str
-    label: str  # "" if it is unknown
+    label: str  # "" if unknown
     prediction: str
     probability: float
 

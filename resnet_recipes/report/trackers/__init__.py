@@ -1,4 +1,4 @@
-"""Trackers, which send the records of a run to TensorBoard, Weights & Biases, MLflow or a CSV file.
+"""Send the records of a run to TensorBoard, Weights & Biases, MLflow or a CSV file.
 
 Each tracker runs in a thread: training never waits for it, and survives its failures.
 """
@@ -17,16 +17,15 @@ from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.text import Say
 from resnet_recipes.report.trackers.base import Tracker
 
-#: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
+#: Maximum number of waiting events; more are dropped, but stay in metrics.jsonl.
 CAPACITY = 10_000
 
-#: Seconds to wait at the end of a run until its trackers have sent all events; after the first few,
-#: the user is told.
+#: Seconds to wait for trackers at the end of a run; after the first few, a message is shown.
 CLOSING_SECONDS = (3.0, 27.0)
 
 
 class Background:
-    """Pass events on to a tracker from a thread.
+    """Passes events to a tracker from a thread.
 
     The first failure is reported and ends only the tracker.
     """
@@ -49,22 +48,22 @@ class Background:
         self._pass(lambda tracker: tracker.scalars(step, values))
 
     def complaints(self) -> Iterator[str]:
-        """Yield the failures since the last call, a sentence each."""
+        """Yield the failures since the last call, one sentence each."""
         while not self._complaints.empty():
             yield self._complaints.get()
 
     def end(self, is_finished: bool) -> None:
         """Close the tracker once all events are sent; does not wait.
 
-        The run is finished, or was stopped.
+        `is_finished` is False if the run was stopped.
         """
         self._is_finished = is_finished
         self._events.put(None)
 
     def wait(self, tell: Say, ended: float) -> None:
-        """Wait until the tracker is closed, but not for a server that does not answer.
+        """Wait until the tracker is closed, but not for an unresponsive server.
 
-        `ended` is the end of the run by time.monotonic(): the time limit of all its trackers.
+        `ended` is the end of the run by time.monotonic(): all trackers have one time limit.
         """
         last = ended + sum(CLOSING_SECONDS)
         self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))
@@ -111,9 +110,9 @@ def find_missing(names: Sequence[str]) -> Iterator[Problem]:
 def open_trackers(
     names: Sequence[str], folder: Path, settings: Mapping[str, object]
 ) -> list[Background]:
-    """Return the trackers of a run, each in its own thread.
+    """Return the trackers of a run, each in its own thread, where it cannot delay training.
 
-    There it can neither slow nor stop training. `settings` are the run's hyperparameters.
+    `settings` are the run's hyperparameters.
     """
     return [
         Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)
@@ -121,5 +120,5 @@ def open_trackers(
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    """Open a tracker: the class Curves in the file of its name."""
+    """Open a tracker: the class Curves in its module."""
     return import_module(f"resnet_recipes.report.trackers.{name}").Curves(folder)

@@ -1,4 +1,4 @@
-"""The contract of a tracker, and the names under which values are sent."""
+"""The contract of a tracker, and the names of values in trackers."""
 
 import json
 from collections.abc import Mapping
@@ -42,10 +42,10 @@ class Tracker(Protocol):
         """
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Add one point to some curves."""
+        """Add one point to each of some curves."""
 
     def close(self, is_finished: bool) -> None:
-        """Send the remaining values, and whether the run is finished or was stopped."""
+        """Send the remaining values, and whether the run finished or was stopped."""
 
 
 def make_tags(folder: Path) -> dict[str, str]:
@@ -59,14 +59,14 @@ def make_tags(folder: Path) -> dict[str, str]:
 
 
 def format_setting(setting: object) -> str:
-    """Return a setting as it is typed in a recipe: true, null, [0.5, 1.0]."""
+    """Return a setting as written in a recipe: true, null, [0.5, 1.0]."""
     return setting if isinstance(setting, str) else json.dumps(setting)
 
 
 def make_scalars(record: Mapping[str, object]) -> dict[str, float]:
-    """Return the values of a record under the trackers' names.
+    """Return the values of a record under their names in trackers.
 
-    None for kinds of records that have no curve.
+    Empty for kinds of records without curves.
     """
     names = NAMES.get(str(record["kind"]), {})
     values = {

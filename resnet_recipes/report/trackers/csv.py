@@ -35,4 +35,4 @@ class Curves:
             csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({"step": step, **values})
 
     def close(self, is_finished: bool) -> None:
-        """Every row is in the file already."""
+        """Do nothing: every row is already in the file."""

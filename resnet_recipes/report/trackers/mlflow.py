@@ -20,7 +20,7 @@ class Curves:
 
     Its id is in RUN/mlflow-run.
 
-    MLflow keeps every point that it is sent, so points that a resumed run repeats are not sent
+    MLflow keeps every point that it receives, so points that a resumed run repeats are not sent
     again.
     """
 

@@ -28,7 +28,7 @@ class Curves:
             key: value if isinstance(value, int | float) else format_setting(value)
             for key, value in settings.items()
         }
-        # the writer's method would write them to a separate folder, as another run
+        # the method of the writer would write them to a separate folder, as another run
         for summary in hparams(plain, _RESULTS):
             self._writer.file_writer.add_summary(summary)
 

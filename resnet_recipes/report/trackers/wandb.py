@@ -21,8 +21,8 @@ _STOPPED = 255
 class Curves:
     """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
 
-    W&B's step is the run's: a resumed run continues from there, and W&B drops the points that it
-    already has.
+    The step in W&B is the step of the run: a resumed run continues from there, and W&B drops points
+    that it already has.
     """
 
     def __init__(self, folder: Path):
