@@ -46,7 +46,7 @@ class InitialWeights(NamedTuple):
     place: str  # file, published name, or another run and its step
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
-    methods: tuple[tuple[str, bool], ...] = ()  # network methods, kept by the run?
+    methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
     notes: tuple[str, ...] = ()  # open questions about them, one sentence each
 
     def __str__(self) -> str:
