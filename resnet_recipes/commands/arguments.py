@@ -27,52 +27,52 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.base.text import wrapped
 
 WIDTH = 80  # columns of a help page in the documentation
-NARROW = 60  # columns below which texts are below their labels, not to the right
+NARROW = 60  # columns; below this width, texts are under their labels instead of to the right
 
-#: Flags, and what RUN may be, on every page that has them.
+#: Flags and descriptions of RUN that several pages share.
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 CSV = {"--csv FILE.csv": "also write the table as CSV"}
 JSON = {"--json": "print JSON"}
 RUN = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
 
-#: Flags in Hydra's spelling, and in ours.
+#: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
 _WRITTEN = "settings are written key=value"
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
-#: Keys of the folder of images, and of the number of GPUs.
+#: Keys of the image folder and of the number of GPUs.
 DATA, GPUS = ("data", "data.root"), ("gpus", "launch.gpus")
 
-#: Formats of `export`, as their own flags.
+#: Formats of `export`, as separate flags.
 _FORMATS = {meaning.words for meaning in FORMATS.values()}
 
-#: What begins a word in the middle of another: a flag or a setting.
+#: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a command takes, and the page that --help prints."""
+    """The arguments of a command, and its help page."""
 
     line: str  # "resnet-recipes cp NAME FILE"
     about: str  # one sentence
-    example: str  # a whole command that works
+    example: str  # a complete command that works
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes DIR": "your own recipes"
-    more: str = ""  # paragraphs after the flags; those without indented lines are wrapped
-    words: tuple[int, float] = (0, inf)  # the fewest and the most words besides flags
+    more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
+    words: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # what they are: "two recipes or run folders"
-    composes: bool = False  # whether they are a recipe and its settings, to be checked first
+    composes: bool = False  # whether they are a recipe and settings, which are checked first
 
     @property
     def has_settings(self) -> bool:
-        """Whether the command takes settings of a recipe."""
+        """Whether the command takes recipe settings."""
         return "key=value" in self.line
 
     @property
     def values(self) -> dict[str, str]:
-        """What each flag takes: "DIR", or "" for nothing."""
+        """The value of each flag: "DIR", or "" for none."""
         return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
     def format_page(self, width: int = WIDTH) -> str:
@@ -89,7 +89,7 @@ class Usage:
 
 
 def _fit(text: str, width: int) -> str:
-    """Return a paragraph wrapped, or if it has a layout, without lines that are too long."""
+    """Return a paragraph wrapped; a paragraph with a layout only without long lines."""
     if "\n  " not in text:
         return "\n".join(wrapped(" ".join(text.split()), width))
     lines = text.splitlines()
@@ -100,7 +100,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
-    """Return one row of a help page: a label, and text wrapped to its right."""
+    """Return a row of a help page: a label, with wrapped text to its right."""
     column = column if width >= NARROW else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
     if len(head) == column and head.endswith("  "):
@@ -111,7 +111,7 @@ def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: 
 
 @dataclass
 class Arguments:
-    """Flags with their values ("" for those that take none), and everything else in order."""
+    """Flags with their values ("" for none), and all other arguments in order."""
 
     flags: dict[str, str] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
@@ -121,24 +121,24 @@ class Arguments:
 
     @property
     def recipes(self) -> Path | None:
-        """The user's recipe folder, if one was named."""
+        """The user's recipe folder, if the command names it."""
         return (
             typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
         )
 
 
 def select(words: Iterable[str], *keys: str) -> list[str]:
-    """Return the words that set one of these keys."""
+    """Return the arguments that set one of these keys."""
     return [word for word in words if "=" in word and word.partition("=")[0] in keys]
 
 
 def drop(words: Iterable[str], *keys: str) -> list[str]:
-    """Return the words that set none of these keys."""
+    """Return the arguments that set none of these keys."""
     return [word for word in words if not select([word], *keys)]
 
 
 def get_value(words: Iterable[str], *keys: str) -> str:
-    """Return the value of the first word that sets one of these keys, or ""."""
+    """Return the value of the first argument that sets one of these keys, or ""."""
     return next((word.partition("=")[2] for word in select(words, *keys)), "")
 
 
@@ -147,12 +147,12 @@ def split(
     usage: Usage,
     find_others: Callable[[Arguments], Iterable[Problem]] = lambda arguments: (),
 ) -> Arguments:
-    """Separate flags from words.
+    """Separate flags from other arguments.
 
-    Raises RecipeError with a correction for each mistake, and with what `find_others` returns.
+    Raises RecipeError with a correction for each mistake, and with the results of `find_others`.
     """
     arguments, problems, takes = Arguments(), [], usage.values
-    settings: dict[str, str] = {}  # as which unknown flags are read
+    settings: dict[str, str] = {}  # meanings of unknown flags
     ahead = deque(argv)
     while ahead:
         if usage.composes and _SEVERAL.search(ahead[0]):
@@ -202,9 +202,9 @@ def split(
 
 
 def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
-    """Return the problem of another tool's flag with what it means here.
+    """Return the problem of another tool's flag, with its meaning here.
 
-    None if the recipe has to judge its value, which takes seconds.
+    None if only composing the recipe, which takes seconds, can check its value.
     """
     key, value = _to_key(flag), ",".join(values)
     template = MEANINGS.get(key, Meaning("recipe={}")).words
@@ -219,14 +219,14 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
 
 
 def _write_setting(flag: str, values: Sequence[str]) -> str:
-    """Return the setting as which an unknown flag is read."""
+    """Return the setting that an unknown flag means."""
     key = _to_key(flag)
     is_recipe = MEANINGS.get(key, Meaning("")).words == "recipe={}"
     return f"{'recipe' if is_recipe else key}={','.join(values)}"
 
 
 def _take_values(ahead: deque[str]) -> list[str]:
-    """Take the value of an unknown flag from the next words, or its several numbers; or [""]."""
+    """Take the value of an unknown flag, or several numbers, from the next arguments, or [""]."""
     if not ahead or ahead[0].startswith("-") or "=" in ahead[0]:
         return [""]
     values = [ahead.popleft()]
@@ -236,9 +236,9 @@ def _take_values(ahead: deque[str]) -> list[str]:
 
 
 def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
-    """Return a problem with the word of the command that it is about, and with short paths.
+    """Return a problem with the argument that caused it, and with short paths.
 
-    A setting that is not among the words has its short name.
+    Any other setting gets its short name.
     """
     here = f"{os.getcwd()}/"
 
@@ -265,12 +265,12 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
 
 
 def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
-    """Return whether words follow each other in a command."""
+    """Return whether a command contains consecutive arguments."""
     return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
 
 
 def _list_keys(word: str) -> set[str]:
-    """Return the names of the settings that a word changes, in full and as it was typed."""
+    """Return the names of the settings that an argument changes, in full and as typed."""
     name, _, value = word.lstrip("~").partition("=")
     return {name, *(target.partition("=")[0] for target in targets(name, value))}
 
@@ -278,7 +278,7 @@ def _list_keys(word: str) -> set[str]:
 def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
-    """Yield the problems of settings that were typed as flags, then those of other words."""
+    """Yield the problems of settings typed as flags, then the problems of other arguments."""
     for word, flag in settings.items():
         problem = next((one for one in wrong if one.key in (word, *_list_keys(word))), None)
         is_blank = problem and problem.typed != word and word[-1] == "="
@@ -304,20 +304,20 @@ def _explain_flags(
 
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
-    """Return a fix in terms of the command that was typed."""
+    """Return a fix adapted to the command that the user typed."""
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
     return fix if isinstance(fix, Hint) else fix.replace("resnet-train", command)
 
 
 def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield the problem of the name of an output file."""
+    """Yield the problem of an output file's name."""
     path = typed_path(flag, name)
     if path.suffix not in ("", ending):
         yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
 
 
 def _require_folder(flag: str, name: str) -> None:
-    """Raise NotReadyError if a file's folder does not exist, before hours go into its content."""
+    """Raise NotReadyError if the folder of an output file is missing, before the work starts."""
     path = typed_path(flag, name)
     if not path.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(path.parent))}"
@@ -327,7 +327,7 @@ def _require_folder(flag: str, name: str) -> None:
 def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
     """Return the problem of an unknown flag, with a suggestion.
 
-    None if it may be a setting.
+    None if the flag may be a setting.
     """
     typed, key = f"{name} {value}".strip(), _to_key(name)
     command, takes = " ".join(usage.line.split()[:2]), usage.values
@@ -372,7 +372,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:
-    """Return our flag for another program's; of several, the one for files of that ending."""
+    """Return our flag for another program's flag; among several, the flag for that file ending."""
     ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in takes]
     ours = [flag for flag in ours if sweeps or flag != "--parallel"]
     fitting = [
@@ -387,9 +387,9 @@ def _to_key(flag: str) -> str:
 
 
 def _join_spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
-    """Return a problem for each setting that spaces, instead of or around '=', have split.
+    """Return a problem for each setting that contains spaces around or instead of '='.
 
-    And the words with those settings in one piece.
+    Also return the arguments with these settings joined.
     """
     problems, joined, ahead = list[Problem](), list[str](), deque(words)
     while ahead:

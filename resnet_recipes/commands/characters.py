@@ -1,4 +1,4 @@
-"""Reject characters that were pasted rather than typed, before a command is parsed."""
+"""Reject characters that come from copied text, before a command is parsed."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import Problem, RecipeError
 
-#: Characters that look like others, or like nothing, with their names.
+#: Characters that look like other characters or are invisible, with their names.
 _LOOKALIKES = (
     ("an invisible character", re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]"), ""),
     ("a no-break space", re.compile("[\u00a0\u2000-\u200a\u202f\u3000]"), " "),
@@ -19,12 +19,12 @@ _LOOKALIKES = (
 
 _QUOTES = re.compile("[\u201c\u201d\u201e]")
 
-#: Words that begin a line of a terminal or of a page, before the command.
+#: Text before a command in a terminal or on a page.
 _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resnet-recipes")
 
 
 def refuse_pasted(program: str, argv: Sequence[str]) -> None:
-    """Raise RecipeError with the cleaned command if words have what nobody types."""
+    """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
     words, problems = [], []
     for word in _join(argv):
         typed, names = _clean(word)
@@ -33,7 +33,7 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         if word == "...":
             problems.append((word, "stands for the other words of your command"))
             words.remove(word)
-        if word.isspace():  # an empty word may be a shell variable that is not set
+        if word.isspace():  # an empty argument may be an unset shell variable
             problems.append(("a word of spaces", "stands where a line of a longer command ended"))
     while words and words[0] in _PROMPTS:
         problems.append((words[0], "is not a part of the command"))
@@ -49,9 +49,9 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
 
 
 def _clean(word: str) -> tuple[list[str], list[str]]:
-    """Return the words that are meant by one, and the names of what is wrong with it.
+    """Return the intended arguments for one argument, and the names of its faults.
 
-    What names a file or folder is left as it is.
+    Names of files and folders are not changed.
     """
     if word.isascii() or any(map(os.path.lexists, (word, word.partition("=")[2]))):
         return ([] if word.isspace() else [word]), []
@@ -64,14 +64,14 @@ def _clean(word: str) -> tuple[list[str], list[str]]:
         return [word], []
     try:
         quoted = shlex.split(text)
-    except ValueError:  # one of two quotes
+    except ValueError:  # an unmatched quote
         text = text.replace('"', "").replace("'", "")
         quoted = text.split()
     return (quoted if {'"', "'"} & {*text} or " " not in word else [text]), names
 
 
 def _join(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the words of a command, joined where typographic quotes were meant to do so."""
+    """Yield the arguments of a command, joined where typographic quotes were meant to join them."""
     ahead = list(argv)
     while ahead:
         word = ahead.pop(0)

@@ -1,4 +1,4 @@
-"""`resnet-recipes compare RUN RUN ...`: the differences between runs, and the noise of seeds."""
+"""`resnet-recipes compare RUN RUN ...`: differences between runs, and seed noise."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -40,11 +40,11 @@ USAGE = Usage(
     takes="at least two runs",
 )
 
-SettingRows = list[tuple[str, list[str]]]  # a key, and its value on each side
+SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 
 def run(arguments: Arguments) -> int:
-    """Print the differing settings, machines and results of two or more run folders."""
+    """Print the differences in settings, machines and results of two or more runs."""
     words = arguments.words
     if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
@@ -116,7 +116,7 @@ def _format_lines(
 def _compare_pairs(
     letters: Sequence[str], runs: Sequence[RunRecord]
 ) -> Iterator[tuple[str, PairedVerdict]]:
-    """Yield each pair of the first run with another one that saw the same validation images."""
+    """Yield each pair of the first run with another run on the same validation images."""
     first, *rest = (Hits.read(run.folder) for run in runs)
     for letter, other in zip(letters[1:], rest, strict=True):
         if first and other and (verdict := PairedVerdict.of(first, other)):
@@ -124,7 +124,7 @@ def _compare_pairs(
 
 
 def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
-    """Yield a comparison of two networks on the same images, in sentences."""
+    """Yield sentences that compare two networks on the same images."""
     first, _, second = pair.split()
     low, high = verdict.interval
     yield (
@@ -141,7 +141,7 @@ def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
 
 
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
-    """Return a row per key and a column per side, or a few lines per key if that is too wide."""
+    """Return a row per key and a column per run, or a few lines per key if that is too wide."""
     heads = list(map(printable, heads))
     rows = [(printable(key), list(map(printable, values))) for key, values in rows]
     lines = format_table(
@@ -153,7 +153,7 @@ def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[st
 
 
 def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
-    """Yield a key, and below it each value with the sides that have it."""
+    """Yield a key, then each value with its runs."""
     yield f"  {key}"
     for value in dict.fromkeys(values):
         same = [head for head, side_value in zip(heads, values, strict=True) if side_value == value]
@@ -181,7 +181,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield the variation between seeds, and whether groups differ by more."""
+    """Yield the variation between seeds, and whether the groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
         yield ("Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3.")

@@ -1,7 +1,7 @@
 """`resnet-train --completion SHELL`: a script that completes recipes, settings, methods and runs.
 
-Settings are part of the script, and the shell looks up recipes and runs itself, so that completion
-starts no program.
+The script contains the settings, and the shell looks up recipes and runs, so completion starts no
+program.
 """
 
 import re
@@ -17,14 +17,14 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
-#: Where the script goes: one file for both commands, which each shell reads when it starts.
+#: The path of the script, which each shell reads when it starts; one file for both commands.
 PLACES = {
     "bash": "~/.resnet-recipes.bash   and in ~/.bashrc: source ~/.resnet-recipes.bash",
     "zsh": "~/.resnet-recipes.zsh   and in ~/.zshrc, after compinit: source ~/.resnet-recipes.zsh",
     "fish": "~/.config/fish/conf.d/resnet-recipes.fish",
 }
 
-#: For bash, and for zsh in the same words: what bashcompinit lacks is not used.
+#: For bash, and for zsh in bashcompinit, so it avoids what bashcompinit lacks.
 _BASH = """\
 # resnet-train --completion @shell > @place
 @head_resnet_recipes() {
@@ -132,7 +132,7 @@ def run(arguments: Arguments) -> int:
 
 
 def write_script(shell: str) -> str:
-    """Return the script for a shell. Raises RecipeError for an unknown one."""
+    """Return the script for a shell. Raises RecipeError for an unknown shell."""
     if shell not in PLACES:
         raise RecipeError.of(
             "--completion", shell, "", tuple(f"--completion {name}" for name in PLACES)
@@ -161,7 +161,7 @@ def write_script(shell: str) -> str:
 
 
 def _list_file_settings() -> Iterator[str]:
-    """Yield the settings that name files alone, up to their values."""
+    """Yield the prefixes of settings whose values are files."""
     yield from ("data=", "data.cache=")
     for method in ORDER:
         for name in filter(None, (method.network_setting, method.stored_setting)):
@@ -169,7 +169,7 @@ def _list_file_settings() -> Iterator[str]:
 
 
 def _list_words() -> list[str]:
-    """Return all words that a command accepts, up to their values."""
+    """Return all arguments that a command accepts, without values."""
     kinds = list_settings()
     sections = {key.rpartition(".")[0] for key in kinds if "." in key}
     methods = [key for key in kinds if key.startswith("methods.") and key.count(".") == 1]

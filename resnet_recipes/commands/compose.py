@@ -1,4 +1,4 @@
-"""Compose the recipe that the arguments of a command name."""
+"""Compose the recipe given by the arguments of a command."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """A recipe by its name, and the changes to it."""
+    """The name of a recipe, and its changes."""
 
     name: str  # "" if a budget selects the recipe
     changes: list[str]
@@ -29,7 +29,7 @@ _SWEEP = Hint("resnet-train -m trains several recipes")
 
 
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
-    """Compose the recipe that the arguments name, with their changes.
+    """Compose the recipe given by the arguments, with their changes.
 
     Raises RecipeError with every problem.
     """
@@ -41,7 +41,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     result = compose_words(name, changes, arguments.recipes, needs_data)
     run = result.recipe.run
     folder = Path(run.root, run.extends)
-    # what resumes by itself is repeated until the other run is there
+    # a command that resumes its own run is repeated until the other run exists
     if run.extends and "--resume" not in arguments and not (folder / CONFIG).is_file():
         fix = f"resnet-recipes runs {shlex.quote(run.root)}"
         raise RecipeError.of("run.extends", run.extends, f"there is no run {folder}", fix)
@@ -49,7 +49,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
-    """Return the recipe that makes the most of a budget, and report the reason."""
+    """Return the best recipe for a budget, and report the reason."""
     from resnet_recipes.jobs.measure import UNKNOWN
     from resnet_recipes.jobs.offers import find_offers
 
@@ -68,7 +68,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
 
 
 def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problem of a missing recipe, with one that suits the images, and their problems.
+    """Yield the problem of a missing recipe, with a suggestion, and the problems of the images.
 
     Images without a validation set are checked as if data.val_share were set.
     """
@@ -79,7 +79,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
         from resnet_recipes.jobs.offers import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
 
-        # other words, and images that are not here, are judged once there is a recipe
+        # other arguments, and images on other machines, are checked once a recipe is given
         with suppress(RecipeError):
             images = [word for word in changes if word.startswith("data")]
             config = compose("finetune", images).recipe.data
@@ -96,9 +96,9 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
 
 
 def name_recipe(arguments: Arguments) -> Arguments:
-    """Replace an argument without "=" by the recipe of that name: `mild` by `recipe=mild`.
+    """Mark the argument that names a recipe: `mild` becomes `recipe=mild`.
 
-    It is the first name of a recipe, or else the first such argument.
+    It is the first argument without "=" that names a recipe, or else the first without "=".
     """
     words = arguments.words
     bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
@@ -115,7 +115,7 @@ def is_named(arguments: Arguments) -> bool:
 
 
 def choose_recipe(arguments: Arguments) -> Choice:
-    """Return the recipe that the arguments name. Raises RecipeError if there is no such recipe."""
+    """Return the recipe given by the arguments. Raises RecipeError if it does not exist."""
     library = Library(arguments.recipes)
     values = (word.removeprefix("recipe=") for word in select(arguments.words, "recipe"))
     names, changes = list(filter(None, values)), drop(arguments.words, "recipe")
@@ -141,9 +141,9 @@ def choose_recipe(arguments: Arguments) -> Choice:
 
 
 def find_packaged(arguments: Arguments) -> Entry | None:
-    """Return the packaged recipe that the arguments name, if they change only its images.
+    """Return the packaged recipe given by the arguments, if they change only its images.
 
-    None if a user's file, or another setting, must be checked.
+    None if a user's file or another setting must be checked.
     """
     rest = drop(arguments.words, *DATA)
     if len(rest) != 1 or not is_named(arguments):

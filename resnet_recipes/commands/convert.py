@@ -43,7 +43,7 @@ Options, with their defaults:
 
 
 def run(arguments: Arguments) -> int:
-    """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
+    """Print a forecast, convert unless --dry-run is set, and print the written files."""
     from resnet_recipes.base.kinds import kinds_of
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -79,13 +79,13 @@ def run(arguments: Arguments) -> int:
 
 
 def _is_place(word: str, options: Collection[str]) -> bool:
-    """Return whether a word is SRC or DST, which may have an = in it, and not an option."""
+    """Return whether an argument is SRC or DST, which may contain "=", and not an option."""
     key, equals, value = word.partition("=")
     return not equals or "/" in key or (key not in options and "/" in value)
 
 
 def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptions":
-    """Read key=value words as conversion options. Raises RecipeError with every problem."""
+    """Parse key=value arguments as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.recipe.build import build
 

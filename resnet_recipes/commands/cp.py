@@ -30,7 +30,7 @@ about: {parent} with changes
 
 
 def run(arguments: Arguments) -> int:
-    """Write a recipe file that inherits from another."""
+    """Write a recipe file that inherits from another file."""
     source, file = arguments.words
     path = typed_path("FILE", file)
     parent, _ = Library(arguments.recipes).read_chain(source.removeprefix("recipe="))[-1]
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_path_problem(path: Path) -> Problem | None:
-    """Return the problem of writing a recipe to `path`; None if there is none."""
+    """Return why a recipe cannot be written to `path`, or None."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
         rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
         name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]

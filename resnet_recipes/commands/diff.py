@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
-    """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
+    """Return every setting of a recipe or of a run, as text."""
     name, recipes = word.removeprefix("recipe="), Library(folder).list_names()
     run = None if name in recipes else find_place("RECIPE|RUN", word)
     if not run and name not in recipes and not name.endswith((".yaml", ".yml")):

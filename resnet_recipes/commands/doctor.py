@@ -40,7 +40,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(arguments: Arguments) -> int:
-    """Check one topic (default: all but data), print the findings; 3 if something must be fixed."""
+    """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")

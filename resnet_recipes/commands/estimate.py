@@ -51,7 +51,7 @@ with the time, cost and accuracy of each duration, where they are known.""",
 
 
 def run(arguments: Arguments) -> int:
-    """Measure, or recall what was measured before, and print the estimate."""
+    """Measure, or use an earlier measurement, and print the estimate."""
     from resnet_recipes.jobs.budget import plan_here
     from resnet_recipes.jobs.measure import measure_time, train_epochs
 
@@ -73,7 +73,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _read_count(arguments: Arguments) -> int:
-    """Return the number of epochs to train; 0 for none."""
+    """Return the number of epochs to train, or 0."""
     text = arguments.flags.get("--sample", "0")
     if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
         rule = "must be a number of epochs, at least 2"
@@ -84,7 +84,7 @@ def _read_count(arguments: Arguments) -> int:
 def _collect_values(
     plan: "Plan", forecast: "RunForecast", timed: Mapping[int, float], price: float | None
 ) -> dict[str, object]:
-    """Return all that is known, for programs."""
+    """Return all known values, for programs."""
     result = forecast.estimate
     return {
         "recipe": plan.recipe.name,
@@ -194,7 +194,7 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
 
 
 def print_offers(arguments: Arguments, price: float | None) -> None:
-    """Print what the recipes, or the one that is named, offer: all, or those that do."""
+    """Print the offers of all recipes, or of the named recipe."""
     from resnet_recipes.jobs.offers import find_offers
     from resnet_recipes.report.page.charts import find_pareto
 
@@ -221,7 +221,7 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
 
 
 def _read_reach(arguments: Arguments) -> float | None:
-    """Return the accuracy to reach, in percent. Raises RecipeError."""
+    """Return the required accuracy in percent. Raises RecipeError."""
     text = arguments.flags.get("--reach")
     if text is None:
         return None

@@ -44,11 +44,10 @@ prints a table of test sizes in pixels, and resizes the images in proportion.
 Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
 )
 
-#: How many classes and confusions are printed, how many classes are in the picture, and how many
-#: images in the gallery.
+#: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.
 _SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
 
-#: What the centre is cut from, by data.fit.
+#: The area that the center crop is cut from, by data.fit.
 _CUT = {"crop": "shorter side", "pad": "padded square", "squash": "squashed square"}
 
 ResultRow = dict[str, Any]
@@ -94,7 +93,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _protect_tables(arguments: Arguments, root: str) -> None:
-    """Raise RecipeError for a CSV file that is there already and may list the images."""
+    """Raise RecipeError for an existing CSV file, which may be the list of images."""
     flags = arguments.flags.keys() & {"--csv", "--images"}
     for flag in sorted(flags) if root else ():
         path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
@@ -109,7 +108,7 @@ def _print_classes(
     result: ResultRow,
     outcomes: "Outcomes",
 ) -> None:
-    """Print an evaluation with its classes, and write the files that flags ask for."""
+    """Print an evaluation with its classes, and write the requested files."""
     from resnet_recipes.report.page.charts import plot_classes
     from resnet_recipes.training.outcomes import Confusion
 
@@ -158,7 +157,7 @@ def _print_classes(
 def _write_images(
     arguments: Arguments, networks: "Sequence[TrainedNetwork]", outcomes: "Outcomes"
 ) -> None:
-    """Write a row for each image, and the page of the most confidently wrong ones, if asked."""
+    """Write the requested table of images and page of the most confidently wrong images."""
     rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not rows and not page:
         return
@@ -225,7 +224,7 @@ def _make_row(
 
 
 def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
-    """Return the evaluated network and images, and the result over all images."""
+    """Return a description of the network and images, and the result over all images."""
     network = networks[0]
     about, flip = (
         network.network.about,

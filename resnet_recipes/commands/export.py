@@ -82,7 +82,7 @@ def run(arguments: Arguments) -> int:
 def _find_problems(
     flags: Mapping[str, str], formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
-    """Yield the problems of flags that can be found before the network is opened."""
+    """Yield problems of flags that are known before the network is opened."""
     for flag in ("--to", "--out"):
         if flag not in flags:
             yield Problem(flag, None, "", USAGE.example, kind=Kind.MISSING)

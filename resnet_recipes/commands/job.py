@@ -35,28 +35,28 @@ USAGE = Usage(
     "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
 )
 
-#: What prints a single run as a job, for engines that know no arrays of jobs.
+#: Functions that write a single run as a job, for engines without job arrays.
 _ENGINES = {
     "skypilot": skypilot.write_script,
     "kubernetes": kubernetes.write_script,
     "torchx": torchx.write_script,
 }
 
-#: Engines whose machines cannot see your disks, with an example of the storage to mount.
+#: Engines whose machines cannot access local disks, with an example of storage to mount.
 _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
 
-#: Settings that the job fills in.
+#: Settings that the job sets.
 _TAKEN = ("run", "run.name")
 
-#: Their stand-in while the recipe is checked.
+#: A placeholder for these settings while the recipe is checked.
 _STAND_IN = "run.name=run-1"
 
-#: GPUs of a node with `gpus=auto`.
+#: GPUs per node with `gpus=auto`.
 USUAL = 8
 
 
 def run(arguments: Arguments) -> int:
-    """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
+    """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
     wrong = collect_problems(choose_recipe, name_recipe(arguments))
     recipe, changes = ("", arguments.words) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
@@ -72,15 +72,15 @@ def run(arguments: Arguments) -> int:
 
 
 def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
-    """Return the job as its engine reads it."""
+    """Return the job in the format of its engine."""
     from resnet_recipes.commands.sweep import compose_points
     from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import flatten
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     points = list_points(words) if "-m" in arguments else [words]
-    # the runs of a sweep have the names that `resnet-train -m` gives them; a run to extend may be
-    # on storage that this machine does not see
+    # the runs of a sweep get their names from `resnet-train -m`; a run to extend may be on storage
+    # that this machine cannot access
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}
     runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
     (name, (point, _)), *rest = runs.items()
@@ -121,7 +121,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
 
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
-    """Return the words of each run; it may continue the stable phase of another on any data."""
+    """Return the arguments of each run, which may continue the stable phase of another run."""
     from resnet_recipes.planning.make import make_plan
     from resnet_recipes.planning.plan import IMAGENET
     from resnet_recipes.planning.stable_phase import find_chains
@@ -139,7 +139,7 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
 
 
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield the problems of the engine, and of flags for another engine."""
+    """Yield the problems of the engine, and of flags that belong to another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:
         meant = find_closest(engine or "", engines)
@@ -175,7 +175,7 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems of nodes, and settings that the job sets itself."""
+    """Yield the problems of nodes, and of settings that the job sets."""
     for word in select(changes, *_TAKEN):
         yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for word in select(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
@@ -188,7 +188,7 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
 def _find_place_problems(
     arguments: Arguments, nodes: str, changes: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield the folders that the machines of the job cannot use."""
+    """Yield problems with folders that the machines of the job cannot access."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
     settings = dict(word.partition("=")[::2] for word in changes)
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")

@@ -22,12 +22,12 @@ USAGE = Usage(
     RECIPES | CSV | JSON,
 )
 
-_TEXT = 20  # the narrowest column of text
+_TEXT = 20  # minimum columns for text
 _PUBLISHED = "PUBLISHED TOP-1"
 
 
 def run(arguments: Arguments) -> int:
-    """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
+    """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
     if arguments.words:
         words = shlex.join(arguments.words)
         fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
@@ -55,7 +55,7 @@ def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of a table whose last column is wrapped to the right of the others."""
+    """Yield the lines of a table whose last column is wrapped."""
     rows = [
         {
             group: item["name"],
@@ -73,7 +73,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _summarize(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return a recipe's entry in the list; if the recipe cannot be read, `about` says why."""
+    """Return the row of a recipe; if it cannot be read, `about` is the reason."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
         "name": entry.name,
@@ -128,7 +128,7 @@ def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
 
 
 def _format_result(result: dict[str, Any] | None) -> str:
-    """Return accuracy, time and length in one cell."""
+    """Return accuracy, time and epochs as one cell."""
     if not result:
         return "-"
     cells = [f"{result['top1']:.4g}%"]

@@ -16,7 +16,7 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Print one line for each method and optimizer, or everything about one."""
+    """Print one line per method and optimizer, or the complete card of one of them."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in cards]:
         problem = make_unknown("method", strange[0], cards)
-        if named := [word for word in words if word in cards]:  # methods show mixup
+        if named := [word for word in words if word in cards]:  # as in: methods show mixup
             fix = f"resnet-recipes methods {' '.join(named)}"
             problem = problem._replace(fix=fix, valid=())
         raise RecipeError([problem])
@@ -78,7 +78,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
     yield ""
 
 
-#: How a training loop calls each hook.
+#: The call of each hook in a training loop.
 _CALLS = {
     "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))  # PIL",
     "modify_model": "method.modify_model(model)                    # before creating the optimizer",
@@ -92,7 +92,7 @@ _CALLS = {
 
 
 def write_example(item: type, hooks: Sequence[str]) -> Iterator[str]:
-    """Yield the code that uses a method in another training loop."""
+    """Yield code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
     yield "import resnet_recipes as rr"
     if ours:

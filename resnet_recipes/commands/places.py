@@ -1,4 +1,4 @@
-"""Find the runs and networks that the arguments of a command name."""
+"""Find the runs and networks given by the arguments of a command."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,14 +34,14 @@ _NAMING = ("run", "run.name", "run.root")
 
 
 class Resumption(NamedTuple):
-    """A run to continue."""
+    """A run to resume."""
 
     folder: Path
-    changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be the same
+    changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be equal
 
 
 def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
-    """Yield the runs that arguments name: runs, and folders of runs.
+    """Yield the runs given by arguments: runs, and folders of runs.
 
     Raises NotReadyError if a folder cannot be listed.
     """
@@ -55,7 +55,7 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
 
 
 def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
-    """Open the network that the first argument names, with the other arguments as settings.
+    """Open the network given by the first argument, with the other arguments as settings.
 
     Raises RecipeError.
     """
@@ -74,22 +74,22 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
 
 
 def is_setting(word: str) -> bool:
-    """Return whether a word is written key=value and does not name a file."""
+    """Return whether an argument has the form key=value and is not a file."""
     key, equals, _ = word.partition("=")
     is_key = key.replace(".", "").replace("_", "").isalnum()
     return bool(is_key and equals) and not os.path.exists(word)
 
 
 def is_run(word: str) -> bool:
-    """Return whether a word names a run folder."""
+    """Return whether an argument is a run folder."""
     place = find_place("RUN", word)
     return place is not None and (place / CONFIG).is_file()
 
 
 def find_resumed(arguments: Arguments) -> Resumption | None:
-    """Return the run that --resume names; None to start a new run.
+    """Return the run given by --resume; None to start a new run.
 
-    Raises RecipeError if there is no such run.
+    Raises RecipeError if the run does not exist.
     """
     run_name, words = arguments.flags.get("--resume"), arguments.words
     if run_name is None:
@@ -115,18 +115,18 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
 
 
 def find_root(words: Sequence[str]) -> Path:
-    """Return the folder of all runs: the argument run.root, or its default."""
+    """Return the folder of all runs: run.root, or its default."""
     root = get_value(words, "run.root")
     return typed_path("run.root", root) if root else ROOT
 
 
 def has_run(arguments: Arguments) -> bool:
-    """Return whether a flag names a run with the recipe."""
+    """Return whether a flag names a run, which provides the recipe."""
     return "--resume" in arguments or "--extend" in arguments
 
 
 def replace_extend(arguments: Arguments) -> Arguments:
-    """Replace --extend RUN by the recipe, the stable phase and the folder of that run.
+    """Replace --extend RUN by the recipe, the stable phase and the folder of RUN.
 
     Raises RecipeError if RUN is not a run, if it is `last` in a command that resumes its own run,
     or if --resume also names a run.
@@ -148,7 +148,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
 
 
 def resolve_weights(arguments: Arguments) -> Arguments:
-    """Replace each run in model.weights by its path, which no later run changes.
+    """Replace each run in model.weights by its path, which later runs do not change.
 
     Raises RecipeError for `last` in a command that resumes its own run.
     """
@@ -161,20 +161,20 @@ def resolve_weights(arguments: Arguments) -> Arguments:
 
 
 def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
-    """Raise RecipeError for `last` in a command that resumes its own run when it is repeated."""
+    """Raise RecipeError for `last` in a command that resumes its own run."""
     if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
         rule = "would be another run when the same command continues"
         raise RecipeError.of(key, name, rule, fix)
 
 
 def _find_weights(name: str, arguments: Arguments) -> str:
-    """Return the path of a run by its name, and any other weights unchanged."""
+    """Return the path of a run by name; other weights are returned unchanged."""
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if place := find_place(_WEIGHTS, name):
         return str(place)
     missing = describe_missing_run(_WEIGHTS, name)
-    if name == LAST or len(missing.fixes) > 1:  # a run like it exists
+    if name == LAST or len(missing.fixes) > 1:  # a similar run exists
         raise NotReadyError([missing])
     return name

@@ -47,7 +47,7 @@ LabelledRows = Iterator[tuple[str, str]]  # a label, and its text
 def run(arguments: Arguments) -> int:
     """Print the plan of a recipe, or of the run that --resume would continue.
 
-    Without data, the plan is that of ImageNet.
+    Without data, the plan assumes ImageNet.
     """
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import fit_budget
@@ -66,9 +66,9 @@ def run(arguments: Arguments) -> int:
 
 
 def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
-    """Yield what a user may want to know before the start, answers first; `full`: all of it.
+    """Yield a plan, the most important rows first; `full` adds all details.
 
-    What may be wrong comes last, where a terminal stops.
+    Warnings come last, where a terminal stops.
     """
     from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
@@ -106,13 +106,13 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
 
 
 def count_ranks(recipe: "Recipe") -> int:
-    """Return the number of ranks; a plan may be for more GPUs than this machine has."""
+    """Return the number of ranks; a plan may use more GPUs than this machine has."""
     config = recipe.launch
     return make_group(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
-    """Yield the device and the precision, and a warning if the run may not fit in its memory."""
+    """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus, may_be_elsewhere = cuda.find_gpus(), plan.world_size > 1 and not external.count_ranks()
     if launch.device != "cpu" and (gpus.count or may_be_elsewhere):
@@ -143,7 +143,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledR
 
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield the images that are kept in memory, and the time that loading costs."""
+    """Yield images kept in memory, and the time lost to loading."""
     from resnet_recipes.jobs.loading import find_gain
     from resnet_recipes.jobs.memory import plan_memory, sample_images
 
@@ -184,7 +184,7 @@ def _describe_forecast(
 
 
 def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield the images per second that steps need, and those that this machine's loaders supply."""
+    """Yield the images per second that steps need and that the loaders of this machine supply."""
     from resnet_recipes.jobs.loading import list_supplies
 
     if forecast:
@@ -202,7 +202,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
-    """Yield the time and the cost of the run, or a published time."""
+    """Yield the time and cost of the run, or a published time."""
     price = plan.recipe.launch.price
     if forecast:
         result, bounds = forecast.estimate, ""

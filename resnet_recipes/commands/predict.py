@@ -37,12 +37,12 @@ reported on stderr, and the others are classified. All settings of `eval` except
 can be used.""",
 )
 
-#: How many images that cannot be read are named, and how many images are in the gallery.
+#: Maximum number of unreadable images to name, and of images in the gallery.
 _NAMED, _IN_GALLERY = 10, 1000
 
 
 def run(arguments: Arguments) -> int:
-    """Print one row per image, in the order of the words and, within a folder, of the names."""
+    """Print one row per image, in the order of the arguments and, within a folder, by name."""
     place, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word)]
     images = [typed_path("IMAGE", word) for word in words if word not in settings]
@@ -98,7 +98,7 @@ def _write_gallery(
     paths: "Sequence[str | Pixels]",
     predictions: "Iterable[Prediction]",
 ) -> None:
-    """Write a page of the first images that could be read, each with a heat map of its class."""
+    """Write a page of the first readable images, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
     from resnet_recipes.inference.pooled import PooledImages
     from resnet_recipes.report.page.html import Tile, build_gallery
@@ -119,13 +119,13 @@ def _write_gallery(
 def _count(
     predictions: "Iterable[Prediction]", bad: "list[Prediction]", total: int
 ) -> "Iterator[Prediction]":
-    """Yield all predictions, show their number, and add those without classes to `bad`."""
+    """Yield all predictions, show their number, and add unreadable images to `bad`."""
     with Waiting("classifying") as waiting:
         for count, one in enumerate(predictions, start=1):
             if one.error:
                 bad.append(one)
             yield one
-            if not sys.stdout.isatty():  # there, the predictions are the progress
+            if not sys.stdout.isatty():  # on a terminal the predictions themselves show progress
                 waiting(count, total)
 
 
@@ -137,7 +137,7 @@ def _to_dict(one: "Prediction") -> dict[str, object]:
 
 
 def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -> None:
-    """Write a row for each image as it comes: its classes, or why it cannot be read."""
+    """Write a row for each image when it is ready: its classes, or why it is unreadable."""
     heads = [f"{head}_{place}" for place in range(1, most + 1) for head in ("class", "probability")]
     with open_output("--csv", file_name) as file:
         file.write(csv_line(["file", *heads, "error"]).encode())
@@ -148,7 +148,7 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -
 
 
 def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
-    """Yield the number and the names of unreadable images."""
+    """Yield the number and names of unreadable images."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     yield from (f"  {one.file} {one.error}" for one in bad[:_NAMED])
     if len(bad) > _NAMED:

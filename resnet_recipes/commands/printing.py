@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+(%| \w+)?")
 
 
 def say(text: str) -> None:
-    """Show lines to the user while a command works; no name in them acts on the terminal."""
+    """Show lines to the user while a command works, with control characters escaped."""
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
@@ -28,7 +28,7 @@ def show(
     lines: Iterable[str],
     rows: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Print a result, as JSON with --json, else as lines; and write its rows as --csv asks."""
+    """Print a result as lines, or as JSON with --json; write its rows if --csv is set."""
     if name := arguments.flags.get("--csv"):
         cells = [rows[0], *(row.values() for row in rows)] if rows else []
         with open_output("--csv", name) as file:
@@ -38,12 +38,12 @@ def show(
 
 @contextmanager
 def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
-    """Open the file of a flag, which gets its name once it is whole. Raises NotReadyError."""
+    """Open the output file of a flag; it appears once it is complete. Raises NotReadyError."""
     try:
         # /dev/stdout is a link, which root could replace
         path = typed_path(flag, name).resolve()
         with suppress(OSError):
-            atomic.delete_parts(path.parent, path.name)  # of a command that was killed
+            atomic.delete_parts(path.parent, path.name)  # parts left by a killed command
         with atomic.replace_file(path) as file:
             yield file
     except OSError as error:
@@ -57,22 +57,22 @@ def get_width() -> int:
 
 
 def get_line_width() -> int:
-    """Return the columns of the terminal; in a pipe, which programs read, no line is wrapped."""
+    """Return the columns of the terminal; in a pipe, lines are not wrapped."""
     return shutil.get_terminal_size((0, 0)).columns or sys.maxsize
 
 
 def get_page_width() -> int:
-    """Return the columns of a page of text: the terminal's, at most 100."""
+    """Return the columns for a page of text: those of the terminal, at most 100."""
     return min(get_width(), 100)
 
 
 def format_table(
     rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), width: int = 0
 ) -> list[str]:
-    """Return rows under their heads, those of the first row, numbers to the right.
+    """Return rows below their headings, which come from the first row; numbers are right-aligned.
 
-    Columns of `drop` are left out one by one until the rest fits into `width` characters, by
-    default those of the terminal.
+    Columns in `drop` are omitted one by one until the rest fits into `width` columns, by default
+    those of the terminal.
     """
     columns = {head: [head, *(row[head] for row in rows)] for head in rows[0]}
     widths = {head: max(map(len, cells)) for head, cells in columns.items()}
@@ -89,10 +89,10 @@ def _align(cells: Sequence[str], width: int) -> list[str]:
 
 
 def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:
-    """Return a cell with a value, or with a dash if there is none."""
+    """Return a cell with a value, or a dash if there is no value."""
     return "-" if value is None else write(value)
 
 
 def format_minutes(count: float) -> str:
-    """Write minutes as a clock does."""
+    """Format minutes like a clock."""
     return clock_time(60 * count)

@@ -1,4 +1,4 @@
-"""`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
+"""`resnet-recipes report`: runs and published results in one HTML page."""
 
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
@@ -26,7 +26,7 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Write the page, and with --png each plot as a picture."""
+    """Write the page; with --png also write each plot as an image."""
     price = read_price(arguments.flags.get("--price"))
     file_name = arguments.flags.get("--out", "report.html")
     if is_new := not is_ours(out := typed_path("--out", file_name)):

@@ -39,7 +39,7 @@ prepared (not started yet) or unreadable. PFLOPS and TIME count training only;
 `compare` and --json include the other clocks.""",
 )
 
-#: What the list can be sorted by; the best, or the latest name, comes first.
+#: Sort keys of the list; the best or the latest name comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
     "name": lambda run: run.name,
     "top1": lambda run: -(run.top1_percent or 0.0),
@@ -51,12 +51,12 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 
 _YES = ("y", "yes")
 
-#: Columns that a narrow terminal does without, the first to go first.
+#: Columns that a narrow terminal omits, in this order.
 _DROPPED = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
-    """Print the runs below a folder (default: runs), filtered by words like state=failed."""
+    """Print the runs in a folder (default: runs), with filters such as state=failed."""
     if arguments.words[:1] == ["rm"]:
         return _remove(arguments.words[1:], "--yes" in arguments)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
@@ -84,7 +84,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _remove(words: Sequence[str], sure: bool) -> int:
-    """Delete runs that have ended, after a question. Raises RecipeError before any is deleted."""
+    """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
     if not words:
         raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
     places = find_runs(words)
@@ -106,7 +106,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
 
 
 def read_price(text: str | None) -> float | None:
-    """Return a price per hour from text like 32.77 or 32.77/h; None if none was given.
+    """Parse a price per hour such as 32.77 or 32.77/h; None without a price.
 
     Raises RecipeError.
     """
@@ -134,7 +134,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
 
 
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
-    """Yield the changes that all runs share, and a table with what differs below each run."""
+    """Yield the changes that all runs share, and a table with the other changes below each run."""
     shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
         yield from wrapped(f"all with {'  '.join(shared)}", get_width(), rest="    ")
@@ -161,7 +161,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:
-    """Return the lines of a table; long names have lines of their own."""
+    """Return the lines of a table; long names get separate lines."""
     whole = format_table(rows)
     if max(map(len, whole)) <= get_width():
         return whole

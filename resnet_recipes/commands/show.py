@@ -20,9 +20,9 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Print a recipe's file as written and where it is, after the files that it inherits from.
+    """Print a recipe's file with its path, after the files that it inherits from.
 
-    On a terminal, lines longer than its width are folded.
+    On a terminal, long lines are folded.
     """
     name = arguments.flags.get("--describe") or arguments.words[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
 def fold(line: str, width: int) -> str:
     """Fold a line of YAML into equivalent lines of at most `width` columns.
 
-    Comments continue below themselves.
+    Comments continue at the same column.
     """
     code, mark, comment = line.partition("  # ")
     if line.startswith("#"):

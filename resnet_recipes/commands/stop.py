@@ -1,4 +1,4 @@
-"""`resnet-recipes stop RUN`: let a run save a checkpoint and end, as its scheduler would."""
+"""`resnet-recipes stop RUN`: save a checkpoint and end a run, as a scheduler does."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Send SIGTERM to the run's process, and wait until it has ended."""
+    """Send SIGTERM to the process of the run, and wait for its end."""
     (folder,) = find_runs(arguments.words)
     process = find_holder(folder)
     os.kill(process, signal.SIGTERM)

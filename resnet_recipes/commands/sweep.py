@@ -1,4 +1,4 @@
-"""`resnet-train -m`: one run for every combination of several values."""
+"""`resnet-train -m`: one run for each combination of values."""
 
 import hashlib
 import re
@@ -34,11 +34,11 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_petaoperations
 from resnet_recipes.run_folder.runs import read_run
 
-Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and the words that ask for it
+Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and its arguments
 
 
 def run(arguments: Arguments) -> int:
-    """Check every point, then train them; with --dry-run only list them.
+    """Check every run, then train all; with --dry-run only list them.
 
     The same command continues a sweep.
     """
@@ -76,9 +76,9 @@ def run(arguments: Arguments) -> int:
 def compose_points(
     points: list[list[str]], arguments: Arguments, extra: Sequence[str] = ()
 ) -> Runs:
-    """Return each point's recipe and words by its run's name.
+    """Return recipe and arguments of each point, by the name of its run.
 
-    `extra` are further words for every run.
+    `extra` are additional arguments for every run.
 
     Raises RecipeError with the problems of all points.
     """
@@ -94,7 +94,7 @@ def compose_points(
                 needs_data="--dry-run" not in arguments,
             )
             name = _name_run(point, [word for word in words if word in varying])
-            if not select(words, "recipe"):  # chosen for its budget
+            if not select(words, "recipe"):  # a budget selected the recipe
                 words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
         except RecipeError as error:
@@ -104,7 +104,7 @@ def compose_points(
 
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield the arguments that do not work in a sweep."""
+    """Yield arguments that do not work in a sweep."""
     for word in select(arguments.words, "run", "run.name"):
         yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
@@ -133,7 +133,7 @@ def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[
 def _describe(
     runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], parallel: int, full: bool
 ) -> Iterator[str]:
-    """Yield the plan of the first run, what differs for each, and what all of them need."""
+    """Yield the plan of the first run, the differences of each run, and the totals."""
     yield from format_plan(plans[next(iter(runs))], full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
@@ -145,7 +145,7 @@ def _describe(
     for name, (point, words) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
         whole = sum(plan.flops) / 1e15
-        saved_state = None if other else find_stable_state(plan)  # of a run that has been trained
+        saved_state = None if other else find_stable_state(plan)  # from an earlier run
         start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
         skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         operations, saved = operations + whole - skipped, saved + skipped
@@ -170,9 +170,9 @@ def _describe(
 def _make_plan(
     point: Composed, facts: dict[str, DataFacts], networks: dict[str, NetworkFacts]
 ) -> Plan:
-    """Return the plan of a run, without data on ImageNet.
+    """Return the plan of a run; without data, it assumes ImageNet.
 
-    `facts` keeps counts of data for other runs, `networks` those of networks.
+    `facts` caches facts about data, and `networks` facts about networks, for other runs.
     """
     config = point.recipe.data
     key = str(config)  # counting a million images takes seconds
@@ -188,11 +188,12 @@ def _make_plan(
 
 
 def _name_run(point: Composed, varying: list[str]) -> str:
-    """Return the run's name.
+    """Return the name of a run.
 
-    Recipe, what differs from the other points, and a digest of what affects the result.
+    It contains the recipe, the settings that vary, and a digest of everything that affects the
+    result.
     """
-    launch = LaunchConfig(budget=point.recipe.launch.budget)  # it sets the length
+    launch = LaunchConfig(budget=point.recipe.launch.budget)  # it determines the duration
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
     parts = [word.partition("=") for word in drop(varying, "recipe")]
     labels = [

@@ -24,7 +24,7 @@ and the image, so each output belongs to one crop. To resume, run the same comma
 
 
 def run(arguments: Arguments) -> int:
-    """Say what it takes, and write the file unless --dry-run."""
+    """Print the cost, and write the file unless --dry-run is set."""
     from resnet_recipes.jobs.teach import teach
 
     flags, is_dry = arguments.flags, "--dry-run" in arguments

@@ -72,12 +72,12 @@ Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,
 )
 
-#: Folder of the demo images, which any installation can generate.
+#: Folder of the demo images, which every installation can generate.
 DEMO = Path("data/demo")
 
 
 def run(arguments: Arguments) -> int:
-    """Train with our own launcher, wait until the run has ended, and return the exit code."""
+    """Train with our launcher, wait for the end of the run, and return the exit code."""
     from resnet_recipes.recipe import frozen
 
     if "--cfg" in arguments:
@@ -95,7 +95,7 @@ def run(arguments: Arguments) -> int:
 
 
 def prepare_run(arguments: Arguments) -> LockedFolder | None:
-    """Return the folder of the run to start or resume, created after all checks have passed.
+    """Return the folder of the run to start or resume; it is created after all checks.
 
     None if the run is finished.
     """
@@ -125,7 +125,7 @@ def add_demo_images(result: "Composed") -> "Composed":
 
 
 def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
-    """Create and return the folder of a new run; print the plan unless a sweep has printed it."""
+    """Create and return the folder of a new run; print the plan, except in a sweep."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
 
@@ -145,7 +145,7 @@ def _plan_run(result: "Composed") -> "Plan":
 
 
 def _check(arguments: Arguments) -> int:
-    """Print the plan, train the last steps, evaluate and save; report that the run can start."""
+    """Print the plan, train the last steps, evaluate and save, and report the result."""
     if "--resume" in arguments:
         raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
     if by := external.find_launcher():

@@ -21,7 +21,7 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Compose each file and print what is wrong with it; return 2 if anything is."""
+    """Compose each file and print its problems; return 2 if there are any."""
     folder = arguments.recipes
     library = Library(folder)
     if folder_word := next(filter(os.path.isdir, arguments.words), ""):
@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     wrong = 0
     for name in names:
         try:
-            library.read_chain(name)  # reports a broken file before seconds of imports
+            library.read_chain(name)  # reports an invalid file before imports that take seconds
             from resnet_recipes.recipe.compose import compose
 
             compose(name, folder=library, needs_data=False)

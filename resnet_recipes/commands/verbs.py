@@ -34,8 +34,8 @@ from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.recipe.library import Library, read
 
-#: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
-#: with its page, USAGE, and run(), and is imported when it is typed.
+#: The subcommands of `resnet-recipes`, in the order of the overview. Each is a module in this
+#: folder with USAGE and run(), and is imported when it is used.
 VERBS = (
     "ls",
     "show",
@@ -59,7 +59,7 @@ VERBS = (
     "job",
 )
 
-#: Flags of `resnet-train` that do something else than train, with the file that does it.
+#: Flags that make `resnet-train` run another module.
 _INSTEAD = {
     "--completion": "completion",
     "--list": "ls",
@@ -73,7 +73,7 @@ _VERSION = ("--version", "-v", "-V", "version")
 
 
 def get_usage(name: str) -> Usage:
-    """Return the page of a command; that of `resnet-train` is "train"."""
+    """Return the help page of a command; "train" is `resnet-train`."""
     return _import_module(name).USAGE
 
 
@@ -95,9 +95,9 @@ def train(argv: Sequence[str]) -> int:
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external.find_launcher():
-        # rank 0 composes; no other rank imports Hydra
+        # only rank 0 composes; other ranks do not import Hydra
         return external.join(argv, lambda: _import_module(name).prepare_run(arguments), say)
-    if "--cfg" in arguments:  # which Hydra calls `--cfg job`
+    if "--cfg" in arguments:  # `--cfg job` in Hydra
         arguments.words = [word for word in arguments.words if word != "job"]
     if name in ("train", "plan") and "--resume" not in arguments:
         choose_recipe(arguments)
@@ -131,14 +131,14 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     arguments = resolve_weights(_parse(name, rest))
     if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
-        choose_recipe(arguments)  # reports a wrong name before seconds of imports
+        choose_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
 
 def _judge(name: str, arguments: Arguments, needs_data: bool = False) -> None:
-    """Raise RecipeError if the settings of a command are wrong, or its recipe.
+    """Raise RecipeError if the settings or the recipe of a command are wrong.
 
-    Of a sweep, the first point is judged.
+    For a sweep, only the first point is checked.
     """
     if has_run(arguments):
         return
@@ -157,26 +157,26 @@ def _judge(name: str, arguments: Arguments, needs_data: bool = False) -> None:
 
 
 def _composes(name: str) -> bool:
-    """Return whether a command takes a recipe and its settings."""
+    """Return whether a command takes a recipe with settings."""
     return name in ("sweep", "job", "train") or (name in VERBS and get_usage(name).composes)
 
 
 def _parse(name: str, argv: Sequence[str]) -> Arguments:
-    """Return a command's arguments. Raises RecipeError, also for its recipe and settings."""
+    """Return the arguments of a command. Raises RecipeError, also for its recipe and settings."""
 
     def find_others(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
-        # as an unknown flag's value
+        # possibly the value of an unknown flag
         values = [word for word in argv if word in Library().list_names()]
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_judge, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:
             arguments.words.append(f"recipe={values[0]}")
-        # the settings are judged with another recipe
+        # the settings are checked with another recipe
         if wrong := collect_problems(choose_recipe, arguments):
             arguments.words = ["recipe=mild", *drop(arguments.words, "recipe")]
         needs_data = module != "plan" and "--cfg" not in arguments and not wrong
-        # nothing else needs torch
+        # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
             is_set = select(arguments.words, *DATA) or "root" in read(entry).tree.get("data", {})
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
@@ -189,14 +189,14 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
 
 
 def _choose_module(arguments: Arguments) -> str:
-    """Return the module that the flags of `resnet-train` select."""
+    """Return the module selected by the flags of `resnet-train`."""
     return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
 
 def _refuse_verb(argv: Sequence[str]) -> None:
-    """Raise RecipeError if the first word is a command, ours or another program's."""
+    """Raise RecipeError if the first argument is a command of ours or of another program."""
     name, *rest = argv
-    if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
+    if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task name
         name, *rest = rest
     first, _, other = (OTHERS[name].words if name in OTHERS else name).partition(" | ")
     names = [word for word in rest if not word.startswith("-")]

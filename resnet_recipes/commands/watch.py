@@ -1,4 +1,4 @@
-"""`resnet-recipes watch RUN`: follow a run from another terminal, without touching it."""
+"""`resnet-recipes watch RUN`: follow a run from another terminal."""
 
 import sys
 import time
@@ -32,15 +32,15 @@ USAGE = Usage(
 )
 
 
-#: Blocks of eight heights.
+#: Block characters of eight heights.
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
-#: Seconds between readings of the run's files.
+#: Interval between reads of the run's files, in seconds.
 EVERY = 1.0
 
 
 def run(arguments: Arguments) -> int:
-    """Show the run until it ends, or until Ctrl-C."""
+    """Show the run until it ends or Ctrl-C is pressed."""
     (folder,) = find_runs(arguments.words)
     read_all([folder])
     if "--once" in arguments:
@@ -54,7 +54,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _follow(folder: Path) -> None:
-    """Redraw one screen until the run has ended."""
+    """Redraw one screen until the run ends."""
     from rich.console import Console
     from rich.live import Live
 
@@ -69,7 +69,7 @@ def _follow(folder: Path) -> None:
 
 
 def _print(folder: Path) -> None:
-    """Print a line for each evaluation until the run has ended."""
+    """Print a line for each evaluation until the run ends."""
     printed = 0
     while True:
         run = read_run(folder)
@@ -93,7 +93,7 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
 
 
 def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
-    """Yield the run's state, last step, last evaluation and time left."""
+    """Yield state, last step, last evaluation and time left."""
     total = "" if record.epochs is None else f" of {record.epochs:.4g}"
     yield f"{record.name}: {record.state}, epoch {record.epochs_done:.2f}{total}"
     steps = filter_kind(records, "step")
@@ -129,7 +129,7 @@ def _get_top1(record: Record) -> float:
 
 
 def draw_curve(records: list[Record], width: int) -> str:
-    """Return the loss since the start as one line of blocks; empty before the second loss."""
+    """Return the loss so far as one line of blocks; empty before the second loss."""
     losses = [step["loss"] for step in filter_kind(records, "step") if step["loss"] is not None]
     if len(losses) < 2:
         return ""
