@@ -1,1 +1,1 @@
-"""Train, evaluate, measure or fit, in one process or in ranks that a launcher starts."""
+"""Train, evaluate, measure or fit, in one process or in ranks started by a launcher."""

@@ -1,4 +1,4 @@
-"""The program of a rank: `python -m resnet_recipes.jobs FOLDER` does the job of a folder."""
+"""The program of a rank: `python -m resnet_recipes.jobs FOLDER` does the job in a folder."""
 
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Find the length of a run that fits `launch.budget` on this machine."""
+"""Find the duration of a run that fits `launch.budget` on this machine."""
 
 from bisect import bisect
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from resnet_recipes.planning.stable_phase import change_length
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
 
-#: Epochs from which on a length is a whole number of them.
+#: From this number of epochs on, durations are full epochs.
 WHOLE = 20
 
 
 def plan_here(composed: "Composed", say: Say) -> Plan:
-    """Return the plan of a recipe's run on the devices of this machine."""
+    """Return the plan of a recipe on the devices of this machine."""
     recipe = composed.recipe
     facts, group = data.measure(recipe.data), make_group(recipe.launch)
     plan = make_plan(recipe, facts, group.ranks, composed.origin)
@@ -37,18 +37,18 @@ def plan_here(composed: "Composed", say: Say) -> Plan:
 
 
 def resolve_plan(plan: Plan, say: Say) -> Plan:
-    """Return the plan with numbers in place of all that this machine decides.
+    """Return the plan with all settings resolved that depend on this machine.
 
-    They are a micro-batch of auto, the size of images in memory, and the length of a budget.
+    These are an automatic micro-batch, the size of images in memory, and the duration of a budget.
     """
     return fit_budget(resolve_memory_pixels(fit_micro_batch(plan, say), say), say)
 
 
 def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
-    """Return the plan with the length of its budget, if it has one.
+    """Return the plan with the duration that fits its budget, if it has one.
 
-    `measures` says whether the machine may be measured, for a minute, if it was not before. Raises
-    RecipeError if the budget is too short, NotReadyError if no time is known.
+    With `measures`, the machine is measured for a minute, unless it was measured before. Raises
+    RecipeError if the budget is too short, NotReadyError if the speed is unknown.
     """
     launch = plan.recipe.launch
     if not launch.budget:
@@ -69,9 +69,9 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
 
 
 def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
-    """Return the plan of the longest run that ends within its recipe's budget.
+    """Return the plan of the longest run within its recipe's budget.
 
-    Raises RecipeError if that is too short for a warm-up.
+    Raises RecipeError if the run would be too short for a warm-up.
     """
     launch = plan.recipe.launch
     minutes = parse_budget(launch.budget, launch.price) / 60
@@ -97,10 +97,10 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
 def find_longest(
     minutes: Callable[[Fraction], float], budget: float, min_epochs: Fraction, limit: int
 ) -> Fraction | None:
-    """Return the most epochs that take at most `budget` minutes: whole ones, or tenths of a few.
+    """Return the most epochs that take at most `budget` minutes; below WHOLE, in tenths.
 
-    None if `min_epochs`, in tenths, take longer. `minutes` returns how long a run of some epochs
-    takes, and hardly ever falls. It is slow for long runs, so short runs are tried first.
+    None if `min_epochs`, in tenths, take longer. `minutes` returns the minutes for a number of
+    epochs, which rarely decrease. It is slow for long runs, so short runs are tried first.
     """
     tenths, end = range(int(10 * min_epochs), 10 * limit + 1), 1
     while end < len(tenths) and minutes(Fraction(tenths[end], 10)) <= budget:
@@ -113,13 +113,13 @@ def find_longest(
     if epochs < WHOLE:
         return epochs
     epochs = Fraction(int(epochs))
-    while minutes(epochs) > budget:  # where images grow, a little less can take longer
+    while minutes(epochs) > budget:  # with growing images, fewer epochs can take longer
         epochs -= 1
     return epochs
 
 
 def find_shortest(plan: Plan) -> Fraction:
-    """Return the fewest epochs that make sense, in tenths: one, or twice those of the warm-up."""
+    """Return the minimum sensible epochs, in tenths: one, or twice the warm-up."""
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":
         return Fraction(1)

@@ -1,6 +1,6 @@
 """Evaluate a network on several devices of this machine.
 
-Start ranks as in training, and merge their results.
+Starts ranks as in training, and merges their results.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from resnet_recipes.training.outcomes import Outcomes
 
 
 def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
-    """Evaluate at each size, in this process or one per device. Raises NotDoneError."""
+    """Evaluate at each size, in this process or in one per device. Raises NotDoneError."""
     config, group = network.recipe.data, make_group(network.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
-        data.fetch(config, waiting)  # what opens the images finds them here
+        data.fetch(config, waiting)  # later opens find the images here
     if group.ranks == 1:
         trained = network.to_device()
         with Waiting("evaluating") as waiting:
@@ -45,7 +45,7 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
 
 
 def _merge(paths: Sequence[Path]) -> EvaluationResult:
-    """Merge the results of all ranks: all have the same metrics, and each has its own images."""
+    """Merge the results of all ranks: they share the metrics, and each has its own images."""
     results = [torch.load(path, weights_only=True) for path in paths]
     return EvaluationResult(
         Metrics(*results[0]["metrics"]),
@@ -56,14 +56,14 @@ def _merge(paths: Sequence[Path]) -> EvaluationResult:
 
 
 def result_path(folder: Path, number: int, rank: int) -> Path:
-    """Return where a rank writes its result at one size."""
+    """Return the file of a rank's result at one size."""
     return folder / f"result{number}-rank{rank}.pt"
 
 
 def work(process: RankProcess) -> int:
-    """Evaluate a rank's part of the images at each size, and write what was found to files."""
+    """Evaluate a rank's part of the images at each size, and write the results to files."""
     job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
-    # first: kernels are tried on the current GPU
+    # first, because kernels are compared on the current GPU
     distributed.join(distributed.read_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
     trained = TrainedNetwork(place, open_network(str(place), recipe.model), recipe).to_device()

@@ -1,4 +1,4 @@
-"""`run.extends`: the stable phase of another run, which a new run continues."""
+"""`run.extends`: continue the stable phase of another run in a new run."""
 
 import shlex
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ _KEY = "run.extends"
 
 
 class StableState(NamedTuple):
-    """The last state of a run's stable phase."""
+    """The state at the end of a run's stable phase."""
 
-    folder: Path  # of that run
+    folder: Path  # folder of this run
     step: int
     state: State
 
@@ -44,12 +44,12 @@ class StableState(NamedTuple):
         return f"{self.folder} at step {self.step:,}"
 
     def read_overrides(self) -> dict[str, str]:
-        """Return the settings that were typed for that run, by key."""
+        """Return the settings from the command line of that run, by key."""
         lines = read_bytes(self.folder / OVERRIDES).decode(errors="replace").splitlines()
         return {line.lstrip("~").partition("=")[0]: line for line in lines}
 
     def put_into(self, folder: Path, recipe: Recipe) -> None:
-        """Write what a run of `recipe` would have at this step: its checkpoint, and its records."""
+        """Write the checkpoint and the records that a run of `recipe` would have at this step."""
         checkpoints = Checkpoints(folder / CHECKPOINTS)
         checkpoints.open_for_writing()
         checkpoints.save(self.step, self.state | {"recipe": asdict(recipe)}, wait=True)
@@ -62,7 +62,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     """Return the state from which a new run continues; None if it starts from step 0.
 
     Raises RecipeError if the other run starts differently, NotYetError if its stable phase may
-    still end, and NotReadyError if it will not.
+    still finish, and NotReadyError if it cannot.
     """
     run = plan.recipe.run
     if not run.extends:
@@ -93,7 +93,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
 
 
 def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
-    """Yield the settings in a run's folder that are not those its checkpoint was trained with."""
+    """Yield the settings in a run folder that differ from those used for its checkpoint."""
     trained = state.get("recipe")
     if not isinstance(trained, dict) or not is_plain(trained, DEPTH):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
@@ -103,7 +103,7 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
 
 
 def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
-    """Return the problems of continuing another run's stable phase."""
+    """Return the problems of continuing the stable phase of another run."""
     recipe = plan.recipe
     if not parent.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration

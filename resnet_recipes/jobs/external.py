@@ -1,4 +1,4 @@
-"""Join a run under another launcher: torchrun or srun, typed by the user.
+"""Join a run started with another launcher: torchrun or srun.
 
 Each process that they start is one rank.
 """
@@ -36,37 +36,37 @@ from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder
 if TYPE_CHECKING:
     from resnet_recipes.jobs.prepare import Meeting
 
-#: Settings that the launcher decides: how many processes there are, and how they start.
+#: Settings that the launcher determines: the number of processes and how they start.
 DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
 
-#: Seconds for which a rank waits for the others: before it says so, and in all.
+#: Seconds that a rank waits for the others, before it reports this and in total.
 _SILENCE, _PATIENCE = 10, 1800
 
 #: Environment variables that make a process a rank.
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
-#: Environment variables in which launchers put numbers.
+#: Environment variables with numbers from launchers.
 _COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
 _SLURM = ("STEP_NUM_TASKS", "PROCID", "LOCALID", "NODEID", "JOB_ID", "CPUS_ON_NODE")
 _COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
 
 
 def find_launcher() -> str:
-    """Return the launcher of this process as a rank, torchrun or srun; empty for neither.
+    """Return the launcher of this process, torchrun or srun, if the process is a rank; else "".
 
-    A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
-    NotReadyError if the environment contradicts itself.
+    A srun task is a rank, unless it is the only task: then it is our launcher. Raises NotReadyError
+    if environment variables contradict each other.
     """
     NotReadyError.refuse(_find_bad_variables(os.environ))
     if count_ranks():
         return "torchrun"
-    # of this step; not set in a batch script
+    # tasks of this step; not set in a batch script
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     return "srun" if tasks > 1 else ""
 
 
 def count_ranks() -> int:
-    """Return the number of ranks that the user's launcher has started; 0 without one."""
+    """Return the number of ranks that the user's launcher started; 0 without one."""
     return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
 
@@ -75,15 +75,14 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
 
     Return an exit code if there is nothing to train.
 
-    An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
-    code.
+    An error on rank 0 is raised there; other ranks return its exit code without a message.
     """
     by, start = find_launcher(), time.monotonic()
     if by == "srun":
         os.environ |= _translate_srun(os.environ)
     if _is_on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
-    os.environ |= get_allocator_settings()  # before torch looks for it
+    os.environ |= get_allocator_settings()  # before torch reads them
 
     locked: LockedFolder | None = None
 
@@ -150,9 +149,9 @@ def _is_on_one_machine(by: str) -> bool:
 
 
 def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun.
+    """Return torchrun variables for a task of srun.
 
-    Raises NotReadyError if srun cannot have set Slurm's.
+    Raises NotReadyError if srun cannot have set its Slurm variables.
     """
     fix = "unset SLURM_STEP_NUM_TASKS"
     try:
@@ -166,9 +165,9 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun.
+    """Return torchrun variables for a task of srun.
 
-    Ranks meet on the first node, at a port of the job's own.
+    Ranks meet on the first node, at a port that depends on the job.
     """
     # a[07-09,11],b2: a07
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
@@ -187,9 +186,9 @@ def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
-    """Return the number of ranks that share this one's cores.
+    """Return the number of ranks that share the cores of this rank.
 
-    All on its node, or one if srun gave it cores of its own.
+    All ranks on its node, or one if srun assigned cores to the rank.
     """
     # 8(x2),4: 8 on two nodes, then 4
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
@@ -201,7 +200,7 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
 
 
 def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
-    """Yield a problem for each setting that the launcher decides, and for GPUs without a rank."""
+    """Yield problems of settings that the launcher determines, and of GPUs without a rank."""
     import torch
 
     yield from find_temporary_folder_problems()
@@ -219,9 +218,9 @@ def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
 def _agree(
     meeting: "Meeting", words: Sequence[str], prepare: Callable[[], Path | None]
 ) -> tuple[Path | None, int]:
-    """Return the run folder that rank 0 has prepared, or the exit code of all.
+    """Return the run folder that rank 0 prepared, or the exit code of all ranks.
 
-    Raise rank 0's error on rank 0.
+    Raises the error of rank 0 on rank 0.
     """
     import torch
 
@@ -256,7 +255,7 @@ def _agree(
 
 
 def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
-    """Wait for the ranks that the launcher starts; rank 0 reports that it waits.
+    """Wait for the ranks that the launcher starts; rank 0 reports the wait.
 
     Raises NotReadyError after half an hour.
     """
@@ -276,7 +275,7 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
 
 
 def _join_meeting(topic: str) -> "Meeting":
-    """Return where the ranks meet. Raises NotReadyError if they cannot."""
+    """Return the meeting of the ranks. Raises NotReadyError if they cannot connect."""
     from torch.distributed import DistError
 
     from resnet_recipes.jobs.prepare import Meeting

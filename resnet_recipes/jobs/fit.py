@@ -12,15 +12,15 @@ from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: The number of images that was found, in the folder of the rank that tried.
+#: File with the largest number of images, in the folder of the rank that tried.
 RESULT = "bn_size"
 
 
 def fit_micro_batch(plan: Plan, say: Say) -> Plan:
-    """Return the plan with the micro-batch that fits in place of auto.
+    """Return the plan with the largest micro-batch that fits, in place of auto.
 
-    It is tried on the first GPU, which takes some seconds; `say` is told what was found and what it
-    changes. Raises RecipeError without a GPU, TrainingError if nothing fits.
+    Takes some seconds on the first GPU; `say` is called with the result and its effects. Raises
+    RecipeError without a GPU, TrainingError if nothing fits.
     """
     if plan.recipe.batch.bn_size != AUTO:
         return plan
@@ -47,7 +47,7 @@ def _find_largest(plan: Plan, say: Say) -> int:
 
 
 def work(process: RankProcess) -> int:
-    """Find the number, as the job of a rank, and write it to the folder."""
+    """Find the number as a rank, and write it to the folder."""
     # imports torchvision, which takes seconds
     import torch
 

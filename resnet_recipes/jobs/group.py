@@ -1,4 +1,4 @@
-"""The group of processes of a run: how many, in which environment, from start to last exit."""
+"""The group of processes of a run: their number, environments, and life cycle."""
 
 import os
 import re
@@ -18,29 +18,29 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
 
-if TYPE_CHECKING:  # config needs torch; a launcher does not
+if TYPE_CHECKING:  # it imports torch, which a launcher does not need
     from resnet_recipes.recipe.sections import LaunchConfig
 
 #: Seconds that a rank may take to finish its step and save.
 GRACE = 120
 
-#: Keep every port of a run on one machine off the network.
+#: Variables that keep the ports of a single-machine run off the network.
 LOOPBACK = dict.fromkeys(
     ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0"
 )
 
-#: On a CPU a step allocates its activations and frees them again: memory that is kept, in huge
-#: pages, is found faster.
+#: On a CPU, every step allocates and frees its activations. Keeping freed memory, in huge pages,
+#: makes this faster.
 MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0"
     ":glibc.malloc.trim_threshold=1099511627776",
-    "THP_MEM_ALLOC_ENABLE": "1",  # the same from torch's own allocator
+    "THP_MEM_ALLOC_ENABLE": "1",  # the same in the torch allocator
 }
 
-#: The variable that says how many threads a rank has on a CPU.
+#: The environment variable for the number of CPU threads of a rank.
 THREADS = "OMP_NUM_THREADS"
 
-#: A socket's path has at most 107 bytes, of which multiprocessing adds 32:
+#: Maximum length of TMPDIR. A socket path has at most 107 bytes, and multiprocessing appends 32:
 #: "/pymp-12345678/listener-12345678".
 LONGEST_TMPDIR = 75
 
@@ -57,7 +57,7 @@ class Group:
 
 
 def make_group(config: "LaunchConfig") -> Group:
-    """Return the processes that a recipe asks for.
+    """Return the processes of a recipe.
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
@@ -78,7 +78,7 @@ def make_group(config: "LaunchConfig") -> Group:
 
 
 def find_temporary_folder_problems() -> Iterator[Problem]:
-    """Yield the problems of the folder for temporary files, which has the workers' sockets."""
+    """Yield problems of the folder for temporary files, which contains worker sockets."""
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
@@ -93,7 +93,7 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
 
 
 def list_warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield warnings about GPUs that are not used and untested machines."""
+    """Yield warnings about unused GPUs and untested machines."""
     if config.device != "cpu":
         for alarm, finding in (
             ("NO GPU IS USED", explain_unused_gpu()),
@@ -104,10 +104,10 @@ def list_warnings(config: "LaunchConfig") -> Iterator[str]:
 
 
 def build_command(folder: Path) -> list[str]:
-    """Return the command of each rank that does the job of a folder.
+    """Return the command of each rank for the job in a folder.
 
-    Even a single rank is a separate process, so that a crash in a library or the out-of-memory
-    killer can be reported.
+    Even a single rank is a separate process, so that the launcher can report a crash in a library
+    or an out-of-memory kill.
     """
     return [sys.executable, "-m", PROGRAM, str(folder)]
 
@@ -115,11 +115,11 @@ def build_command(folder: Path) -> list[str]:
 def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
     """Return the environment of each process to start.
 
-    It is the user's, plus torchrun's variables and what makes a group of processes reliable.
+    The user's environment, plus torchrun variables and settings for reliability.
     """
     defaults = MEMORY | get_allocator_settings() | {THREADS: count_threads(group.ranks)}
     fixed = {
-        "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
+        "PYTHONSAFEPATH": "1",  # do not import modules from the current folder
         "PYTHONUNBUFFERED": "1",
     }
     world = {
@@ -132,12 +132,12 @@ def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
 
 
 def count_threads(ranks: int) -> str:
-    """Return the number of threads of each rank: the setting, or its part of the cores."""
+    """Return the number of threads per rank: the user's setting, or a part of the cores."""
     return os.environ.get(THREADS) or str(max(1, cores() // ranks))
 
 
 def get_allocator_settings() -> dict[str, str]:
-    """Return the variable that keeps GPU memory from fragmenting when image sizes change.
+    """Return the variable that prevents GPU memory fragmentation when image sizes change.
 
     None if the user set one.
     """
@@ -148,16 +148,16 @@ def get_allocator_settings() -> dict[str, str]:
 
 
 def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
-    """Return the problem of a machine on which torch sees no GPU, and why, if it has one."""
+    """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
     finding = explain_unused_gpu()
     rule = finding.what if finding else "torch sees no GPU on this machine"
     return Problem(key, value, rule, (*list_advice(finding.fix), fix) if finding else fix)
 
 
-#: The line of a traceback that names the error.
+#: The line of a traceback with the error.
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
-#: Exit codes of ranks that have not failed; None: it still runs.
+#: Exit codes of ranks that have not failed; None: still running.
 _FINE = (None, ExitCode.DONE, *STOPPED)
 
 
@@ -169,7 +169,7 @@ class KilledRank(NamedTuple):
 
 
 class Ranks:
-    """One process for each rank; each leads a process group, to which its loader workers belong."""
+    """One process per rank; each leads a process group that includes its loader workers."""
 
     def __init__(
         self,
@@ -178,11 +178,11 @@ class Ranks:
         launch: LaunchFacts,
         log: TextIO,
     ):
-        """Start them; `log` gets what they print before they open logs of their own."""
-        console = os.dup(_get_descriptor(sys.stderr, 2))  # 2 itself is the log of a rank
+        """Start them; `log` receives their output until they open their own logs."""
+        console = os.dup(_get_descriptor(sys.stderr, 2))  # descriptor 2 itself is the log of a rank
         launch._replace(console=console).write(folder)
         self._log = log
-        self._killed: set[int] = set()  # by this launcher
+        self._killed: set[int] = set()  # ranks killed by this launcher
         self._processes = [
             subprocess.Popen(
                 build_command(folder),
@@ -200,17 +200,17 @@ class Ranks:
 
     @property
     def running(self) -> list[int]:
-        """The ranks whose processes still run."""
+        """The ranks whose processes are still running."""
         return [rank for rank, process in enumerate(self._processes) if process.poll() is None]
 
     @property
     def any_failed(self) -> bool:
-        """Whether a rank has failed, as its exit code says; the others have nothing to wait for."""
+        """Whether a rank has failed according to its exit code, so that the others wait in vain."""
         return any(process.returncode not in _FINE for process in self._processes)
 
     @property
     def any_code(self) -> bool:
-        """Whether a rank has ended with another code than 0."""
+        """Whether a rank ended with a nonzero code."""
         return any(process.returncode for process in self._processes)
 
     def find_killed(self) -> KilledRank | None:
@@ -221,30 +221,30 @@ class Ranks:
         return None
 
     def wait(self, seconds: float) -> None:
-        """Wait until a process has ended, but no longer than this."""
+        """Wait until a process ends, at most `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             for rank in self.running[:1]:
                 self._processes[rank].wait(seconds)
 
     def send(self, number: int) -> None:
-        """Send a signal to the ranks that still run."""
+        """Send a signal to the running ranks."""
         for rank in self.running:
             self._processes[rank].send_signal(number)
 
     def kill(self) -> None:
-        """Kill the ranks that still run."""
+        """Kill the running ranks."""
         for rank in self.running:
             self._killed.add(rank)
             self._processes[rank].kill()
 
     def kill_leftovers(self) -> None:
-        """Kill what ranks that are gone have left behind."""
+        """Kill child processes of ranks that have ended."""
         for process in self._processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def read_last_error(self) -> str:
-        """Return the last error that a rank wrote before it had a log."""
+        """Return the last error that a rank printed before it had a log."""
         self._log.seek(0)
         lines = [line.strip() for line in self._log if line.strip()]
         errors = [line for line in lines if _ERROR.match(line)]
@@ -252,7 +252,7 @@ class Ranks:
 
 
 def _get_descriptor(stream: TextIO, number: int) -> int:
-    """Return a text stream's descriptor, or the process's own if it has none, as in a notebook."""
+    """Return the descriptor of a text stream, or `number` if it has none, as in a notebook."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

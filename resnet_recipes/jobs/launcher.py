@@ -1,6 +1,6 @@
-"""The launcher: start the ranks of a run, pass signals on, and report how it ended.
+"""The launcher starts the ranks of a run, forwards signals, and reports the ending.
 
-It trains nothing itself.
+It does not train.
 """
 
 import signal
@@ -25,27 +25,27 @@ from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
-#: Seconds in which ranks must stop when there is nothing to save: after a rank has failed, and
-#: before the first step.
+#: Seconds for ranks to stop when there is nothing to save: after a rank failed, and before the
+#: first step.
 AFTERMATH = 5
 
-#: Seconds after the first signal in which Ctrl-C is ignored as an echo, from a wrapper or a closing
-#: terminal. A later Ctrl-C stops at once. Other signals do not, because Slurm sends SIGTERM several
-#: times, seconds apart, to a job that it requeues.
+#: Seconds after the first signal during which Ctrl-C is ignored as a repetition by a wrapper or a
+#: closing terminal. A later Ctrl-C stops immediately. Other signals do not, because Slurm sends
+#: SIGTERM repeatedly, seconds apart, to a job that it requeues.
 ECHO = 0.5
 
 
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
-    """Train the frozen recipe in a folder and return its ending; no process is left running.
+    """Train the frozen recipe in a folder and return its ending; no process remains.
 
     Raises TrainingError if the folder was replaced during the run.
 
-    `say` shows a line to the user; `shows_all_times` is for the summary. Call it in the main
+    `say` shows a line to the user; `shows_all_times` is passed to the summary. Call it in the main
     thread. The ending is also written to RUN/exit.json.
     """
     folder = held.path
     launch = Launch(folder, group, say, shows_all_times)
-    # held until the ending is written, so that a late signal changes nothing
+    # held until the ending is written, so that a late signal has no effect
     with handle_signals(launch.receive), held:
         result = launch.run()
         held.confirm()
@@ -66,8 +66,8 @@ class Request(Enum):
 class Launch:
     """One run, from the first start of its ranks to the last exit.
 
-    Its state is the request, which signals change, and a deadline at which ranks that still run are
-    killed. A request to save sets the deadline, and so does a rank that fails.
+    Its state is the request, which signals change, and a deadline after which running ranks are
+    killed. A request to save or a failed rank sets the deadline.
     """
 
     def __init__(self, folder: Path, group: Group, say: Say, shows_all_times: bool = False):
@@ -75,7 +75,7 @@ class Launch:
         self._shows_all_times = shows_all_times
         self._request, self._deadline = Request.TRAIN, inf
         self._signal = 0  # signal that requested the save; 0: none
-        self._signalled = 0.0  # time of the last signal that was not ignored
+        self._signalled = 0.0  # time of the last accepted signal
         self._began, self._observer = time.monotonic(), Observer(folder)
         self._ranks: Ranks | None = None
         self._is_stalled = False
@@ -84,21 +84,20 @@ class Launch:
         """Start the ranks, restart them after failures if allowed, and return the last ending."""
         log_path = self.folder / LOGS / "launcher.log"
         log_path.parent.mkdir(exist_ok=True)
-        # The ranks meet through a file in a private folder: there is no port that others could
-        # reach.
+        # The ranks meet through a file in a private folder, so they need no open port.
         log = log_path.open("w+", errors="replace")
         try:
             with atomic.make_temporary_folder() as meeting:
                 result = self._run_attempts(meeting, log)
         finally:
-            with suppress(OSError):  # a full network disk fails only now, when the run has ended
+            with suppress(OSError):  # a full network disk may fail only now, after the run
                 log.close()
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)  # a killed rank cannot restore the cursor
         return result
 
     def _run_attempts(self, meeting: Path, log: TextIO) -> Ending:
-        """Start the ranks until they have ended or may not restart; return the last ending."""
+        """Start the ranks until they end or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
             self._observer, self._deadline = Observer(self.folder), inf
             facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
@@ -129,7 +128,7 @@ class Launch:
         self._pass_request()
 
     def _pass_request(self) -> None:
-        """Pass the request to the ranks that are still running."""
+        """Forward the request to the running ranks."""
         if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
             return
         if self._request == Request.KILL:
@@ -143,7 +142,7 @@ class Launch:
         self._ranks.send(self._signal)
 
     def _watch(self) -> None:
-        """Kill ranks that do not stop in time, and report it if the run makes no progress."""
+        """Kill ranks that do not stop in time; report a run without progress."""
         if time.monotonic() > self._deadline:
             self._ranks.kill()
         if self._ranks.any_failed:
@@ -154,7 +153,7 @@ class Launch:
         self._is_stalled = bool(stall)
 
     def _make_ending(self, ranks: Ranks) -> Ending:
-        """Return the ending of an attempt, after all processes have ended."""
+        """Return the ending of an attempt whose processes have all ended."""
         endings, killed = self._observer.read_endings(), self._explain_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
@@ -196,7 +195,7 @@ class Launch:
         return self._end_run(code, message="stopped before the first step")
 
     def _explain_kill(self, ranks: Ranks) -> Ending | None:
-        """Return the ending for the first rank killed by a signal from outside; it wrote none."""
+        """Return the ending of the first rank killed from outside, which could not write one."""
         if not (killed := ranks.find_killed()):
             return None
         steps = {beat.rank: beat.step for beat in self._observer.read_beats()}
@@ -205,7 +204,7 @@ class Launch:
         return replace(ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
     def _end_run(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
-        """Return an ending of the run, rather than of a rank."""
+        """Return an ending of the run instead of a rank."""
         seconds = time.monotonic() - self._began
         return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
 
@@ -213,7 +212,7 @@ class Launch:
         return any(beat.phase != "start" for beat in self._observer.read_beats())
 
     def _interject(self, text: str) -> None:
-        """Show a line while a rank may be drawing its progress on the same terminal."""
+        """Show a line while a rank may draw its progress on the same terminal."""
         if is_live(sys.stderr):
             sys.stderr.write(f"{format_interjection(text)}\n")
         else:

@@ -1,4 +1,4 @@
-"""Estimate the speed of loaders on this machine, and the gain of images in memory."""
+"""Estimate the speed of loaders on this machine, and the gain from images in memory."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,19 +15,19 @@ from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: Loading limits a run that takes this many times as long as without loading.
+#: If a run takes this many times as long as without loading, loading limits it.
 LIMITS = 1.05
 
 
 class Supply(NamedTuple):
-    """What the loaders of all ranks deliver, in images per second."""
+    """Images per second of the loaders of all ranks."""
 
-    rates: dict[int, float]  # by side of the crop, after the first epoch
+    rates: dict[int, float]  # by crop size, after the first epoch
     first_epoch: float
 
     @classmethod
     def of(cls, plan: Plan, sample: Sample | Typical) -> "Supply | None":
-        """Return the supply of loaders, measured on some images; None if one is damaged."""
+        """Return the speed of loaders, measured on a few images; None if an image is damaged."""
         memory = plan_memory(plan, sample)
         config = replace(plan.recipe.data, memory_pixels=memory.pixels if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
@@ -47,24 +47,24 @@ class Supply(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """What a run whose loading limits it would gain."""
+    """The gain of a run that is limited by loading."""
 
-    alone: float  # minutes if nothing had to be loaded
-    memory: InMemory | None  # None: images do not fit into memory, or are there
-    minutes: float  # with these
-    fix: str  # what to type; "": nothing is known to help
+    alone: float  # minutes without loading
+    memory: InMemory | None  # None: images do not fit into memory, or are already there
+    minutes: float  # minutes with images in memory
+    fix: str  # the setting to use; "": nothing is known to help
 
 
 class PlaceSupply(NamedTuple):
-    """What loaders supply from one place."""
+    """The speed of loaders for one location of the images."""
 
     place: str  # "files", ".beton" or "memory"
     supply: Supply
-    source: str  # how this is known
+    source: str  # source of the numbers
 
 
 def list_supplies(plan: Plan) -> Iterator[PlaceSupply]:
-    """Yield the supply of loaders from the place of the images, and from memory."""
+    """Yield the speed of loaders for the location of the images, and for memory."""
     if not (sample := sample_images(plan)):
         return
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
@@ -81,7 +81,7 @@ def _with_memory(plan: Plan, pixels: int | str) -> Plan:
 
 
 def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
-    """Return speeds with loaders; with `shares_cores`, training takes turns with them."""
+    """Return speeds with loaders; with `shares_cores`, training and loading alternate."""
     sample = sample_images(plan)
     supply = sample and Supply.of(plan, sample)
     if not supply:
@@ -94,7 +94,7 @@ def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
-    """Return the time that images in memory save; None if loading does not limit the run."""
+    """Return the time saved by images in memory; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:
@@ -117,7 +117,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
 
 
 def _speed_up(side: int, speeds: Speeds, before: Supply, after: Supply) -> Speeds:
-    """Return speeds with other loaders, in proportion to the measured ones."""
+    """Return speeds with other loaders, in proportion to the measured speeds."""
     crop, current = next(iter(before.rates)), 1 / speeds.load_seconds(side)
     ratio = after.rates[crop] / before.rates[crop]
     faster = replace(

@@ -1,4 +1,4 @@
-"""Find the run or file that a word names: a path, a name in ./runs, or `last`."""
+"""Find a run or file by argument: a path, a name in ./runs, or `last`."""
 
 import os
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import list_newest
 
 ROOT = Path("runs")
-LAST = "last"  # the run that was started last
+LAST = "last"  # the most recently started run
 LIST = "resnet-recipes runs"
 
 
 def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
-    """Return the path of each word.
+    """Return the path for each argument.
 
-    Raises NotReadyError, with the nearest name, for all that name none.
+    Raises NotReadyError, with the most similar names, for all that do not exist.
     """
     places = [(word, find_place(key, word)) for word in words]
     NotReadyError.refuse(describe_missing_run(key, word) for word, place in places if place is None)
@@ -28,9 +28,9 @@ def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
 
 
 def find_network(word: str, key: str) -> Path:
-    """Return the path of a run or a file, or the published name of a network as it is.
+    """Return the path of a run or a file; a published network name is returned unchanged.
 
-    Raises NotReadyError as `find_runs` does, RecipeError for a wrong name on the Hub.
+    Raises NotReadyError like `find_runs`, RecipeError for an invalid name on the Hub.
     """
     if word.startswith("hf:"):
         hub.parse_repository(key, word)
@@ -40,7 +40,7 @@ def find_network(word: str, key: str) -> Path:
 
 
 def find_place(key: str, word: str) -> Path | None:
-    """Return the path that a word names, or the run in ./runs; None if there is neither."""
+    """Return the path, or the run in ./runs, that an argument names; None if neither exists."""
     path = typed_path(key, word)
     if os.path.lexists(path):
         return path
@@ -50,7 +50,7 @@ def find_place(key: str, word: str) -> Path | None:
 
 
 def describe_missing_run(key: str, word: str) -> Problem:
-    """Return the problem of a word that names no run, with the nearest name."""
+    """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, "there are no runs in ./runs yet", "resnet-train mild data=PATH")

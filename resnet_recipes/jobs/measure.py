@@ -1,4 +1,4 @@
-"""Predict the time of a run on this machine: measured, by a datasheet, or a guess."""
+"""Predict the time of a run on this machine: measured, from a datasheet, or guessed."""
 
 import json
 import shlex
@@ -40,15 +40,15 @@ from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
-#: How a person gets to know it better.
+#: A hint how to measure it.
 MEASURES = "`resnet-recipes estimate` measures it"
 UNKNOWN = f"the time is unknown; {MEASURES}"
 
 
 def predict_time(plan: Plan) -> RunForecast | None:
-    """Return the time of a run from the best source there is: measured here, datasheet, or guess.
+    """Return the time of a run from the best source: measured here, datasheet, or guess.
 
-    None for GPUs of which no datasheet is known.
+    None for GPUs without a known datasheet.
     """
     if measurement := recall(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
@@ -67,7 +67,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
 
 
 def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
-    """Return the time of a run at speeds that were measured on this machine."""
+    """Return the time of a run at speeds measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
     return RunForecast(estimate_run(plan, speeds), speeds, f"measured on this machine {day}", when)
 
@@ -75,18 +75,18 @@ def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
 class MemoryForecast(NamedTuple):
     """The memory of a GPU, in bytes."""
 
-    need: float  # of the run
+    need: float  # needed by the run
     size: int
 
 
 def predict_memory(plan: Plan) -> MemoryForecast | None:
-    """Return the memory that a run needs on each GPU; None if it is not known."""
+    """Return the memory that a run needs on each GPU; None if unknown."""
     size = cuda.find_gpus().memory if _has_roofline(plan) else 0
     return MemoryForecast(estimate_gpu_memory(plan), size) if size else None
 
 
 def make_speed_key(plan: Plan) -> str:
-    """Return a key for everything that speeds depend on, besides machine and version."""
+    """Return a key for everything that affects speed, in addition to machine and version."""
     recipe = plan.recipe
     gpu = cuda.find_gpus().name if recipe.launch.device != "cpu" else ""
     return make_key(
@@ -111,18 +111,18 @@ def _has_roofline(plan: Plan) -> bool:
     return launch.device != "cpu" and precision.dtype != "fp32" and plan.network.is_predicted
 
 
-#: What rank 0 found, in the folder of ranks that measure.
+#: File with the result of rank 0, in the folder of measuring ranks.
 SPEEDS = "speeds.json"
 
-#: Steps that a check trains.
+#: Steps trained by a check.
 CHECK_STEPS = 2
 
-#: Seconds for which a check decodes images.
+#: Seconds that a check spends on decoding images.
 DECODE_SECONDS = 60.0
 
 
 def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
-    """Return the time of a run as this machine was measured, or is now, for about a minute.
+    """Return the measured time of a run; measures this machine for about a minute if necessary.
 
     Raises NotDoneError.
     """
@@ -136,7 +136,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 
 
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
-    """Let ranks measure the speeds of a run. Raises NotDoneError."""
+    """Measure the speeds of a run with ranks. Raises NotDoneError."""
     task, single_attempt = (
         Task("measure", "this machine was not measured"),
         replace(group, max_restarts=0),
@@ -148,14 +148,14 @@ def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
 class TimedEpochs(NamedTuple):
     """Epochs that were trained as a sample of a run."""
 
-    seconds: dict[int, float]  # of each epoch, counted from 0
-    forecast: RunForecast  # of the whole run
+    seconds: dict[int, float]  # seconds of each epoch, counted from 0
+    forecast: RunForecast  # forecast for the complete run
 
 
 def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
-    """Train, evaluate and save some epochs of a run as it would.
+    """Train, evaluate and save some epochs of a run, exactly as in the run.
 
-    Raises NotDoneError; then the folder with the ranks' logs is kept.
+    Raises NotDoneError; the folder with the ranks' logs is then kept.
     """
     sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(sizes) < 2:
@@ -177,8 +177,8 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
 def check(plan: Plan, say: Say) -> None:
     """Decode images, train the last steps of a run, and evaluate and save once.
 
-    The last steps have the largest images. Nothing is kept. Raises NotReadyError if images cannot
-    be read, or NotDoneError; then the folder with the ranks' logs is kept.
+    The last steps use the largest images. Nothing is kept. Raises NotReadyError if images cannot be
+    read, or NotDoneError; the folder with the ranks' logs is then kept.
     """
     if plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root):
         _check_images(plan.recipe.data, say)
@@ -188,7 +188,7 @@ def check(plan: Plan, say: Say) -> None:
 
 
 def _check_images(config: DataConfig, say: Say) -> None:
-    """Decode all images, or as many as a minute allows. Raises NotReadyError."""
+    """Decode all images, or as many as possible in a minute. Raises NotReadyError."""
     decoded = decode_some(config, DECODE_SECONDS)
     command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
@@ -209,7 +209,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 
 def work(process: RankProcess) -> int:
-    """Measure together with the other ranks, as the job of a rank."""
+    """Measure together with the other ranks."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training import distributed, probe

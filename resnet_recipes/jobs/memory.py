@@ -10,17 +10,17 @@ from resnet_recipes.data.sample import Sample, Typical, measure_usable_memory
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: Longer sides that auto tries, relative to the largest training crop: half of an image is then cut
-#: out without being enlarged, or two thirds.
+#: Image sizes that auto tries, relative to the largest training crop. A crop that covers half of an
+#: image, or two thirds, then needs no enlarging.
 RATIOS = (2.0, 1.5)
 
 
 class InMemory(NamedTuple):
     """Images of a size, and the memory for them."""
 
-    pixels: int  # longer side
-    needed: int  # bytes of all images, about
-    available: int  # bytes
+    pixels: int  # longer edge
+    needed: int  # approximate bytes of all images
+    available: int  # available bytes
 
     @property
     def fraction(self) -> float:
@@ -29,7 +29,7 @@ class InMemory(NamedTuple):
 
     @property
     def space(self) -> str:
-        """The memory in words."""
+        """The memory, described in text."""
         return f"{byte_size(self.needed)} of {byte_size(self.available)} usable"
 
     def __str__(self) -> str:
@@ -41,33 +41,33 @@ class InMemory(NamedTuple):
 
 
 def list_sizes(plan: Plan) -> list[int]:
-    """Return the longer sides that auto tries, the largest first."""
+    """Return the longer edges that auto tries, the largest first."""
     return [
         round(ratio * max(plan.loader_pixels or (plan.recipe.data.train_size,))) for ratio in RATIOS
     ]
 
 
 def sample_images(plan: Plan) -> Sample | Typical | None:
-    """Return images by which to judge; None if the run reads none, or none can be read."""
+    """Return sample images; None if the run reads no images, or none can be read."""
     if not plan.facts.augments_samples:
         return None
     return Typical() if plan.facts.root == IMAGENET.root else Sample.of(plan.facts)
 
 
 def find_largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
-    """Return the largest of a few sizes at which all images fit; None if none does."""
+    """Return the largest of a few sizes at which all images fit, or None."""
     free = _measure_free(plan)
     candidates = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in list_sizes(plan))
     return next((images for images in candidates if images.needed <= free), None)
 
 
 def _measure_free(plan: Plan) -> int:
-    """Return the bytes that are left for images."""
+    """Return the free bytes for images."""
     return max(0, measure_usable_memory() - plan.batch_memory)
 
 
 def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
-    """Return the images that a plan keeps in memory; None if none, or if they are not known."""
+    """Return the images that a plan keeps in memory; None if there are none or they are unknown."""
     pixels = plan.recipe.data.memory_pixels
     if not pixels or sample is None:
         return None
@@ -79,7 +79,7 @@ def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     """Return the plan with the size of images in memory in place of auto.
 
-    Raises RecipeError if nothing can be kept in memory here.
+    Raises RecipeError if no images can be kept in memory.
     """
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_samples:

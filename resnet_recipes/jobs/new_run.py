@@ -1,6 +1,6 @@
-"""The folder of a new run.
+"""Create the folder of a new run.
 
-Created atomically, with everything needed to know later what was run.
+The folder appears atomically, and documents what is trained.
 """
 
 import errno
@@ -51,7 +51,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf"
 
 
 def check(plan: Plan) -> None:
-    """Check what a new run needs besides images: a folder with room for it, and its trackers.
+    """Check the requirements of a new run except images: folder, disk space and trackers.
 
     Raises NotReadyError, or RecipeError if the name of the run is taken.
     """
@@ -65,13 +65,13 @@ def check(plan: Plan) -> None:
 
 
 def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
-    """Create the run folder, with what is known before the start, and return it.
+    """Create the run folder, with everything known before the start, and return it.
 
     Raises RecipeError if it exists.
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
-    name. It is locked from the first moment on, so that no other command of this name replaces it
-    before its ranks start.
+    name. It is locked from the start, so that no other command with this name replaces it before
+    its ranks start.
     """
     recipe, config, state = plan.recipe, frozen.freeze_sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
@@ -109,7 +109,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
 
 
 def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
-    """Return where the recipe came from.
+    """Return the origin of the recipe.
 
     Its files, their digests, and the commit of their repository.
     """
@@ -125,9 +125,9 @@ def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return what the run ran on: versions and machine.
+    """Return versions and machine.
 
-    No environment variables, since they hold secrets.
+    Environment variables are omitted, since they may contain secrets.
     """
     return {
         "python": platform.python_version(),
@@ -139,7 +139,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _place(draft: LockedFolder, plan: Plan) -> None:
-    """Give a complete folder its name."""
+    """Move a complete folder to its final name."""
     root, name = draft.path.parent, plan.recipe.run.name
     if name == "auto":
         while not _try_move(draft, root / _make_name(plan)):
@@ -153,7 +153,7 @@ def _place(draft: LockedFolder, plan: Plan) -> None:
         away = root / f".{secrets.token_hex(8)}.tmp"
         with LockedFolder(folder) as other:
             if _is_unused(folder):
-                # at once: what another command is about to train never has half of its files
+                # atomically, so that a run that another command starts always has all of its files
                 other.move(away)
         atomic.delete_folder(away)
         if _try_move(draft, folder):
@@ -162,7 +162,7 @@ def _place(draft: LockedFolder, plan: Plan) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Return whether a new run may take the place of a folder."""
+    """Return whether a new run may replace a folder."""
     is_empty = folder.is_dir() and not folder.is_symlink() and not os.listdir(folder)
     return is_empty or (_is_unused(folder) and not is_running(folder))
 
@@ -185,7 +185,7 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
 
 
 def _try_move(draft: LockedFolder, folder: Path) -> bool:
-    """Rename a folder, unless the name is taken by a file or a folder that is not empty."""
+    """Rename a folder, unless the name belongs to a file or a nonempty folder."""
     try:
         draft.move(folder)
     except OSError as error:
@@ -205,7 +205,7 @@ def _make_name(plan: Plan) -> str:
 def _is_unused(folder: Path) -> bool:
     """Return whether a folder belongs to a run that ended before its first step.
 
-    Nothing in it is worth keeping, unless somebody has put weights there.
+    It contains nothing worth keeping, unless someone has put weights there.
     """
     metrics = folder / METRICS
     has_trained = (
@@ -218,9 +218,9 @@ def _is_unused(folder: Path) -> bool:
 
 
 def _read_commit(folder: Path) -> str | None:
-    """Return the commit checked out in the repository around a folder; None outside a repository.
+    """Return the commit checked out in the repository around a folder, or None.
 
-    `rev-parse` runs no program that a repository's own configuration names, as `status` would.
+    Unlike `status`, `rev-parse` runs no program named in the repository's configuration.
     """
     command = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
     try:

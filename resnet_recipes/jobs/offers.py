@@ -1,4 +1,4 @@
-"""Compare recipes for some images on this machine, by length, time, cost and accuracy."""
+"""Compare recipes for some images on this machine by duration, time, cost and accuracy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,32 +37,32 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import list_runs
 
-#: Pixels of the shorter side up to which images are small.
+#: Images with a shorter edge of at most this many pixels are small.
 SMALL = 96
 
-#: Images whose sides are looked at.
+#: Number of images whose sizes are read.
 MAX_SAMPLES = 16
 
-#: Settings that a run may have changed and still be one of its recipe.
+#: Settings that a run may change and still count as a run of its recipe.
 _SAME = ("max_duration", "scale_schedule_ratio", "seed", "run.", "data.root", "launch.", "log.")
 
 
 class Offer(NamedTuple):
-    """A recipe with a length."""
+    """A recipe with a duration."""
 
     plan: Plan
-    estimate: Estimate | None  # None: no time is known
+    estimate: Estimate | None  # None: unknown
     is_measured: bool
-    accuracy: Accuracy | None  # None: not known
+    accuracy: Accuracy | None  # None: unknown
 
 
 class Offers(NamedTuple):
-    """What all recipes offer."""
+    """The offers of all recipes."""
 
-    offers: list[Offer]  # the best first, or by recipe
-    rule: str  # by which recipes of unknown accuracy are better than others, in words
+    offers: list[Offer]  # best first, or by recipe
+    rule: str  # reason for the order of recipes with unknown accuracy
     skipped: dict[str, str]  # recipes that do not fit, each with the reason
-    absent: dict[str, Problem]  # of recipes whose weights are not on this machine
+    absent: dict[str, Problem]  # recipes whose weights are not on this machine
 
 
 def find_offers(
@@ -74,12 +74,12 @@ def find_offers(
 ) -> Offers:
     """Return the offers of some recipes with these changes.
 
-    With a budget among them, the longest run of each, the best first. With `reach`, the shortest
-    that is known to have this accuracy, in percent, the fastest first. Otherwise every length at
-    which an accuracy is known, and the usual one. Raises RecipeError if no recipe fits.
+    With a budget, this is the longest run of each recipe, best first. With `reach`, it is the
+    shortest run with at least this known accuracy, in percent, fastest first. Otherwise it is every
+    duration with a known accuracy, and the default duration. Raises RecipeError if no recipe fits.
 
-    Of several recipes, those for small images are left out for photographs. One whose weights are
-    not on this machine fits: they can be fetched.
+    If there are several recipes, those for small images are skipped for photographs. A recipe whose
+    weights are not on this machine fits, since they can be downloaded.
     """
     offers, skipped, errors = list[Offer](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
@@ -121,7 +121,7 @@ def find_offers(
 def _find_lengths(
     plan: Plan, results: Mapping[tuple[str, float], Accuracy], reach: float | None
 ) -> Iterator[Offer]:
-    """Yield the lengths of one recipe. Raises RecipeError if its budget is too little."""
+    """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
     name, forecast, lengths = plan.recipe.name, predict_time(plan), set[float | Fraction]()
     own_accuracies = {
         epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
@@ -154,7 +154,8 @@ def _find_lengths(
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
     """Return the mean accuracies of runs on the same images, by recipe and epochs.
 
-    Only of those whose settings are their recipe's, but for what does not change what is learned.
+    Only runs count whose settings equal their recipe, except for settings that do not affect
+    accuracy.
     """
     seeds: dict[tuple[str, float], list[float]] = {}
     for run in list_runs(root) if root.is_dir() else ():
@@ -171,16 +172,16 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
 
 
 class Ranking(NamedTuple):
-    """Recipes for some images, the best first."""
+    """Recipes for some images, best first."""
 
     names: tuple[str, ...]
-    rule: str  # the reason for the order, in words
+    rule: str  # reason for the order
 
 
 def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     """Return the recipes for images without published results.
 
-    `side` is their usual shorter side in pixels; 0 if it is not known.
+    `side` is their typical shorter edge in pixels; 0 if unknown.
     """
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate by what was published")
@@ -193,9 +194,9 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
 
 
 def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
-    """Return the usual shorter side of the training images, in pixels.
+    """Return the typical shorter edge of the training images, in pixels.
 
-    0 if it is not known, or if they are ImageNet's, for which results are published.
+    0 if it is unknown, or for ImageNet, which has published results.
     """
     is_looked_at = facts.backend == "torchvision" and not is_fetched(config.root)
     if not is_looked_at or facts.train_examples == IMAGENET_IMAGES:
@@ -208,7 +209,7 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
 
 
 def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
-    """Return the problem of loading a network's initial weights; None if there is none."""
+    """Return why the pretrained weights of a network cannot be loaded, or None."""
     try:
         pretrained.find(model, facts.classes)
     except NotReadyError as error:

@@ -25,16 +25,16 @@ from resnet_recipes.training.distributed import Rank
 
 
 class RankPlan(NamedTuple):
-    """A rank, and the plan that all ranks make of what their launcher has frozen."""
+    """A rank, and the plan that all ranks derive from the frozen recipe."""
 
     rank: Rank
     plan: Plan
 
 
 def prepare_rank(process: RankProcess) -> RankPlan | None:
-    """Return what a job needs; None if this rank was asked to stop before.
+    """Return the rank and plan for a job; None if this rank was already asked to stop.
 
-    Raises NotReadyError, the same on every rank, if their recipe, software or images differ.
+    Raises NotReadyError, the same on every rank, if recipe, software or images differ.
     """
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started)
@@ -70,7 +70,7 @@ def _compute_digest(text: str) -> str:
 
 
 def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
-    """Return the settings with images on this machine; remote ones are fetched, for all ranks."""
+    """Return the settings with local images; remote images are fetched once for all ranks."""
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
         local = data.fetch(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
@@ -80,9 +80,9 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
 
 
 class Meeting(NamedTuple):
-    """Where ranks tell each other something about one topic, through a store.
+    """A place where ranks exchange facts about one topic, through a key-value store.
 
-    Collectives are not used: they need ranks that already agree.
+    Collectives are not used, because they need ranks that already agree.
     """
 
     store: dist.Store
@@ -91,14 +91,14 @@ class Meeting(NamedTuple):
 
     @classmethod
     def on(cls, topic: str, rank: Rank) -> Self:
-        """Return where this rank meets the others."""
+        """Return the meeting of this rank with the others."""
         store = distributed.open_store(rank.rank, rank.world_size, rank.store_path)
         return cls(dist.PrefixStore(topic, store), rank.rank, rank.world_size)
 
     def broadcast(self, text: Callable[[], str]) -> str:
         """Return rank 0's `text()` on every rank.
 
-        Rank 0 waits until all have read it, since it may serve the store.
+        Rank 0 waits until all ranks have read it, because it may serve the store.
         """
         if self.rank == 0:
             value = text()
@@ -111,17 +111,17 @@ class Meeting(NamedTuple):
         return value
 
     def await_all(self) -> Iterator[None]:
-        """Yield twice a second until all ranks have come; Ctrl-C interrupts this."""
+        """Yield twice a second until all ranks have arrived; Ctrl-C interrupts this."""
         self.store.set(f"arrived {self.rank}", "")
         while not self.store.check([f"arrived {other}" for other in range(self.world_size)]):
             yield
             time.sleep(0.5)
 
     def confirm(self, facts: Mapping[str, object]) -> None:
-        """Check that all ranks have the same facts: torch of one node may be another.
+        """Check that all ranks have the same facts: torch may differ between nodes.
 
-        Raises NotReadyError, the same on every rank, naming a rank that differs from rank 0, and
-        how.
+        Raises NotReadyError, the same on every rank, which names a rank that differs from rank 0,
+        and the difference.
         """
         texts = {key: str(value) for key, value in facts.items()}
         self.store.set(f"facts of {self.rank}", json.dumps([socket.gethostname(), texts]))
@@ -138,7 +138,7 @@ class Meeting(NamedTuple):
 def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
     """Yield the differences between rank 0 and the first rank that differs.
 
-    One rank is enough to know what to do.
+    One rank is enough to find the cause.
     """
     (_, first), missing = ranks[0], "not given"
     for rank, (host, facts) in enumerate(ranks):

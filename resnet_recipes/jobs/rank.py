@@ -33,23 +33,23 @@ from resnet_recipes.run_folder.ending import (
 from resnet_recipes.run_folder.lock import HeldFolder
 from resnet_recipes.run_folder.metrics import Record
 
-#: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
+#: First step and end of each part of a run to train; usually one part, to the end of the run.
 Spans = Sequence[tuple[int, int]]
 
-#: Seconds in which a lower rank says what it refuses as well, under a launcher that is not ours.
+#: Seconds that a rank waits for a lower rank to report the same error, under other launchers.
 _OTHERS = 2
 
 _LIBC = ctypes.CDLL(None)
 
 
 class LaunchFacts(NamedTuple):
-    """What whoever starts a rank passes on to it."""
+    """Facts that a launcher passes to its ranks."""
 
-    started: float  # when the command began, a reading of time.monotonic()
-    shows_all_times: bool = False  # the summary does, as --verbose asks
-    # from our launcher, which holds the folder's lock
-    meeting: str = ""  # the file through which its ranks meet
-    console: int | None = None  # the inherited descriptor of the user's error stream
+    started: float  # start of the command by time.monotonic()
+    shows_all_times: bool = False  # for --verbose
+    # set by our launcher, which holds the lock of the folder
+    meeting: str = ""  # file through which its ranks meet
+    console: int | None = None  # inherited descriptor of the user's stderr
 
     @property
     def is_ours(self) -> bool:
@@ -57,7 +57,7 @@ class LaunchFacts(NamedTuple):
         return self.console is not None
 
     def write(self, folder: Path) -> None:
-        """Write them to the folder of the ranks' job. Raises NotReadyError."""
+        """Write the facts to the job folder of the ranks. Raises NotReadyError."""
         try:
             atomic.write_text(folder / LAUNCH, json.dumps(self._asdict()))
         except OSError as error:
@@ -65,20 +65,20 @@ class LaunchFacts(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Return the facts that a launcher wrote."""
+        """Return the facts written by a launcher."""
         return cls(**read_json(folder / LAUNCH))
 
 
 class RankProcess(NamedTuple):
-    """What a rank's process provides for its training."""
+    """The resources of a rank's process."""
 
     folder: Path
     rank: int
-    console: TextIO  # the user's error stream; stderr itself is this rank's log
+    console: TextIO  # the user's stderr; stderr itself is the log of this rank
     launch: LaunchFacts
     interruption: Interruption
     watchdog: Watchdog
-    # called with every record of the run, on rank 0
+    # called on rank 0 with every record of the run
     on_record: Callable[[Record], None] | None = None
 
 
@@ -89,7 +89,7 @@ def read_job(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
-    """Yield a function that keeps a rank alive, and on rank 0 shows how much is done."""
+    """Yield a function that keeps a rank alive and, on rank 0, shows progress."""
     with Waiting(what, unit, process.console) as waiting:
 
         def progress(done: int, total: int) -> None:
@@ -101,12 +101,11 @@ def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iter
 
 
 def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: LaunchFacts) -> NoReturn:
-    """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
+    """Do the work of one rank, write its ending to RUN/endings, and exit with its code.
 
-    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing
-    open. The process exits without cleaning up: tearing torch down takes 2 seconds, other ranks
-    must not wait for one that failed, and threads of a process group can abort a process at its
-    exit.
+    `work` returns DONE, or the exit code of an interruption after a save; it closes everything it
+    opened. The process exits without cleanup: unloading torch takes 2 seconds, other ranks must not
+    wait for a failed rank, and threads of a process group can abort a process at exit.
     """
     rank = int(os.environ.get("RANK", 0))
     if launch.is_ours or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -142,7 +141,7 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
 def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies (Linux).
 
-    Orphaned ranks would keep training.
+    Orphaned ranks would continue to train.
     """
     if sys.platform == "linux":
         parent = os.getppid()
@@ -152,9 +151,9 @@ def die_with_parent() -> None:
 
 
 def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
-    """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
+    """Send stderr, and stdout except on rank 0, to the log of this rank; return the user's stderr.
 
-    It is the `inherited` descriptor, or stderr as this process found it.
+    It is the `inherited` descriptor, or stderr at the start of this process.
     """
     protect_output()
     console = make_lasting(os.dup(2) if inherited is None else inherited, sys.stderr.encoding)
@@ -172,9 +171,9 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
 
 
 def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextIO) -> None:
-    """Do what our launcher does at the end.
+    """Do the final work of our launcher.
 
-    The rank that failed first says so, and rank 0 writes how the run ended.
+    The rank that failed first reports it, and rank 0 writes the ending of the run.
     """
     if ending.code in REFUSED and ending.rank:
         time.sleep(_OTHERS)
@@ -185,7 +184,7 @@ def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextI
 
 
 def _exit(ending: Ending) -> NoReturn:
-    """End this process and its children at once."""
+    """End this process and its children immediately."""
     for child in multiprocessing.active_children():
         child.kill()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Check that a command continues a run without making it a different run."""
+"""Check that a command continues a run without turning it into a different run."""
 
 import os
 import shlex
@@ -33,9 +33,9 @@ from resnet_recipes.training.state import find_changed_settings
 def find_match(recipe: Recipe, say: Say) -> Path | None:
     """Return the folder of the run to continue with `recipe`.
 
-    The run of its name, or else the newest that fits.
+    It is the run with its name, or else the newest run that matches.
 
-    None if there is none. Raises RecipeError if the run of its name has different settings.
+    None without such a run. Raises RecipeError if the run with its name has different settings.
     """
     root = Path(recipe.run.root)
     if recipe.run.name != "auto":
@@ -59,7 +59,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
 def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> LockedFolder | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
-    None if the run is finished. Raises what `check_resume` does.
+    None if the run is finished. Raises the same errors as `check_resume`.
     """
     plan = check_resume(folder, changes, say)
     if plan is None:
@@ -67,7 +67,7 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     held = LockedFolder(folder)
     config = folder / CONFIG
     original = frozen.read(config)
-    RecipeError.refuse(find_changed_settings(asdict(original), plan.recipe))  # since it was read
+    RecipeError.refuse(find_changed_settings(asdict(original), plan.recipe))  # changed meanwhile
     if plan.recipe != original:
         atomic.write_text(config, frozen.freeze_sealed(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)
@@ -78,9 +78,10 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
 def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
-    Everything that its ranks would refuse is refused here, before anything is written. Raises
+    Everything that its ranks would reject is rejected here, before anything is written. Raises
     RecipeError if a change would make it a different run, does not fit it, or comes after its end,
-    and NotReadyError if the run is running, or lacks its images, devices, room on disk or packages.
+    and NotReadyError if the run is still running, or if images, devices, disk space or packages are
+    missing.
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
@@ -88,9 +89,9 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
-        with LockedFolder(folder):  # raises, unless the run ends at this moment
+        with LockedFolder(folder):  # raises an error, unless the run ends at this moment
             pass
-    if isinstance(changes, Sequence):  # a whole recipe is the user's own
+    if isinstance(changes, Sequence):  # a complete recipe comes from the user
         command = f"resnet-train --resume {shlex.quote(str(folder))}"
         data.refuse_unasked(recipe.data, changes, command)
     NotReadyError.refuse([*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)])
@@ -102,7 +103,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
 
 
 def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
-    """Return the recipe with which a run continues: its own, with changed settings.
+    """Return the recipe of a continued run: its own, with changed settings.
 
     Raises RecipeError if a change would make it a different run.
     """
@@ -119,7 +120,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         recipe = _apply_changes(original, changes) if changes else original
     else:
         recipe = _copy_resolved(changes, original)
-        if changes.batch.bn_size == AUTO:  # the number was found when the run began
+        if changes.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
     recipe = replace(recipe, run=original.run)
     problems = list(find_changed_settings(asdict(original), recipe))
@@ -134,9 +135,9 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
 
 
 def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
-    """Yield a problem for each word that would change a finished run.
+    """Yield a problem for each argument that would change a finished run.
 
-    A whole recipe changes nothing: a command with --resume auto may be repeated.
+    A complete recipe changes nothing: a command with --resume auto may be repeated.
     """
     original = frozen.read(folder / CONFIG)
     for word in changes if isinstance(changes, Sequence) else ():
@@ -145,7 +146,7 @@ def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterato
 
 
 def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
-    """Return a recipe with the length and the size in memory that words stood for in `original`."""
+    """Return a recipe with the duration and memory size that were resolved in `original`."""
     if recipe.data.memory_pixels == AUTO:
         pixels = original.data.memory_pixels
         recipe = replace(recipe, data=replace(recipe.data, memory_pixels=pixels))
@@ -160,7 +161,7 @@ def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
 
 
 def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
-    """Return the facts about the run's images. Raises NotReadyError if it began with others."""
+    """Return the facts about the run's images. Raises NotReadyError if the images have changed."""
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
     facts = data.measure(replace(recipe.data, backend=known_facts.backend), tell=say)
     if differing := facts.differing(known_facts):
@@ -171,15 +172,15 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 
 
 def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
-    """Return a run's recipe with changes."""
+    """Return the recipe of a run with changes."""
     with atomic.make_temporary_folder() as place:
-        config = place / CONFIG  # the run's own may lack newer settings
+        config = place / CONFIG  # the recipe in the run folder may lack newer settings
         config.write_bytes(frozen.freeze(original).encode())
         return compose(str(config), changes).recipe
 
 
 def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
-    """Return the problem of a resumed run's images, with the command that continues the run."""
+    """Return the problem of missing images of a resumed run, with the command that continues it."""
     root = recipe.data.root
     problem = None
     if recipe.data.backend != "synthetic" and not is_fetched(root):
@@ -192,7 +193,7 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
 
 
 def list_unfinished(root: Path) -> Iterator[Path]:
-    """Yield the run folders without a summary, the newest first."""
+    """Yield the run folders without a summary, newest first."""
     return (folder for folder in list_newest(root) if not (folder / SUMMARY).exists())
 
 

@@ -13,9 +13,9 @@ from resnet_recipes.base.errors import ExitCode
 #: Signals that ask a run to stop.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds for which Ctrl-C is taken for the first signal again, since the launcher passes that on.
-#: After that it means: stop now. Other signals never do: Slurm sends SIGTERM to every process, and
-#: srun forwards it again.
+#: Seconds during which Ctrl-C counts as a repetition of the first signal, because the launcher
+#: forwards it. Later it means: stop now. Other signals never do: Slurm sends SIGTERM to every
+#: process, and srun forwards it again.
 _SAME_REQUEST = 2.0
 
 
@@ -23,7 +23,7 @@ _SAME_REQUEST = 2.0
 def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
     """Call `handler` for signals that ask to stop, inside the context.
 
-    Only in the main thread, as Python requires.
+    Only in the main thread, a limitation of Python.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,27 +42,27 @@ def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
 def list_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that ask this process to stop.
 
-    Those that are ignored, such as SIGHUP under nohup, are not among them.
+    Ignored signals, such as SIGHUP under nohup, are excluded.
     """
     return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 class Interruption:
-    """Tells the loop when to save and stop, and with which exit code.
+    """Tells the loop when to save and stop, and the exit code.
 
-    One per process, made in its main thread.
+    One per process, created in its main thread.
     """
 
     def __init__(self) -> None:
-        self.signal = 0  # the first that came
+        self.signal = 0  # the first signal
         self._code = ExitCode.DONE
-        self.reason = ""  # in a few words; empty if another rank was asked to stop
-        self._first = 0.0  # when the first signal came
+        self.reason = ""  # short description; "" if another rank was asked to stop
+        self._first = 0.0  # time of the first signal
         self._max_wall = ""
         self._deadline = float("inf")
 
     def limit(self, max_wall: str, started: float) -> None:
-        """Stop shortly before `max_wall` ("3.5h", or "": never) after `started` (monotonic)."""
+        """Stop shortly before `max_wall` ("3.5h"; "": no limit) has passed since `started`."""
         if max_wall:
             seconds = parse_time(max_wall)
             self._max_wall = max_wall
@@ -82,16 +82,16 @@ class Interruption:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CANCELLED after Ctrl-C here, and PREEMPTED after any other request."""
+        """Return CANCELLED after Ctrl-C in this process, PREEMPTED after any other request."""
         return self._code or ExitCode.PREEMPTED
 
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:
-        """Ask to stop; the first request counts."""
+        """Ask to stop; only the first request has an effect."""
         if not self._code:
             self._code, self.reason = code, reason
 
     def receive(self, number: int) -> None:
-        """Act on a signal: the first is a request, and a second Ctrl-C ends the process."""
+        """Handle a signal: the first is a request, a second Ctrl-C ends the process."""
         now = time.monotonic()
         if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""The runs of a sweep, one after another or several at a time, each started by its own command."""
+"""The runs of a sweep, one or several at a time, each started by its own command."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
 
-#: A log is appended to, but never through a link, which could lead anywhere.
+#: A log is appended to, but never through a link, which could point anywhere.
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
-Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
+Slot = Mapping[str, str]  # environment variables that assign a run its part of the machine
 
 
 class _Child(NamedTuple):
-    """A run that is being trained."""
+    """A run that is training."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -34,9 +34,9 @@ class _Child(NamedTuple):
 class Sweep:
     """The runs of `root` by name.
 
-    Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
-    may share a root: the first one trains a run, and the others wait for it. A run that continues
-    the stable phase of another starts when that is saved.
+    Each is `resnet-train WORDS run=NAME --resume auto`; one per slot runs at a time. Several sweeps
+    may share a root: the first sweep trains a run, and the others wait for it. A run that continues
+    the stable phase of another run starts when its checkpoint is saved.
     """
 
     def __init__(
@@ -47,24 +47,24 @@ class Sweep:
         slots: Sequence[Slot],
         parents: Mapping[str, tuple[str, int]] | None = None,
     ):
-        """Train each run of `parents` when another one has saved this step, or has ended."""
+        """Train each run in `parents` once its parent has saved a step, or has ended."""
         self.root, self.runs, self.say, self._parents = root, runs, say, parents or {}
         self._free = deque(slots)
-        # the output of several runs at a time would mix on one terminal
+        # the output of simultaneous runs would mix on one terminal
         self._has_logs = len(slots) > 1
         self._waiting = deque(runs)
         self._active: list[_Child] = []
-        self._elsewhere: set[str] = set()  # names of runs that another command was seen to train
-        self._rejected: set[str] = set()  # names of runs that were not started, the first time
-        self._failed: dict[str, int] = {}  # names of runs with their exit codes
-        self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
-        self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
+        self._elsewhere: set[str] = set()  # names of runs that another command trains
+        self._rejected: set[str] = set()  # names of runs that were not started at the first attempt
+        self._failed: dict[str, int] = {}  # exit codes by name
+        self._received: deque[int] = deque()  # signals that were not forwarded yet
+        self._stop: int = ExitCode.DONE  # exit code of the sweep after a stop
 
     def train(self) -> int:
         """Train every run that is not finished; return the exit code of the sweep.
 
-        A run that fails does not stop the others. A run that was stopped from outside ends the
-        sweep: the same command continues it, since each run resumes where it was.
+        A failed run does not stop the others. A run that was stopped from outside ends the sweep.
+        The same command continues it, since each run resumes.
         """
         with handle_signals(self._received.append):
             while self._active or (self._waiting and not self._stop):
@@ -85,7 +85,7 @@ class Sweep:
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
     def _take_next(self) -> str:
-        """Take the first run that can start now; "" if all others train or wait."""
+        """Take the first run that can start now; "" if all others are training or waiting."""
         for name in self._waiting:
             if is_running(self.root / name):
                 if name not in self._elsewhere:
@@ -97,7 +97,7 @@ class Sweep:
         return ""
 
     def _awaits_parent(self, name: str) -> bool:
-        """Return whether the checkpoint that a run continues is still to be saved."""
+        """Return whether the checkpoint that a run continues is not saved yet."""
         other, _ = self._parents.get(name, ("", 0))
         is_coming = other in (*self._waiting, *(child.name for child in self._active))
         return is_coming and not self._has_parent(name)
@@ -149,7 +149,7 @@ class Sweep:
         self._active.append(_Child(name, process, slot))
 
     def _pass_on(self) -> None:
-        """Pass signals on to the runs; Ctrl-C reaches them from the terminal."""
+        """Forward signals to the runs; Ctrl-C reaches them from the terminal."""
         while self._received:
             number = self._received.popleft()
             self._stop = ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED
@@ -157,13 +157,13 @@ class Sweep:
                 child.process.send_signal(number)
 
     def _reap(self) -> None:
-        """Take in which runs have ended."""
+        """Record the runs that have ended."""
         for child in [child for child in self._active if child.process.poll() is not None]:
             self._active.remove(child)
             self._free.append(child.slot)
             code = child.process.returncode
             code = code if code >= 0 else 128 - code
-            if code in STOPPED:  # and the sweep as well: somebody wants the machine
+            if code in STOPPED:  # also stop the sweep: the machine is needed
                 self._stop = self._stop or code
                 self.say(f"{self._format_head(child.name)}: stopped")
             elif code and self._lost_race(child.name, code):
@@ -173,7 +173,7 @@ class Sweep:
                 self.say(f"{self._format_head(child.name)}: failed with exit code {code}")
 
     def _lost_race(self, name: str, code: int) -> bool:
-        """Return whether another sweep was first, which may be between two steps of its start."""
+        """Return whether another sweep started the run first; it may still be starting."""
         is_first = name not in self._rejected and code in REFUSED
         self._rejected.add(name)
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
@@ -183,9 +183,9 @@ class Sweep:
 
 
 def make_slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
-    """Return a share of the machine for each of `parallel` runs.
+    """Return a part of the machine for each of `parallel` runs.
 
-    One GPU, or an even part of the cores.
+    One GPU, or an equal number of cores.
     """
     if parallel == 1:
         return [{}]

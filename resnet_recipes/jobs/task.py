@@ -1,4 +1,4 @@
-"""One-off jobs of ranks, besides training a run, in a temporary folder."""
+"""One-off jobs of ranks, other than training a run, in a temporary folder."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 
 
 class NotDoneError(TrainingError):
-    """The ranks have failed, or were stopped; they have printed why."""
+    """The ranks failed or were stopped; they have printed the reason."""
 
     def __init__(self, text: str, ending: Ending):
         super().__init__(text)
@@ -33,17 +33,17 @@ class NotDoneError(TrainingError):
 
 
 class Task(NamedTuple):
-    """A one-off job of ranks, named as the module here whose `work` they do."""
+    """A one-off job of ranks, named after the module in this package that has its `work`."""
 
     job: str
-    failure: str  # the first line of the error if they do not finish
-    values: Mapping[str, object] = {}  # for the ranks
+    failure: str  # first line of the error if the ranks fail
+    values: Mapping[str, object] = {}  # arguments for the ranks
 
     @contextmanager
     def run(
         self, recipe: Recipe, facts: DataFacts | None, group: Group, say: Say
     ) -> Iterator[Path]:
-        """Let ranks do it in a temporary folder; yield the folder, which has their results.
+        """Run the job in a temporary folder; yield the folder, which contains the results.
 
         Raises NotDoneError.
         """
@@ -58,7 +58,7 @@ class Task(NamedTuple):
 
 @contextmanager
 def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
-    """Train parts of a run as it would; yield its folder. Raises NotDoneError."""
+    """Train parts of a run exactly as in the run; yield its folder. Raises NotDoneError."""
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     recipe = plan.recipe
     run = replace(recipe.run, root=str(root), name="sample", extends="")
@@ -74,7 +74,7 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
 def _run_ranks(
     held: LockedFolder, group: Group, say: Say, failure: str, root: Path
 ) -> Iterator[None]:
-    """Start ranks and wait for them; delete `root`, unless its logs say why they failed."""
+    """Start ranks and wait for them; delete `root`, unless its logs explain a failure."""
     ending = launcher.start(held, group, say)
     try:
         if ending.code:

@@ -1,4 +1,4 @@
-"""Run a teacher over every image of every epoch of a run, and store its outputs."""
+"""Run a teacher on every image of every epoch of a run, and store its outputs."""
 
 import os
 import re
@@ -29,10 +29,10 @@ def teach(
     say: Say,
     is_dry: bool = False,
 ) -> Path:
-    """Let all devices of this machine store what a recipe's teacher says, and return the file.
+    """Store the outputs of a recipe's teacher on all devices of this machine; return the file.
 
-    `say` is told what it takes. `top`, `cycle` and `out` are words of the command. Raises
-    RecipeError and NotReadyError if it cannot begin, NotDoneError if it was stopped or failed.
+    `say` is called with the cost. `top`, `cycle` and `out` are command-line arguments. Raises
+    RecipeError and NotReadyError if it cannot start, NotDoneError if it was stopped or failed.
     """
     path = new_path("--out", str(typed_path("--out", out).with_suffix(".safetensors").absolute()))
     rule = "must be a number from 1 to 9999"
@@ -76,7 +76,7 @@ def teach(
 
 
 def work(process: RankProcess) -> int:
-    """Store a rank's part of the outputs, as the job of a rank."""
+    """Store a rank's part of the outputs."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training.teaching import write_outputs

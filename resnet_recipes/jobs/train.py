@@ -1,4 +1,4 @@
-"""The job of a rank that trains: from the frozen recipe of a run folder to its summary."""
+"""Train as a rank: from the frozen recipe of a run folder to its summary."""
 
 import sys
 from contextlib import closing
@@ -33,7 +33,7 @@ from resnet_recipes.training.state import compute_digest, flatten, list_resume_w
 def work(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`.
 
-    Return DONE, or the exit code of an interruption after which a checkpoint was saved.
+    Return DONE, or the exit code of an interruption after a checkpoint was saved.
     """
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
@@ -59,10 +59,9 @@ def work(process: RankProcess) -> int:
             code = lead(run, process, checkpoints, recorder, spans)
     else:
         code = follow(run, process, spans)
-    # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
+    # a launcher may stop all ranks when one ends, so none may end before rank 0 has finished
     distributed.wait_for_ranks()
-    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
-    # written
+    # not after an error: closing may wait for a stuck rank before this rank's ending is written
     run.close()
     distributed.leave()
     return code
@@ -71,7 +70,7 @@ def work(process: RankProcess) -> int:
 def flatten_settings(recipe: Recipe) -> dict[str, object]:
     """Return the settings of a run for trackers, with dotted keys.
 
-    Methods that are off are left out.
+    Methods that are off are omitted.
     """
     return flatten(
         {key: value for key, value in to_tree(recipe).items() if key not in ("about", "published")}
@@ -79,11 +78,11 @@ def flatten_settings(recipe: Recipe) -> dict[str, object]:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Resume from the newest intact checkpoint, or begin; return the completed steps.
+    """Resume from the newest intact checkpoint, or start; return the completed steps.
 
-    Training time counts from here.
+    The training clock starts here.
 
-    `model.weights` is only read when a run begins, not when it resumes.
+    `model.weights` is read only when a run starts, not when it resumes.
     """
     run.clock.restart(0.0)
     checkpoint, first = checkpoints.newest(), 0
@@ -108,7 +107,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
 
 
 def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
-    """Train each part of a run; return the completed steps, and whether they are all."""
+    """Train each part of a run; return the completed steps, and whether all parts are done."""
     for first, end in spans:
         done = train(run, reporter, first, end)
         if done < end:
@@ -117,7 +116,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
 
 
 def follow(run: Run, process: RankProcess, spans: Spans) -> int:
-    """Train as one of the ranks that write nothing but their log."""
+    """Train as a rank that writes only its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
     _, is_done = train_spans(run, reporter, spans)
@@ -127,7 +126,7 @@ def follow(run: Run, process: RankProcess, spans: Spans) -> int:
 def lead(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
-    """Train as the rank that writes the run folder and reports to the user."""
+    """Train as rank 0, which writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(read_job(process.folder))
     recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
     run.notes.listen(lambda text: recorder.note(max(first, process.watchdog.step), text))
@@ -136,10 +135,10 @@ def lead(
     reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
         done, is_done = train_spans(run, reporter, spans)
-        seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
+        seconds = run.clock.seconds()  # excludes writing the last checkpoint and the weights
     except BaseException as error:
         try:
-            checkpoints.wait()  # what was saved before a failure must reach the disk
+            checkpoints.wait()  # a checkpoint saved before a failure must reach the disk
         except TrainingError as unsaved:
             error.add_note(str(unsaved))
         raise
@@ -172,10 +171,10 @@ def write_results(
 ) -> tuple[Path, Path | None]:
     """Write the weights after `done` steps, with a description.
 
-    Return the file of the final ones and, with EMA, that of the raw ones.
+    Return the files of the final weights and, with EMA, of the raw weights.
     """
     plan, (averaged, raw) = run.plan, recorder.last_evaluation
-    epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
+    epochs = done / plan.steps_per_epoch  # fewer than planned if the run reached its target
     describe = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, folder / WEIGHTS, describe(averaged or raw))
@@ -185,7 +184,7 @@ def write_results(
 
 
 def write_best(run: Run, folder: Path) -> Path | None:
-    """Write the weights of the best evaluation, if they were kept; `run` has them from now on."""
+    """Write the weights of the best evaluation, if kept; `run.model` then contains them."""
     plan, best = run.plan, run.best
     if best.metrics is None:
         return None

@@ -1,4 +1,4 @@
-"""Watch the ranks: each reports its step, and writes its stacks when it is stuck."""
+"""Watch the ranks: each reports its step, and writes its stacks if it is stuck."""
 
 import faulthandler
 import os
@@ -15,22 +15,22 @@ from resnet_recipes.run_folder import ENDINGS
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import HeldFolder
 
-#: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
+#: Seconds without a beat before a rank writes its stacks to its log, once; nothing is killed.
 STALLED = 300.0
 
-# step, count, pid, parent, phase, host: one write, so never half written
+# step, count, pid, parent, phase, host: written in one call, so never partially
 _RECORD = struct.Struct("=qqii16s64s")
 
 
 class Beat(NamedTuple):
-    """The last sign of life of a rank."""
+    """The last heartbeat of a rank."""
 
     rank: int
     step: int  # completed steps
-    count: int  # beats of this process so far, so that no two of them are equal
+    count: int  # beats of this process so far, so that all beats differ
     pid: int
     parent: int  # the process that started it: torchrun, or the launcher
-    phase: str  # what it was about to do: "train", "evaluate", ...
+    phase: str  # the phase that started: "train", "evaluate", ...
     host: str
 
 
@@ -43,14 +43,14 @@ class Watchdog:
     def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALLED):
         """Start watching for crashes, SIGUSR2 and stalls.
 
-        Each writes the stacks of all threads to stderr, the rank's log.
+        Each of them writes the stacks of all threads to stderr, the log of the rank.
         """
         self.step = 0
         self._folder = folder
         self._count = 0
         self._stalled = stalled
         self._armed = -stalled
-        self._is_silent = False  # a beat could not be written, which was reported
+        self._is_silent = False  # a beat could not be written, and this was reported
         self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
         path = folder.path / "heartbeat" / f"rank{rank}"
@@ -61,7 +61,7 @@ class Watchdog:
         self.beat(0, "start")
 
     def beat(self, step: int, phase: str) -> None:
-        """Record that `step` steps are done, and what comes next.
+        """Record that `step` steps are done, and the next phase.
 
         Raises TrainingError if the folder was replaced.
         """
@@ -72,12 +72,12 @@ class Watchdog:
         )
         try:
             os.pwrite(self._file, record, 0)
-        except OSError as error:  # the run is worth more than what is known of it
+        except OSError as error:  # a failed beat must not stop the run
             if not self._is_silent:
                 sys.stderr.write(f"the heartbeat cannot be written: {error.strerror}\n")
             self._is_silent = True
         now = time.monotonic()
-        if now - self._armed > self._stalled / 100:  # arming starts a thread: not at every step
+        if now - self._armed > self._stalled / 100:  # arming starts a thread, so not at every step
             faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
             self._armed = now
 
@@ -90,21 +90,21 @@ def read_beats(folder: Path) -> list[Beat]:
             *numbers, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))
         except (OSError, struct.error, ValueError):
-            continue  # being created
+            continue  # it is being created
         texts = (text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))
         beats.append(Beat(rank, *numbers, *texts))
     return sorted(beats)
 
 
 class Observer:
-    """What ranks have written since the observer was created.
+    """Files that ranks have written since the observer was created.
 
-    It compares what they write, and measures time itself: machines' clocks differ, and may be set
-    during a run.
+    It compares their contents and measures time itself, because clocks differ between machines and
+    may be set during a run.
     """
 
     def __init__(self, folder: Path):
-        """Note what earlier runs left in the folder."""
+        """Record the files of earlier sessions in the folder."""
         self._folder = folder
         self._old_beats, self._old_endings = set(read_beats(folder)), set(_read_endings(folder))
         self._last: list[Beat] = []
@@ -115,7 +115,7 @@ class Observer:
         return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
     def read_endings(self) -> list[Ending]:
-        """Return the endings of ranks in the last attempt."""
+        """Return the endings of the ranks in the last attempt."""
         endings = [
             ending for ending in _read_endings(self._folder) if ending not in self._old_endings
         ]
@@ -123,7 +123,7 @@ class Observer:
         return [ending for ending in endings if ending.attempt == last]
 
     def describe_stall(self) -> str:
-        """Return a sentence that names the rank that lags, if none has made progress for a while.
+        """Return a sentence that names the slowest rank, if no rank has made progress for a while.
 
         Call it regularly.
         """
@@ -143,7 +143,7 @@ class Observer:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """Return the files of ranks in a folder; none while the disk cannot list it."""
+    """Return the files of ranks in a folder; empty while the disk cannot list it."""
     try:
         return [path for path in folder.iterdir() if path.name.startswith("rank")]
     except OSError:

@@ -26,7 +26,7 @@ class Allocation(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A run on the machines of an engine."""
+    """A run on machines of a job engine."""
 
     run: str  # name of the run, the same after every restart of the job
     words: Sequence[str]  # recipe=NAME and settings

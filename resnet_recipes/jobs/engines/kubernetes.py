@@ -3,7 +3,7 @@
 from resnet_recipes import __version__
 from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
 
-#: Name of the cluster's secret with the environment variables.
+#: Name of the cluster secret that contains the environment variables.
 _SECRET = "resnet-recipes"
 
 _TRAINJOB = """\
@@ -48,7 +48,7 @@ spec:
 
 
 def write_script(job: Job) -> str:
-    """Return the TrainJob of a job, whose storage is a persistent volume claim."""
+    """Return the TrainJob of a job; its storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
     # Kubernetes expands $(NAME), and replaces $$ by $

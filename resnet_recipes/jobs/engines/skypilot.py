@@ -59,7 +59,7 @@ exit "$code\""""
 
 
 def write_script(job: Job) -> str:
-    """Return the task file of a job, whose storage is a bucket or, on several nodes, a volume."""
+    """Return the task file of a job; its storage is a bucket or, on several nodes, a volume."""
     nodes, ranks, is_cpu = job.allocation
     gpus = f"  accelerators: {format_yaml(dict.fromkeys(_GPUS, ranks))}  # the cheapest of these\n"
     run = f"exec {shlex.join(job.command)}"

@@ -7,7 +7,7 @@ from math import ceil
 
 from resnet_recipes.jobs.engines import Allocation, make_title
 
-#: Seconds from Slurm's signal to the time limit. A rank finishes its step and saves in less.
+#: Seconds from the Slurm signal to the time limit, enough for a rank to finish its step and save.
 NOTICE = 180
 
 #: Minimum job duration in seconds: a shorter job would mostly start up.
@@ -88,7 +88,7 @@ def write_array(
     time: str,
     at_a_time: int | None = None,
 ) -> str:
-    """Return a job array script for the runs of a sweep, given by name with their settings.
+    """Return a job array script for the runs of a sweep, by name, with their settings.
 
     Each run is one task.
     """

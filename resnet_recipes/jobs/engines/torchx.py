@@ -1,4 +1,4 @@
-"""Write a component for torchx (0.7), which runs it with any of its schedulers."""
+"""Write a component for torchx (0.7), which runs with any of its schedulers."""
 
 from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, Job
 
