@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from copy import deepcopy
+from dataclasses import replace
 from itertools import cycle, islice
 from math import inf
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from resnet_recipes import backbones
 from resnet_recipes.base import atomic
@@ -20,7 +21,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingErr
 from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
-from resnet_recipes.data.images.decode import BadImageError
+from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
     TARGETS,
     RunProgram,
@@ -34,6 +35,7 @@ from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.inference.trained import TrainedNetwork
 from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.load import Network
+from resnet_recipes.training.evaluate import compute_logits
 
 #: Number of images used to compare an export.
 IMAGES = 64
@@ -120,7 +122,7 @@ def _write(
         read = quantize_onnx(network, folder, images)
     if options.preprocesses:
         decoded, which = _load_decoded_images(trained)
-        difference = _compare_probabilities(trained.configured, read, decoded)
+        difference = _compare_probabilities(trained, read, decoded)
         allowed = _PROBABILITY_TOLERANCE
         text = f"largest difference of probabilities {difference:.2g}, on {which}"
     else:
@@ -130,7 +132,7 @@ def _write(
     if not difference <= allowed:  # also rejects nan
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     if options.lose is not None:
-        before, after = _measure_accuracy((model, read), trained, progress)
+        before, after = (_measure_top1(trained, program, progress) for program in (model, read))
         text += f"; top-1 on all validation images {before:.2f}%, of the file {after:.2f}%"
         if before - after > options.lose:
             raise TrainingError(
@@ -144,34 +146,25 @@ def _write(
     return ExportResult(size, folding, text)
 
 
-@torch.no_grad()
-def _measure_accuracy(
-    programs: Sequence[RunProgram], trained: TrainedNetwork, progress: Progress
-) -> list[float]:
-    """Return the top-1 accuracy of each program on all validation images, in percent."""
-    hits, done = torch.zeros(len(programs)), 0
-    with closing(trained.open_images()) as loader:
-        for raw in loader.batches():
-            images = loader.normalized(raw)
-            right = [(program(images).argmax(1) == raw.labels).sum() for program in programs]
-            hits += torch.stack(right)
-            done += len(images)
-            progress(done, loader.examples)
-    return (100 * hits / done).tolist()
+def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progress) -> float:
+    """Return the top-1 accuracy of a program on all validation images, in percent."""
+    model = nn.Identity()
+    model.forward = lambda images: program(images)  # exported programs reject train() and eval()
+    network = Network(model, trained.about)
+    return replace(trained, network=network).evaluate(progress).metrics.top1
 
 
 @torch.no_grad()
 def _compare_probabilities(
-    network: Network, read: RunProgram, decoded: Sequence[DecodedImage]
+    trained: TrainedNetwork, read: RunProgram, decoded: Sequence[DecodedImage]
 ) -> float:
     """Return the largest difference between the probabilities of the program and of `predict`."""
-    differences = []
-    for transformed, pixels in decoded:
-        images = transformed[None]
-        logits = network(images)
-        if network.about.flip:
-            logits = (logits + network(images.flip(3))) / 2
-        differences.append(logits.softmax(1) - read(torch.from_numpy(pixels)[None]))
+    model, precision, flip = trained.model, trained.precision, trained.recipe.evaluation.flip
+    differences = [
+        compute_logits(model, transformed[None], precision, flip).softmax(1)
+        - read(torch.from_numpy(pixels)[None])
+        for transformed, pixels in decoded
+    ]
     return float(torch.cat(differences).abs().max())
 
 
@@ -190,13 +183,10 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
 def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
     """Decode an image in both forms. Raises TrainingError if it is damaged."""
     try:
-        transformed = network.transform(place)
+        image = read_pixels(read_file(place) if isinstance(place, str) else place)
     except BadImageError as error:
         raise TrainingError(f"{place} {error}") from None
-    image = Image.open(place) if isinstance(place, str) else place
-    if image.mode[0] == "I":
-        image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
-    return transformed, np.array(image.convert("RGB"))
+    return network.transform(image.whole()), image.whole()
 
 
 def _generate_images() -> list[Image.Image]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torchvision
 from torch import Tensor, nn
@@ -136,27 +136,27 @@ def quantize_onnx(network: Network, folder: Path, images: Tensor) -> RunProgram:
     Activations are uint8, with the ranges of normalized `images` [N, 3, S, S] (Jacob et al., 2017,
     1712.05877). Takes seconds to a minute.
     """
-    from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, quantize_static
+    from onnxruntime.quantization import quant_pre_process, quantize_static
 
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self._images = iter(images.split(1))
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            """Return the inputs for the next image; None after the last."""
-            image = next(self._images, None)
-            return None if image is None else {"images": image.numpy()}
-
+    inputs = ({"images": image.numpy()} for image in images.split(1))
+    reader = SimpleNamespace(get_next=lambda: next(inputs, None))
     path = folder / TARGETS["onnx"].file
-    logging.disable(logging.WARNING)  # the quantizer's advice
-    try:
-        with atomic.make_temporary_folder() as temporary:
-            quant_pre_process(path, temporary / path.name)
-            quantize_static(temporary / path.name, path, Reader(), per_channel=True)
-    finally:
-        logging.disable(logging.NOTSET)
+    with _silence_libraries(), atomic.make_temporary_folder() as temporary:
+        quant_pre_process(path, temporary / path.name)
+        quantize_static(temporary / path.name, path, reader, per_channel=True)
     _describe(path, network)
     return _read_onnx(path, network.about)
+
+
+@contextmanager
+def _silence_libraries() -> Iterator[None]:
+    """Hide the warnings and the advice of exporters and quantizer."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
@@ -275,24 +275,16 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
     Raises OSError, or TrainingError if the format does not support the network.
     """
     target = TARGETS[to]
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"), torch.no_grad():
-            try:
-                target.write(network, folder / target.file)
-            except OSError:
-                raise
-            except Exception as error:  # any type of error, if torch cannot trace it
-                why = backbones.get_first_line(error)
-                text = f"{to} cannot hold {network.about.architecture}: {why}"
-                raise TrainingError(text) from error
-            return target.read(folder / target.file, network.about)
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    with _silence_libraries(), torch.no_grad():
+        try:
+            target.write(network, folder / target.file)
+        except OSError:
+            raise
+        except Exception as error:  # any type of error, if torch cannot trace it
+            why = backbones.get_first_line(error)
+            text = f"{to} cannot hold {network.about.architecture}: {why}"
+            raise TrainingError(text) from error
+        return target.read(folder / target.file, network.about)
 
 
 class Comparison(NamedTuple):
