@@ -8,7 +8,6 @@ stops at the first failure.
 
 import json
 import os
-import platform
 import shutil
 import sys
 import sysconfig
@@ -23,36 +22,18 @@ from torch import Tensor
 from resnet_recipes.ops import FUSED
 from resnet_recipes.ops.library import SampleCall
 
-_VERSION = sysconfig.get_python_version()
-#: Per family of Linux distributions: the install command, and packages with compiler and headers.
-_PACKAGES = {
-    "debian": ("apt install", "gcc", f"python{_VERSION}-dev"),
-    "rhel": ("dnf install", "gcc", f"python{_VERSION}-devel"),
-}
-_FAMILIES = {"ubuntu": "debian", "fedora": "rhel", "centos": "rhel"}
+#: Why kernels cannot be compiled, with the commands for Debian and Red Hat that fix it.
+_NO_COMPILER = "there is no C compiler: apt install gcc or dnf install gcc"
+_NO_HEADERS = "Python.h is missing: apt install python{0}-dev or dnf install python{0}-devel"
 
 
 def find_missing_package() -> str:
     """Return which package is missing and how to install it, or an empty string."""
     if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        return f"there is no C compiler: {_suggest_install(1)}"
+        return _NO_COMPILER
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        return f"Python.h is missing: {_suggest_install(2)}"
+        return _NO_HEADERS.format(sysconfig.get_python_version())
     return ""
-
-
-def _suggest_install(package: int) -> str:
-    """Return the command that installs a package."""
-    try:
-        system = platform.freedesktop_os_release()
-    except OSError:
-        system = {}
-    names = f"{system.get('ID', '')} {system.get('ID_LIKE', '')}".split()
-    families = {_FAMILIES.get(name, name) for name in names} & _PACKAGES.keys()
-    return " or ".join(
-        f"{_PACKAGES[family][0]} {_PACKAGES[family][package]}"
-        for family in sorted(families or _PACKAGES)
-    )
 
 
 #: Relative difference of float32 sums that a different order of summation explains.

@@ -84,20 +84,10 @@ def bare(monkeypatch, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("system", "command"),
-    [
-        ({"ID": "ubuntu", "ID_LIKE": "debian"}, f"apt install {PYTHON}-dev"),
-        ({"ID": "debian"}, f"apt install {PYTHON}-dev"),
-        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, f"dnf install {PYTHON}-devel"),
-        ({"ID": "arch"}, f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"),
-    ],
-)
-def test_missing_headers_are_named_with_package(bare, monkeypatch, system, command):
-    monkeypatch.setattr(selftest.platform, "freedesktop_os_release", lambda: system)
-    assert (
-        find_mismatch(stand_in(fails), CPU, torch.float32, CPU) == f"Python.h is missing: {command}"
-    )
+def test_missing_headers_are_named_with_package(bare):
+    found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
+    commands = f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"
+    assert found == f"Python.h is missing: {commands}"
     (bare / "Python.h").touch()
     found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
     assert found == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
