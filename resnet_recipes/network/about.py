@@ -136,9 +136,6 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    content = {"best_of": 0, "fit": "crop"} | content  # defaults for fields that older files lack
-    if "licence" in content:  # as older files spell it
-        content["license"] = content.pop("licence")
     if content.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []

@@ -132,13 +132,6 @@ def test_wrong_description_is_rejected(field, value):
         about.from_json(json.dumps(tree | {field: json.loads(value)}))
 
 
-def test_description_of_an_older_file_is_read():
-    tree = json.loads(About("resnet18", 2, ("one", "two"), license="MIT").to_json())
-    tree["licence"] = tree.pop("license")
-    del tree["best_of"], tree["fit"]
-    assert about.from_json(json.dumps(tree)).license == "MIT"
-
-
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"loss": 1' + "0" * 400 + "}", "[NaN]"])
 def test_untrusted_description_is_rejected(text):
     with pytest.raises(ValueError, match="not a JSON object"):
