@@ -50,24 +50,18 @@ class IncreasingRandAugment(Method):
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
     def augment_sample(self) -> ImageAugment:
-        return _RandomOps(self)
+        return self.change
 
-
-@dataclass(frozen=True)
-class _RandomOps:
-    """The operations applied to one image; picklable."""
-
-    settings: IncreasingRandAugment
-
-    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        settings, filters = self.settings, _FILTERS[self.settings.interpolation]
-        for number in rng.integers(len(VALUES), size=settings.depth):
-            acts = rng.random() < settings.p
-            level = rng.normal(settings.magnitude, settings.deviation)
+    def change(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        """Apply the operations to an image."""
+        filters = _FILTERS[self.interpolation]
+        for number in rng.integers(len(VALUES), size=self.depth):
+            acts = rng.random() < self.p
+            level = rng.normal(self.magnitude, self.deviation)
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
-                name = tuple(VALUES)[number]
-                image = apply(name, image, min(max(level, 0.0), 10.0) / 10, sign, resample)
+                level = sign * min(max(level, 0.0), 10.0) / 10
+                image = apply(tuple(VALUES)[number], image, level, resample)
         return image
 
 
@@ -99,10 +93,8 @@ _OPS = IMAGE_OPS | {
 }
 
 
-def apply(
-    name: str, image: Image.Image, level: float, sign: int, resample: Image.Resampling
-) -> Image.Image:
-    """Return an image after an operation at a level from 0 to 1."""
+def apply(name: str, image: Image.Image, level: float, resample: Image.Resampling) -> Image.Image:
+    """Return an image after an operation at a level from -1 to 1."""
     width = image.height if name == "translate_y" else image.width
-    value = VALUES[name](sign * level, width)
+    value = VALUES[name](level, width)
     return _OPS[name](image, value, *([resample, _FILL] if name in MOVING else []))
