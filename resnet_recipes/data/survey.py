@@ -133,10 +133,10 @@ def _find_split_problems(
             _survey(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # setting the fraction would not help
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
-            hint = error.problems[0].about("")
+            fix: Fix = Hint(error.problems[0].about(f"data.val_share={_TENTH}"))
         else:
-            hint = "sets a tenth of each class aside for validation"
-        fix = (f"data.val_share={_TENTH}", Hint(hint))
+            hint = Hint("sets a tenth of each class aside for validation")
+            fix = (f"data.val_share={_TENTH}", hint)
         yield make_problem(config.root, "has no validation images", fix)
 
 
@@ -188,7 +188,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             f"{config.root}/train", rule, Hint("rename these folders in both splits")
         )
     if config.sets_aside and (alone := _list_single_classes(config, train, val)):
-        rule = f"it needs two images of each class; there is one of {list_first(alone)}"
+        rule = f"needs two images of each class; there is one of {list_first(alone)}"
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, rule, Hint("add images, or remove the class"))

@@ -114,7 +114,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied):
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
-    assert "it needs two images of each class; there is one of bee" in refusal(
+    assert "needs two images of each class; there is one of bee" in refusal(
         small(flowers, fold="1/3")
     )
 
@@ -193,8 +193,11 @@ def test_every_class_has_images_in_both_splits(flowers):
         config = small(flowers, val_share=share)
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
-    said = refusal(small(flowers, val_share=0.1))
-    assert "needs two images of each class; there is one of bee" in said
+    rule = "needs two images of each class; there is one of bee"
+    assert f"data.val_share=0.1: {rule}" in refusal(small(flowers, val_share=0.1))
+    said = refusal(small(flowers))
+    assert f"hint:  data.val_share=0.1 {rule}" in said
+    assert "try:" not in said
 
 
 def test_single_and_empty_classes_are_explained(flowers):
