@@ -18,9 +18,10 @@ from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
-from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.report.recorder import Evaluation, Recorder
 from resnet_recipes.run_folder import CHECKPOINTS
 from resnet_recipes.run_folder.facts import RunFacts
+from resnet_recipes.run_folder.summary import WeightFiles
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -52,9 +53,7 @@ def work(process: RankProcess) -> int:
         checkpoints.open_for_writing(run.plan.disk.total)
         facts, console = make_run_facts(run, process), open_console(err=process.console)
         sent_to = trackers.open_trackers(recipe.log.to, process.folder, flatten_settings(recipe))
-        recorder = Recorder(
-            process.folder, facts, console, process.launch.started, sent_to, process.on_record
-        )
+        recorder = Recorder(facts, console, process.launch.started, sent_to, process.on_record)
         with closing(recorder):
             code = lead(run, process, checkpoints, recorder, spans)
     else:
@@ -157,44 +156,34 @@ def lead(
     if is_job:
         return ExitCode.DONE
     try:
-        path, raw = write_results(run, process.folder, recorder, done)
-        best = write_best(run, process.folder)
-        recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw, best_weights=best)
+        files = write_weight_files(run, process.folder, recorder.last_evaluation, done)
+        recorder.finish(done, seconds, files)
     except OSError as error:
         why = f"could not be written to {process.folder} ({error.strerror})"
         raise TrainingError(f"training is done, but its results {why}") from None
     return ExitCode.DONE
 
 
-def write_results(
-    run: Run, folder: Path, recorder: Recorder, done: int
-) -> tuple[Path, Path | None]:
-    """Write the weights after `done` steps, with a description.
+def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> WeightFiles:
+    """Write the weights after `done` steps and their evaluation, each file with a description.
 
-    Return the files of the final weights and, with EMA, of the raw weights.
+    If weights of the best evaluation were kept, `run.model` then contains them.
     """
-    plan, (averaged, raw) = run.plan, recorder.last_evaluation
+    plan, best, (averaged, raw) = run.plan, run.best, last
+    describe = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes)
     epochs = done / plan.steps_per_epoch  # fewer than planned if the run reached its target
-    describe = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
-        path = write_weights(run.model, folder / WEIGHTS, describe(averaged or raw))
-    if "eval_weights" not in plan.hooks:
-        return path, None
-    return path, write_weights(run.model, folder / "weights-raw.safetensors", describe(raw))
-
-
-def write_best(run: Run, folder: Path) -> Path | None:
-    """Write the weights of the best evaluation, if kept; `run.model` then contains them."""
-    plan, best = run.plan, run.best
-    if best.metrics is None:
-        return None
-    run.model.load_state_dict(best.weights)
-    epochs = best.step / plan.steps_per_epoch
-    description = about.describe(
-        plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics
-    )
-    description = replace(description, best_of=best.evaluations)
-    return write_weights(run.model, folder / BEST, description)
+        final = write_weights(run.model, folder / WEIGHTS, describe(epochs, averaged or raw))
+    files = WeightFiles(final)
+    if "eval_weights" in plan.hooks:
+        path = folder / "weights-raw.safetensors"
+        files = files._replace(raw=write_weights(run.model, path, describe(epochs, raw)))
+    if best.metrics is not None:
+        run.model.load_state_dict(best.weights)
+        description = describe(best.step / plan.steps_per_epoch, best.metrics)
+        description = replace(description, best_of=best.evaluations)
+        files = files._replace(best=write_weights(run.model, folder / BEST, description))
+    return files
 
 
 def make_run_facts(run: Run, process: RankProcess) -> RunFacts:

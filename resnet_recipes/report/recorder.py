@@ -23,7 +23,7 @@ from resnet_recipes.run_folder.metrics import (
     read_metrics,
     replace_nonfinite,
 )
-from resnet_recipes.run_folder.summary import Summary, find_intervals, summarize
+from resnet_recipes.run_folder.summary import Summary, WeightFiles, find_intervals, summarize
 
 if TYPE_CHECKING:  # reading results does not need rich
     from resnet_recipes.report.console import Console
@@ -45,20 +45,19 @@ class Recorder:
 
     def __init__(
         self,
-        folder: Path,
         facts: RunFacts,
         console: "Console",
         started: float | None = None,
         trackers: Sequence[Background] = (),
         on_record: Callable[[Record], None] | None = None,
     ):
-        """Record into `folder`.
+        """Record into the run folder.
 
         `started` is the start of the command by time.monotonic(). `trackers` receive every point of
         the run's curves, and `on_record` every record.
         """
-        self._path = folder / METRICS
-        self._summary_path = folder / SUMMARY
+        self._folder = facts.folder
+        self._path = self._folder / METRICS
         self._facts = facts
         self._console = console
         self._started = time.monotonic() if started is None else started
@@ -145,7 +144,7 @@ class Recorder:
 
     def hits(self, hits: Hits) -> None:
         """Write which validation images the final network classifies correctly."""
-        self._best_effort(lambda: hits.write(self._path.parent))
+        self._best_effort(lambda: hits.write(self._folder))
 
     @property
     def last_evaluation(self) -> "Evaluation":
@@ -171,34 +170,17 @@ class Recorder:
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
-    def finish(
-        self,
-        done: int,
-        *,
-        seconds: float,
-        weights: Path,
-        raw_weights: Path | None = None,
-        best_weights: Path | None = None,
-    ) -> Summary:
+    def finish(self, done: int, seconds: float, files: WeightFiles) -> Summary:
         """Close the record, write and show the summary.
 
-        `seconds` are the training seconds of the complete run. `weights` is the file of the final
-        weights: with EMA the averaged weights, and `raw_weights` the raw weights. `best_weights` is
-        the file of the best evaluation. Raises OSError.
+        `seconds` are the training seconds of the complete run. Raises OSError.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
-        summary = summarize(
-            self._records,
-            self._facts,
-            seconds=seconds,
-            weights=weights,
-            raw_weights=raw_weights,
-            best_weights=best_weights,
-        )
+        summary = summarize(self._records, self._facts, seconds, files)
         text = json.dumps(replace_nonfinite(summary.as_json()), indent=2) + "\n"
         self._console.finished(summary)
-        atomic.write_text(self._summary_path, text)
+        atomic.write_text(self._folder / SUMMARY, text)
         return summary
 
     def close(self) -> None:
@@ -263,6 +245,5 @@ class Recorder:
             if self._writable:
                 self._writable = False
                 self._console.note(
-                    f"cannot write results to {self._path.parent}: {error.strerror}; "
-                    "training continues"
+                    f"cannot write results to {self._folder}: {error.strerror}; training continues"
                 )

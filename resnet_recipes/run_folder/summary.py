@@ -59,6 +59,14 @@ class Summary:
         return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}
 
 
+class WeightFiles(NamedTuple):
+    """The files with the weights of a finished run."""
+
+    final: Path  # the EMA weights if the recipe uses EMA
+    raw: Path | None = None  # the raw weights, if there are EMA weights
+    best: Path | None = None  # the weights of the best evaluation, with checkpoint.best
+
+
 class Interval(NamedTuple):
     """The training between two logged steps of one session."""
 
@@ -142,13 +150,7 @@ def time_evaluations(records: Sequence[Record]) -> list[float]:
 
 
 def summarize(
-    records: Sequence[Record],
-    facts: RunFacts,
-    *,
-    seconds: float,
-    weights: Path,
-    raw_weights: Path | None = None,
-    best_weights: Path | None = None,
+    records: Sequence[Record], facts: RunFacts, seconds: float, files: WeightFiles
 ) -> Summary:
     """Summarize a finished run.
 
@@ -157,7 +159,7 @@ def summarize(
     begins, evaluations = filter_kind(records, "begin"), filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
-    best = best if best_weights else {}
+    best = best if files.best else {}
     done = records[-1]["step"]  # fewer than planned if the run reached its target
     return Summary(
         recipe=facts.recipe,
@@ -166,9 +168,9 @@ def summarize(
         steps=done,
         epochs=round(facts.epoch(done), 4),
         sessions=len(begins),
-        weights=str(weights),
-        raw_weights=raw_weights and str(raw_weights),
-        best_weights=best_weights and str(best_weights),
+        weights=str(files.final),
+        raw_weights=files.raw and str(files.raw),
+        best_weights=files.best and str(files.best),
         best=Metrics.of(best, "ema") or Metrics.of(best, "raw"),
         best_epoch=best.get("epoch"),
         evaluations=len(evaluations),

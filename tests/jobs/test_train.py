@@ -12,6 +12,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
+from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.run import Run
 from tests.run_folders import begun
 
@@ -68,16 +69,12 @@ def test_stopped_run_prints_resume_unless_a_measurement(is_sample, lead, tmp_pat
 def test_training_time_excludes_last_checkpoint_and_weights(lead, monkeypatch):
     times, checkpoints, recorder = [10.0], Mock(), Mock()
 
-    def results(*_: object) -> tuple:
-        times.append(30.0)
-        return Path("w.pt"), None
-
-    monkeypatch.setattr(train, "write_results", results)
+    monkeypatch.setattr(train, "write_weight_files", lambda *_: times.append(30.0))
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
     more = {"clock.seconds": lambda: times[-1], "best.metrics": None, "owes_evaluation": False}
     lead(lambda *_: 7, checkpoints, recorder, **more)
     assert times == [10.0, 20.0, 30.0]
-    assert recorder.finish.call_args.kwargs["seconds"] == 10.0
+    assert recorder.finish.call_args.args[1] == 10.0
 
 
 def test_first_error_of_a_run_is_kept(lead):
@@ -91,6 +88,6 @@ def test_first_error_of_a_run_is_kept(lead):
 
 def test_weights_record_trained_not_planned_length(make_run, tmp_path):
     run = make_run("max_duration=8ba batch.global_size=32 batch.bn_size=32")
-    train.write_results(run, tmp_path, Mock(last_evaluation=(None, None)), 6)
+    train.write_weight_files(run, tmp_path, Evaluation(None, None), 6)
     assert run.plan.steps_per_epoch == 4
     assert load(tmp_path).about.epochs == 1.5

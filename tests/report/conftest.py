@@ -10,6 +10,7 @@ import pytest
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
+from resnet_recipes.run_folder.summary import WeightFiles
 
 
 class Terminal(io.StringIO):
@@ -48,7 +49,7 @@ def console():
 
 @pytest.fixture
 def recorder(facts, console):
-    with closing(Recorder(facts.folder, facts, console)) as recorder:
+    with closing(Recorder(facts, console)) as recorder:
         yield recorder
 
 
@@ -92,4 +93,4 @@ def summary(recorder, driver):
     """The summary of the complete run."""
     recorder.begin()
     driver.run(0, 40)
-    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.safetensors"))
+    return recorder.finish(40, driver.seconds, WeightFiles(Path("weights.safetensors")))

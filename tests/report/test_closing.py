@@ -6,6 +6,7 @@ from pathlib import Path
 from resnet_recipes.report.closing import describe_run, format_title
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.run_folder.summary import WeightFiles
 
 
 def page(summary, full=False):
@@ -43,9 +44,8 @@ def test_best_weights_are_listed_as_optimistic(recorder, driver):
     for step, top1 in ((30, 91.0), (40, 90.0)):
         raw = Metrics(top1, 95.0, 1.0, 500)
         recorder.evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)
-    summary = recorder.finish(
-        40, seconds=9, weights=Path("weights.safetensors"), best_weights=Path("weights-best.x")
-    )
+    files = WeightFiles(Path("weights.safetensors"), best=Path("weights-best.x"))
+    summary = recorder.finish(40, 9, files)
     text = page(summary)
     assert "accuracy|top-1 90.00%" in text
     assert "|top-1 91.00%   top-5 95.00%   weights-best.x, of epoch 3:" in text

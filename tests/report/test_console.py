@@ -12,6 +12,7 @@ from resnet_recipes.report.console import LiveConsole, PlainConsole, open_consol
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
+from resnet_recipes.run_folder.summary import WeightFiles
 from tests.report.conftest import Terminal
 from tests.tables import values
 
@@ -30,13 +31,13 @@ def environment(monkeypatch):
 
 def shown(facts, driver, console):
     """Simulate a complete run; return its output on both streams."""
-    with closing(Recorder(facts.folder, facts, console)) as recorder:
+    with closing(Recorder(facts, console)) as recorder:
         driver.recorder = recorder
         recorder.begin()
         driver.run(0, 15)
         recorder.note(15, "image \x1b[2Jx.jpg is skipped")
         driver.run(15, 40)
-        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+        recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     return console.err.getvalue(), console.out.getvalue()
 
 
@@ -87,11 +88,11 @@ def test_plain_output_writes_any_speed(rate, shown, facts):
 @pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
 def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts):
     console = opened(kind)
-    with closing(Recorder(facts.folder, facts, console)) as recorder:
+    with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         metrics = Metrics(50, 90, 1.0, 500, balanced)
         recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
-        summary = recorder.finish(10, seconds=1.0, weights=Path("weights.pt"))
+        summary = recorder.finish(10, 1.0, WeightFiles(Path("weights.pt")))
     err, out = console.err.getvalue(), console.out.getvalue()
     assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50%" in out) == is_shown
     assert summary.as_json()["raw_balanced_percent"] == balanced
@@ -115,7 +116,7 @@ def test_live_display_fits_in_80_columns(facts, driver):
 
 def test_cursor_returns_after_an_exception(facts):
     console = opened(LiveConsole)
-    with suppress(KeyboardInterrupt), closing(Recorder(facts.folder, facts, console)) as recorder:
+    with suppress(KeyboardInterrupt), closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         raise KeyboardInterrupt
     text = console.err.getvalue()
@@ -161,7 +162,7 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
 
 def test_live_row_covers_steps_since_the_last_row(facts):
     console = opened(LiveConsole)
-    with closing(Recorder(facts.folder, facts, console)) as recorder:
+    with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         for done, steps, loss, seconds, speed in values(
             """
@@ -182,7 +183,7 @@ def test_live_row_covers_steps_since_the_last_row(facts):
 @BOTH
 def test_stopped_prints_reason_and_resume_command(kind, facts):
     console = opened(kind)
-    with closing(Recorder(facts.folder, facts, console)) as recorder:
+    with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
     assert "Ctrl-C; the checkpoint is saved" in console.err.getvalue()

@@ -11,6 +11,7 @@ import pytest
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, filter_kind, read_metrics
+from resnet_recipes.run_folder.summary import WeightFiles
 
 
 def steps(folder, kind="step"):
@@ -32,7 +33,7 @@ def test_record_is_on_disk_at_once(recorder, driver, facts):
 def test_resumed_run_records_every_step_once(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 17)
-    again = Recorder(facts.folder, facts, console)
+    again = Recorder(facts, console)
     driver.recorder = again
     again.begin(done=10, seconds=20.0)
     driver.seconds = 20.0
@@ -45,7 +46,7 @@ def test_resumed_run_records_every_step_once(recorder, driver, facts, console):
 def test_missing_evaluation_is_recorded_once_on_resume(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 27)
-    Recorder(facts.folder, facts, console).begin(done=20, owes_evaluation=True)
+    Recorder(facts, console).begin(done=20, owes_evaluation=True)
     assert steps(facts.folder, "evaluation") == [10]
     assert steps(facts.folder) == list(range(1, 21))
 
@@ -54,7 +55,7 @@ def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
     ticks = count(1000, 10)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
     for _ in range(2):
-        recorder = Recorder(facts.folder, facts, console)
+        recorder = Recorder(facts, console)
         recorder.begin()
         recorder.note(0, "here")
     first, second = (
@@ -93,7 +94,7 @@ def test_full_disk_is_reported_once_and_training_continues(recorder, driver, fac
     path.unlink()
     path.symlink_to("/dev/full")
     driver.run(0, 40)
-    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     (note,) = console.note.call_args_list
     assert "cannot write results" in note.args[0]
     assert summary.sessions == 1
@@ -104,7 +105,7 @@ def test_missing_folder_fails_the_run_at_its_end(recorder, driver, facts, consol
     recorder.begin()
     driver.run(0, 40)
     with pytest.raises(FileNotFoundError):
-        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+        recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     console.note.assert_called_once()
     console.finished.assert_called_once()
 
@@ -127,7 +128,7 @@ def test_console_gets_the_estimate_of_the_run(recorder, driver, console):
 def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     recorder.begin()
     recorder.evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
-    Recorder(facts.folder, facts, console).begin(5)
+    Recorder(facts, console).begin(5)
     (found,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
     assert (found["step"], found["is_best"]) == (5, True)
 

@@ -9,6 +9,7 @@ from resnet_recipes.report.closing import describe_run
 from resnet_recipes.run_folder.facts import Published, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
+    WeightFiles,
     compute_mlperf_seconds,
     compute_papers_seconds,
     time_epochs,
@@ -28,7 +29,7 @@ def test_compile_seconds_are_reported_separately(recorder, driver):
     driver.run(0, 40)
     recorder.compiled(20, 1.5)
     recorder.compiled(30, 2.5)
-    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     assert summary.compile_seconds == 4.0
     found = list(describe_run(summary, full=True))
     assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in found
@@ -70,8 +71,8 @@ def test_best_is_the_last_marked_evaluation(recorder, driver):
         raw = Metrics(top1, 95.0, 1.0, 500)
         recorder.evaluation(done, averaged=None, raw=raw, seconds=3.0, is_best=True)
     driver.run(12, 20)
-    weights = {"weights": Path("weights.pt"), "best_weights": Path("best.pt")}
-    summary = recorder.finish(20, seconds=driver.seconds, **weights)
+    files = WeightFiles(Path("weights.pt"), best=Path("best.pt"))
+    summary = recorder.finish(20, driver.seconds, files)
     assert (summary.best.top1, summary.best_epoch) == (80.0, 1.2)
     assert summary.evaluations == 4
 

@@ -11,8 +11,9 @@ from torch.overrides import TorchFunctionMode
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.inference.model_card import make_model_card
-from resnet_recipes.jobs.train import write_best
+from resnet_recipes.jobs.train import write_weight_files
 from resnet_recipes.network.load import BEST, load
+from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import evaluate as evaluation
 from resnet_recipes.training.evaluate import BestWeights, evaluate
@@ -205,7 +206,7 @@ def after_all(run):
 def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     run = after_all(make_run(f"checkpoint.best={by}"))
     assert (run.best.step, run.best.metrics) == (step, SEEN[step - 1])
-    outcomes = load(write_best(run, tmp_path))
+    outcomes = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
     assert (tmp_path / BEST).exists()
     assert set(outcomes.model.fc.bias.tolist()) == {step}
     assert outcomes.about.top1_percent == SEEN[step - 1].top1
@@ -215,8 +216,8 @@ def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
 def test_best_weights_are_off_by_default(make_run, tmp_path):
     run = after_all(make_run())
     assert capture(run, 5)["best"] == {}
-    assert write_best(run, tmp_path) is None
-    assert not list(tmp_path.iterdir())
+    assert write_weight_files(run, tmp_path, Evaluation(None, None), 5).best is None
+    assert not (tmp_path / BEST).exists()
 
 
 def test_resumed_best_weights_require_the_same_metric(make_run):

@@ -20,6 +20,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, Background, find_missing, open_trackers
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
+from resnet_recipes.run_folder.summary import WeightFiles
 
 SETTINGS = {
     "optimizer.lr": 2.0,
@@ -48,7 +49,7 @@ def session(
     trackers = open_trackers(names, folder, SETTINGS)
     said = io.StringIO()
     console = PlainConsole(said, said)
-    with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
+    with closing(Recorder(facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
             recorder.step(StepMetrics(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
@@ -56,7 +57,7 @@ def session(
             steps[-1], averaged=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0
         )
         if ends:
-            recorder.finish(steps[-1], seconds=1.0 * steps[-1], weights=folder / "weights.pt")
+            recorder.finish(steps[-1], 1.0 * steps[-1], WeightFiles(folder / "weights.pt"))
     lines = said.getvalue().splitlines()
     return [line for line in lines if "log.to" in line and "waiting up to" not in line]
 
