@@ -5,24 +5,25 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
 from math import inf
-from typing import Annotated, Any, ClassVar, Protocol, get_args
+from typing import Annotated, Any, get_args
 
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Fix, Problem
 
 
-class Limit(Protocol):
+class Limit:
     """A rule for values; None is always valid, and each item of a list is checked separately."""
 
-    fix: Fix  # a valid value or command
-    valid: ClassVar[tuple[str, ...]] = ()  # or the allowed values
+    fix: Fix = ()  # a valid value or command
+    valid: tuple[str, ...] = ()  # or the allowed values
 
     def broken(self, value: Any) -> str:
         """Return the rule that a value breaks, or ""."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Limit):
     """A number between limits, or a keyword."""
 
     least: float = -inf
@@ -32,7 +33,6 @@ class Bounds:
     word: str = ""  # allowed in place of a number
     said: str = ""  # text of the rule, instead of the limits
     fix: Fix = ()
-    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         is_number = isinstance(value, int | float)
@@ -52,10 +52,8 @@ class Bounds:
         return " and ".join(f"{name} {end}" for name, end in named.items() if abs(end) < inf)
 
 
-class OneOf:
+class OneOf(Limit):
     """One of a set of values."""
-
-    fix = ()
 
     def __init__(self, *values: object):
         self.values = values
@@ -66,13 +64,11 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class IsDuration:
+class IsDuration(Limit):
     """A positive duration, or zero if allowed."""
 
     units: tuple[str, ...] = ("ep", "ba", "dur")
     may_be_zero: bool = False
-    fix: ClassVar[Fix] = ()
-    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         try:
@@ -85,12 +81,10 @@ class IsDuration:
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(Limit):
     """Two numbers above 0, the lower one first."""
 
     most: float = inf
-    fix: ClassVar[Fix] = ()
-    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         low, high = value

@@ -84,22 +84,30 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
         os.environ |= LOOPBACK | os.environ
     os.environ |= get_allocator_settings()  # before torch reads them
 
-    locked: LockedFolder | None = None
-
-    def check_and_prepare() -> Path | None:
-        nonlocal locked
-        RecipeError.refuse(_find_problems(words, by))
-        locked = prepare()
-        return locked and locked.path
-
     meeting = _join_meeting("command")
     _await_others(meeting, by, say)
-    folder, code = _agree(meeting, words, check_and_prepare)
-    if folder is not None:
+    if code := _confirm_words(meeting, words):
+        return code
+    locked: LockedFolder | None = None
+    failure: BaseException | None = None
+    if meeting.rank == 0:
+        try:
+            RecipeError.refuse(_find_problems(words, by))
+            locked = prepare()
+        except BaseException as error:  # raised once the other ranks have its exit code
+            failure = error
+            is_known = isinstance(error, RecipeError | TrainingError)
+            code = error.exit_code if is_known else ExitCode.FAILED
+    place = str(locked.path.resolve()) if locked else ""
+    place, code = json.loads(_join_meeting("folder").broadcast(json.dumps([place, code])))
+    if failure:
+        raise failure
+    if place:
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import work
 
-        run_rank(locked or HeldFolder(folder), work, LaunchFacts(start, "--verbose" in words))
+        held = locked or _open_folder(Path(place), meeting.rank)
+        run_rank(held, work, LaunchFacts(start, "--verbose" in words))
     return code
 
 
@@ -215,43 +223,30 @@ def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
         yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
 
-def _agree(
-    meeting: "Meeting", words: Sequence[str], prepare: Callable[[], Path | None]
-) -> tuple[Path | None, int]:
-    """Return the run folder that rank 0 prepared, or the exit code of all ranks.
+def _confirm_words(meeting: "Meeting", words: Sequence[str]) -> int:
+    """Check that all ranks have the same software and words; return an exit code.
 
-    Raises the error of rank 0 on rank 0.
+    Raises NotReadyError on rank 0.
     """
     import torch
 
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
-    raised: BaseException | None = None
-
-    def decide() -> str:
-        nonlocal raised
-        try:
-            folder = prepare()
-            return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
-        except BaseException as error:
-            raised = error
-            is_known = isinstance(error, RecipeError | TrainingError)
-            return json.dumps([None, error.exit_code if is_known else ExitCode.FAILED])
-
     try:
-        facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}
-        meeting.confirm(facts)
+        meeting.confirm({**typed, "resnet-recipes": __version__, "torch": torch.__version__})
     except NotReadyError as error:
         if meeting.rank == 0:
             raise
-        return None, error.exit_code
-    folder, code = json.loads(_join_meeting("folder").broadcast(decide))
-    if raised:
-        raise raised
-    if folder and not (Path(folder) / CONFIG).is_file():
-        seen_by = f"rank {meeting.rank} on {socket.gethostname()}"
+        return error.exit_code
+    return ExitCode.DONE
+
+
+def _open_folder(folder: Path, rank: int) -> HeldFolder:
+    """Return the run folder that rank 0 has prepared. Raises NotReadyError if it is not here."""
+    if not (folder / CONFIG).is_file():
+        seen_by = f"rank {rank} on {socket.gethostname()}"
         rule = f"is not visible to {seen_by}: all nodes must have access to it"
-        raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
-    return folder and Path(folder), code
+        raise NotReadyError.of("run.root", str(folder), rule, "run.root=/a/shared/folder")
+    return HeldFolder(folder)
 
 
 def _await_others(meeting: "Meeting", by: str, say: Say) -> None:

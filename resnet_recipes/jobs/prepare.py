@@ -4,7 +4,7 @@ import hashlib
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import NamedTuple, Self
 
@@ -95,20 +95,19 @@ class Meeting(NamedTuple):
         store = distributed.open_store(rank.rank, rank.world_size, rank.store_path)
         return cls(dist.PrefixStore(topic, store), rank.rank, rank.world_size)
 
-    def broadcast(self, text: Callable[[], str]) -> str:
-        """Return rank 0's `text()` on every rank.
+    def broadcast(self, text: str) -> str:
+        """Return rank 0's text on every rank.
 
         Rank 0 waits until all ranks have read it, because it may serve the store.
         """
         if self.rank == 0:
-            value = text()
-            self.store.set("text", value)
+            self.store.set("text", text)
             read = [f"read by {other}" for other in range(1, self.world_size)]
             self.store.wait(read or ["text"])
-            return value
-        value = self.store.get("text").decode()
+            return text
+        text = self.store.get("text").decode()
         self.store.set(f"read by {self.rank}", "")
-        return value
+        return text
 
     def await_all(self) -> Iterator[None]:
         """Yield twice a second until all ranks have arrived; Ctrl-C interrupts this."""
@@ -126,13 +125,15 @@ class Meeting(NamedTuple):
         texts = {key: str(value) for key, value in facts.items()}
         self.store.set(f"facts of {self.rank}", json.dumps([socket.gethostname(), texts]))
 
-        def compare_all() -> str:
+        differences = "[]"
+        if self.rank == 0:
             ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
-            return json.dumps(list(_find_differences(list(map(json.loads, ranks)))))
-
+            differences = json.dumps(list(_find_differences(list(map(json.loads, ranks)))))
         fix = Hint("it must be the same on all ranks")
-        differences = json.loads(self.broadcast(compare_all))
-        NotReadyError.refuse(Problem(key, None, clause, fix) for key, clause in differences)
+        NotReadyError.refuse(
+            Problem(key, None, clause, fix)
+            for key, clause in json.loads(self.broadcast(differences))
+        )
 
 
 def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:

@@ -138,8 +138,8 @@ def test_join_sets_allocator_as_our_launcher_does(told):
     told.setattr(cuda, "has_nvml", lambda: True)
     told.setattr(external, "_join_meeting", Mock())
     told.setattr(external, "_await_others", Mock())
-    told.setattr(external, "_agree", lambda *_: (None, ExitCode.DONE))
-    assert external.join([], Path, silent) == ExitCode.DONE
+    told.setattr(external, "_confirm_words", lambda *_: ExitCode.NOT_READY)
+    assert external.join([], Path, silent) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
