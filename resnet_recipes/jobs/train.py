@@ -9,11 +9,14 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.estimate import recall
 from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
@@ -189,6 +192,7 @@ def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> W
 def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
+    measured = recall(make_speed_key(plan))
     return RunFacts(
         recipe=plan.recipe.name,
         folder=process.folder,
@@ -200,6 +204,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
+        estimated_seconds=60 * estimate_run(plan, measured.speeds).minutes if measured else None,
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,
     )

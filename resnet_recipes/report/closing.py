@@ -88,8 +88,12 @@ def _published(summary: Summary) -> Iterator[Line]:
 
 def _training(summary: Summary) -> Iterator[Line]:
     """Yield the training time and speed, without evaluations."""
+    estimate = ""
+    if summary.estimated_seconds:
+        error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
+        estimate = f" ({clock_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
     seconds = clock_time(summary.training_seconds)
-    yield Line("training", f"{seconds} without evaluations and checkpoints")
+    yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
     waits = percent(summary.data_wait_share)
     speed = digits(summary.images_per_second)
     yield Line("", f"{speed} images/s, {waits} of the time waiting for data")

@@ -33,6 +33,7 @@ class Summary:
     training_seconds: float  # training time, without evaluation and checkpoints
     training_seconds_papers_rule: float | None  # the same, with the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
+    estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # total time, over all sessions
     compile_seconds: float  # training seconds spent on compilation only
     startup_seconds: float
@@ -180,6 +181,7 @@ def summarize(
         training_seconds=seconds,
         training_seconds_papers_rule=compute_papers_seconds(records, seconds),
         mlperf_seconds=compute_mlperf_seconds(records),
+        estimated_seconds=facts.estimated_seconds,
         wall_seconds=records[-1]["wall_seconds"],
         compile_seconds=sum(r["seconds"] for r in filter_kind(records, "compiled")),
         startup_seconds=sum(r["startup_seconds"] for r in begins),

@@ -45,7 +45,7 @@ SUMMARY = """
 {recipe: mild, folder: runs/first, devices: 8 x NVIDIA A100-SXM4-80GB, steps: 22500, epochs: 36.0,
 sessions: 2, weights: runs/first/weights.safetensors, best: null, best_weights: null,
 raw_weights: runs/first/weights-raw.safetensors, training_seconds: 1560.0,
-images_per_second_by_pixels: {128: 20000.0}, images_per_second: 18750.0,
+estimated_seconds: 1500.0, images_per_second_by_pixels: {128: 20000.0}, images_per_second: 18750.0,
 data_wait_share: 0.02}
 """
 

@@ -89,3 +89,10 @@ def test_other_clocks_are_listed_only_in_full(summary):
     assert "times|    1:40   papers' clock: first epoch" in every
     assert "|    2:00   MLPerf's clock: from first image to last evaluation" in every
     assert "compute|20 PFLOPs (10^15 operations)" in every
+
+
+def test_estimate_is_compared_with_training_time(summary):
+    assert "was estimated" not in page(summary)
+    assert "(2:01 estimated, +10%)" in page(
+        replace(summary, estimated_seconds=1.1 * summary.training_seconds)
+    )
