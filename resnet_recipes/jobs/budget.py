@@ -15,8 +15,7 @@ from resnet_recipes.jobs.fit import fit_micro_batch
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
-from resnet_recipes.planning.course import estimate_run
-from resnet_recipes.planning.estimate import Estimate, RunForecast
+from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
 from resnet_recipes.planning.make import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_length
@@ -58,11 +57,11 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     if forecast is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
     plan = fit_length(plan, forecast)
-    estimate = estimate_run(plan, forecast.speeds)
+    expected = estimate(plan, forecast.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
-        f"{clock_time(60 * estimate.total_minutes)}, at most "
-        f"{clock_time(60 * estimate.max_minutes)}, with evaluations, checkpoints and start-up; "
+        f"{clock_time(60 * expected.total_minutes)}, at most "
+        f"{clock_time(60 * expected.max_minutes)}, with evaluations, checkpoints and start-up; "
         f"{forecast.source}"
     )
     return plan
@@ -77,7 +76,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
     minutes = parse_budget(launch.budget, launch.price) / 60
 
     def estimate_epochs(epochs: Fraction) -> Estimate:
-        return estimate_run(change_length(plan, epochs), forecast.speeds)
+        return estimate(change_length(plan, epochs), forecast.speeds)
 
     min_epochs = find_shortest(plan)
     epochs = find_longest(

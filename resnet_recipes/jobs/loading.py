@@ -10,8 +10,7 @@ from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.sample import Sample, Typical
 from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images
-from resnet_recipes.planning.course import estimate_run
-from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
@@ -96,7 +95,7 @@ def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return the time saved by images in memory; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
-    alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
+    alone, now = (estimate(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:
         return None
     sample, data = sample_images(plan), plan.recipe.data
@@ -112,7 +111,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         after = Supply.of(other, sample)
     if not (memory and before and after):
         return nothing
-    minutes = estimate_run(plan, _speed_up(plan.sizes[0], speeds, before, after)).total_minutes
+    minutes = estimate(plan, _speed_up(plan.sizes[0], speeds, before, after)).total_minutes
     return Gain(alone, memory, minutes, "cache=ram")
 
 

@@ -21,11 +21,11 @@ from resnet_recipes.jobs.group import Group, count_threads, make_group
 from resnet_recipes.jobs.loading import with_loaders
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
-from resnet_recipes.planning.course import estimate_gpu_memory, estimate_run, make_course
 from resnet_recipes.planning.estimate import (
     RunForecast,
     Speeds,
     estimate,
+    estimate_gpu_memory,
     guess_cpu_speeds,
     make_key,
     make_speeds,
@@ -52,24 +52,24 @@ def predict_time(plan: Plan) -> RunForecast | None:
     """
     if measurement := recall(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
-    launch, course, ranks = plan.recipe.launch, make_course(plan), plan.world_size
+    launch, ranks = plan.recipe.launch, plan.world_size
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
-        speeds = with_loaders(plan, predict_gpu_speeds(course, gpu), shares_cores=False)
+        speeds = with_loaders(plan, predict_gpu_speeds(plan, gpu), shares_cores=False)
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
-        guess = guess_cpu_speeds(course, cores(), plan.recipe.precision.dtype)
+        guess = guess_cpu_speeds(plan, cores())
         speeds = with_loaders(plan, guess, shares_cores=True)
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
         return None
-    return RunForecast(estimate(course, speeds), speeds, source)
+    return RunForecast(estimate(plan, speeds), speeds, source)
 
 
 def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
-    return RunForecast(estimate_run(plan, speeds), speeds, f"measured on this machine {day}", when)
+    return RunForecast(estimate(plan, speeds), speeds, f"measured on this machine {day}", when)
 
 
 class MemoryForecast(NamedTuple):
@@ -167,10 +167,9 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
         records = read_metrics(folder / METRICS)
     seconds, evaluations = time_epochs(records, size), time_evaluations(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
-    course = make_course(plan)
-    speeds = make_speeds(course, seconds, images / mean(evaluations) if evaluations else None)
+    speeds = make_speeds(plan, seconds, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(seconds)} of {len(plan.sizes)} epochs"
-    forecast = RunForecast(estimate(course, speeds), speeds, source, time.time())
+    forecast = RunForecast(estimate(plan, speeds), speeds, source, time.time())
     return TimedEpochs(seconds, forecast)
 
 

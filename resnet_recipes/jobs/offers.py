@@ -22,8 +22,7 @@ from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import predict_time
 from resnet_recipes.network import pretrained
-from resnet_recipes.planning.course import estimate_run
-from resnet_recipes.planning.estimate import Estimate
+from resnet_recipes.planning.estimate import Estimate, estimate
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.published import (
@@ -145,7 +144,7 @@ def _find_lengths(
         changed_plan = change_length(plan, epochs)
         yield Offer(
             changed_plan,
-            estimate_run(changed_plan, forecast.speeds) if forecast else None,
+            estimate(changed_plan, forecast.speeds) if forecast else None,
             bool(forecast and forecast.when),
             own_accuracies.get(float(epochs)) or estimate_accuracy(plan.published, float(epochs)),
         )

@@ -15,8 +15,7 @@ from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.course import estimate_run
-from resnet_recipes.planning.estimate import recall
+from resnet_recipes.planning.estimate import estimate, recall
 from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
@@ -204,7 +203,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
-        estimated_seconds=60 * estimate_run(plan, measured.speeds).minutes if measured else None,
+        estimated_seconds=60 * estimate(plan, measured.speeds).minutes if measured else None,
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,
     )

@@ -21,8 +21,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import clock_time, roughly
-from resnet_recipes.planning.network_facts import NetworkFacts
-from resnet_recipes.planning.roofline import Gpu, Work, predict_speed
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
 
 #: If the all-reduce alone takes more than this fraction of a step, it is the bottleneck of the
 #: step.
@@ -30,20 +30,6 @@ WAITS = 0.75
 
 #: Factor by which a run may exceed its measured time, even if the measured steps were uniform.
 DRIFT = 1.08
-
-
-class Course(NamedTuple):
-    """The facts of a plan that determine the time of its run."""
-
-    sides: tuple[int, ...]  # training image size by epoch, in pixels
-    images: tuple[int, ...]  # training images by epoch, on all devices
-    evaluated: int  # images of all evaluations, counted as often as computed
-    eval_side: int
-    passes: float  # forward and backward passes per image, including second gradients and teachers
-    network: NetworkFacts
-    work: Work  # one step on a GPU at the largest size
-    devices: int
-    saves: int  # number of checkpoints, plus one for the final weights
 
 
 @dataclass(frozen=True)
@@ -186,18 +172,18 @@ class RunForecast(NamedTuple):
         return clock_time(seconds) if self.when else f"about {roughly(seconds)}"
 
 
-def estimate(course: Course, speeds: Speeds) -> Estimate:
+def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     """Return the time of a run at these speeds."""
-    first = course.sides[0]
+    first, eval_side = plan.sizes[0], plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     contention = 0.0  # seconds per image that loading and training cost each other
     if speeds.end_to_end:  # they may share CPU cores
         contention = max(0.0, 1 / speeds.end_to_end - alone)
     more = speeds.warm_up_seconds
     if speeds.first_epoch:
-        more += course.images[0] * max(0.0, 1 / speeds.first_epoch - alone)
+        more += plan.epoch_images[0] * max(0.0, 1 / speeds.first_epoch - alone)
     phases = []
-    for side, group in groupby(zip(course.sides, course.images, strict=True), itemgetter(0)):
+    for side, group in groupby(zip(plan.sizes, plan.epoch_images, strict=True), itemgetter(0)):
         counts = [count for _, count in group]
         images, load = sum(counts), speeds.load_seconds(side)
         low, middle, high = (
@@ -209,10 +195,10 @@ def estimate(course: Course, speeds: Speeds) -> Estimate:
         phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.limit_at(side)))
     evaluation = other = None
     if speeds.evaluation:
-        load = speeds.load_seconds(course.eval_side)
-        evaluation = course.evaluated * (max(1 / speeds.evaluation, load) + contention) / 60
+        load = speeds.load_seconds(eval_side)
+        evaluation = plan.evaluated_images * (max(1 / speeds.evaluation, load) + contention) / 60
     if speeds.start is not None:
-        other = (speeds.start + course.saves * speeds.save) / 60
+        other = (speeds.start + (plan.saves + 1) * speeds.save) / 60
     return Estimate(tuple(phases), evaluation, other)
 
 
@@ -292,40 +278,60 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
     return sorted({0, 1, *(last[size] for size in spread)})
 
 
-def make_speeds(
-    course: Course, epoch_seconds: Mapping[int, float], evaluation: float | None
-) -> Speeds:
+def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: float | None) -> Speeds:
     """Return the speeds of a run from the seconds of some epochs, counted from 0.
 
     The first epoch is timed as the second. `evaluation` is in images per second, if measured.
     """
     seconds_by_side = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():
-        seconds_by_side[course.sides[epoch]].append(seconds / course.images[epoch])
+        seconds_by_side[plan.sizes[epoch]].append(seconds / plan.epoch_images[epoch])
     step = {side: (mean(laps),) for side, laps in seconds_by_side.items()}
     # the parts of a step were not timed
-    return Speeds(step, evaluation, limits=dict.fromkeys(course.sides, "?"))
+    return Speeds(step, evaluation, limits=dict.fromkeys(plan.sizes, "?"))
 
 
-def guess_cpu_speeds(course: Course, cores: int, dtype: str) -> Speeds:
+def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     """Guess the speeds of a CPU."""
-    rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_emulated(dtype) else 1)
-    operations = course.network.operations
+    is_slow, operations = is_emulated(plan.recipe.precision.dtype), plan.network.operations
+    rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(
-        {side: (course.passes * operations(side).training / rate,) for side in course.sides},
-        rate / operations(course.eval_side).forward,
+        {side: (plan.passes * operations(side).training / rate,) for side in plan.sizes},
+        rate / operations(plan.recipe.data.eval_size).forward,
     )
 
 
-def predict_gpu_speeds(course: Course, gpu: Gpu) -> Speeds:
+def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     """Predict the speeds of GPUs with the roofline model, assuming that loading keeps up."""
-    sides = {*course.sides, course.eval_side}
-    speeds = {side: predict_speed(gpu, course.work._replace(side=side)) for side in sides}
-    exchange = EXCHANGE if course.devices > 1 else 1
-    seconds = exchange * course.passes / course.devices
-    forward, training = course.network.operations(course.eval_side)
+    work, eval_side, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
+    sides = {*plan.sizes, eval_side}
+    speeds = {side: predict_speed(gpu, work._replace(side=side)) for side in sides}
+    seconds = (EXCHANGE if devices > 1 else 1) * plan.passes / devices
+    forward, training = plan.network.operations(eval_side)
     return Speeds(
         {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},
-        course.devices * speeds[course.eval_side].images_per_second * training / forward,
+        devices * speeds[eval_side].images_per_second * training / forward,
         limits={side: gpu_speed.limit for side, gpu_speed in speeds.items()},
     )
+
+
+def make_work(plan: Plan) -> Work:
+    """Return a forward and backward pass of a run on one GPU, at its largest size."""
+    precision = plan.recipe.precision
+    return Work(
+        plan.recipe.model.name,
+        max(plan.sizes),
+        plan.bn_size,
+        any(method.blurs for method in plan.new_stack()),
+        precision.kernels == "auto" and precision.channels_last,
+    )
+
+
+def estimate_gpu_memory(plan: Plan) -> float:
+    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to some tens of percent."""
+    optimizer, size = plan.recipe.optimizer, plan.network.parameters
+    # weights, gradients and the optimizer's state
+    copies = 2 + optimizer.state_copies + optimizer.scratch_copies
+    copies += sum(method.extra_weights for method in plan.new_stack())
+    teachers = sum(4 * one.network.parameters for one in plan.teachers if one.network)
+    return teachers + count_memory(make_work(plan), plan.rank_size, size, copies)

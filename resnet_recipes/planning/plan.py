@@ -134,6 +134,33 @@ class Plan:
         return max((method.extra_gradient_every for method in self.new_stack()), default=0)
 
     @cached_property
+    def epoch_images(self) -> tuple[int, ...]:
+        """Images trained in each epoch, on all devices; the last epoch may be incomplete."""
+        size, images = self.steps_per_epoch, self.recipe.batch.global_size
+        starts = range(0, self.total_steps, size)
+        return tuple(images * min(size, self.total_steps - first) for first in starts)
+
+    @property
+    def evaluated_images(self) -> int:
+        """Images of all evaluations, each as often as it is computed."""
+        evaluations = -(-self.total_steps // self.intervals.evaluation)
+        evaluations += "eval_weights" in self.hooks
+        return evaluations * (1 + self.recipe.evaluation.flip) * self.facts.eval_examples
+
+    @property
+    def saves(self) -> int:
+        """Number of checkpoints."""
+        return -(-self.total_steps // self.intervals.checkpoint)
+
+    @property
+    def passes(self) -> float:
+        """Passes of an image through the network: second gradients and teachers are parts."""
+        pairs = zip(self.epoch_images, self.sizes, strict=True)
+        return sum(self.flops) / sum(
+            images * self.network.operations(side).training for images, side in pairs
+        )
+
+    @cached_property
     def flops(self) -> tuple[int, ...]:
         """Training FLOPs by epoch, over all devices, forward and backward."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
@@ -149,8 +176,7 @@ class Plan:
     @property
     def disk(self) -> Disk:
         """The disk space that the run needs."""
-        saves = -(-self.total_steps // self.intervals.checkpoint)
-        return estimate_disk(self.recipe, self.new_stack(), self.network.parameters, saves)
+        return estimate_disk(self.recipe, self.new_stack(), self.network.parameters, self.saves)
 
     @cached_property
     def warmup(self) -> int:

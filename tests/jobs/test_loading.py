@@ -11,8 +11,7 @@ from resnet_recipes.data.loading import slots
 from resnet_recipes.jobs import loading
 from resnet_recipes.jobs.loading import Supply, find_gain, list_supplies, with_loaders
 from resnet_recipes.jobs.memory import plan_memory, sample_images
-from resnet_recipes.planning.course import estimate_run
-from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 
@@ -85,7 +84,7 @@ def test_memory_saves_half_of_a_run_that_waits_for_files():
     plan = imagenet("mild epochs=32", 8)
     saves = find_gain(plan, fast(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
-    assert estimate_run(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
+    assert estimate(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
     assert saves.alone == pytest.approx(32 * epoch)
     assert saves.minutes == pytest.approx((31 + 8) * epoch)
     assert (saves.memory.pixels, saves.fix) == (352, "cache=ram")

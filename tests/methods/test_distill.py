@@ -18,7 +18,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.course import estimate_gpu_memory
+from resnet_recipes.planning.estimate import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.run import Run

@@ -7,24 +7,29 @@ import pytest
 
 from resnet_recipes.planning import estimate as speeds
 from resnet_recipes.planning.estimate import (
-    Course,
     Estimate,
     Speeds,
     estimate,
+    estimate_gpu_memory,
+    guess_cpu_speeds,
     make_speeds,
     predict_gpu_speeds,
     sample_epochs,
 )
-from resnet_recipes.planning.roofline import GPUS, Work, predict_speed
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.roofline import GPUS, SPLIT, Work, predict_speed
+from tests.plans import imagenet
 from tests.tables import values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 
 
-def course(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Course:
-    """Return the course of a run with `images` per epoch, and `last` in the last epoch."""
+def run_of(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Mock:
+    """Return a stand-in for the plan of a run with `images` per epoch, and `last` in the last."""
     counts = (images,) * (len(sides) - 1) + (last or images,)
-    return Course(sides, counts, evaluated, 224, 1.0, Mock(), Work("resnet50", 224, 1), 1, 4)
+    run = Mock(sizes=sides, epoch_images=counts, evaluated_images=evaluated, saves=3)
+    run.recipe.data.eval_size = 224
+    return run
 
 
 def minutes(made: Estimate) -> list[float]:
@@ -32,7 +37,7 @@ def minutes(made: Estimate) -> list[float]:
 
 
 def test_estimate_multiplies_images_by_seconds_per_size():
-    made = estimate(course(88, 88, 176, last=500, evaluated=3000), SPEEDS)
+    made = estimate(run_of(88, 88, 176, last=500, evaluated=3000), SPEEDS)
     assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
     assert minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
     assert [phase.images_per_second for phase in made.phases] == pytest.approx([1000, 250])
@@ -69,7 +74,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
     px and 512 ms at 176 px.
     """
-    made = estimate(course(88, 176), replace(SPEEDS, **changes))
+    made = estimate(run_of(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in made.phases] == limits
     assert [60 * each for each in minutes(made)] == pytest.approx(seconds)
 
@@ -79,7 +84,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
 def test_bounds_are_quartiles_of_measured_steps(laps, expected):
-    made = estimate(course(88, images=60), Speeds({88: laps}))
+    made = estimate(run_of(88, images=60), Speeds({88: laps}))
     low, high = made.bounds
     assert [low, made.total_minutes, high] == pytest.approx(expected)
 
@@ -88,23 +93,13 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """Manually: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
-    assert estimate(course(88, images=60), speeds).max_minutes == pytest.approx(slowest)
+    assert estimate(run_of(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 
 def test_estimate_includes_every_checkpoint():
     """Manually: 30 s to start, and four checkpoints of 2 s."""
-    made = estimate(course(88), replace(SPEEDS, start=30.0, save=2.0))
+    made = estimate(run_of(88), replace(SPEEDS, start=30.0, save=2.0))
     assert 60 * made.other_minutes == pytest.approx(38)
-
-
-def test_evaluation_speed_counts_all_gpus():
-    gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
-    network = Mock(operations=lambda _: (1.0, 3.0))
-    eight = course(224)._replace(devices=8, network=network)
-    rate = predict_speed(
-        gpu, eight.work
-    ).images_per_second  # training takes three times the operations
-    assert predict_gpu_speeds(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
 
 
 def test_recall_needs_equal_facts(monkeypatch, tmp_path):
@@ -154,9 +149,92 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 )
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
     """Manually: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
-    run = course(*epochs_of(sizes), evaluated=300)
+    run = run_of(*epochs_of(sizes), evaluated=300)
     made = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)
     assert {phase.limit for phase in made.phases} == {"?"}
     assert 60 * made.evaluation_minutes == pytest.approx(6)
     assert estimate(run, make_speeds(run, timed, None)).evaluation_minutes is None
+
+
+FIXED = "~methods.progressive_resizing data.train_size=224"
+H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
+
+
+def mild(words: str = "", ranks: int = 1) -> Plan:
+    return imagenet(f"mild {words}", ranks)
+
+
+def on_cores(plan: Plan, cores: int = 1) -> Estimate:
+    return estimate(plan, guess_cpu_speeds(plan, cores))
+
+
+def on_h200(plan: Plan) -> Estimate:
+    return estimate(plan, predict_gpu_speeds(plan, H200))
+
+
+def test_cpu_minutes_are_images_times_multiply_adds():
+    whole = on_cores(mild(FIXED)).minutes
+    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.PER_CORE, rel=1e-3)
+    sam = on_cores(mild(f"{FIXED} methods.sam.interval=4")).minutes
+    assert sam == pytest.approx(whole * 1.25)
+    assert on_cores(mild(FIXED), 4).minutes == pytest.approx(whole / 4)
+    assert on_cores(mild()).minutes < whole / 2
+
+
+def test_cpu_that_emulates_a_dtype_takes_longer(monkeypatch):
+    whole = on_cores(mild()).minutes
+    monkeypatch.setattr(speeds, "is_emulated", lambda dtype: dtype == "bf16")
+    slow = on_cores(mild("precision.dtype=bf16")).minutes
+    assert slow == pytest.approx(speeds.EMULATION_FACTOR * whole)
+    assert on_cores(mild()).minutes == whole
+
+
+def test_partial_epoch_counts_its_steps():
+    short = mild(f"{FIXED} max_duration=1000ba ssr=1 schedule.warmup=0ba")
+    assert short.epoch_images == (625 * 2048, 375 * 2048)
+    whole = on_cores(mild(FIXED)).minutes
+    assert on_cores(short).minutes == pytest.approx(whole * 1000 / (36 * 625))
+
+
+def test_evaluation_with_flips_takes_two_forward_passes():
+    """Manually: 36 evaluations, and one of the averaged weights."""
+    once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
+    assert once.evaluated_images == 37 * 50_000
+    forward = once.network.operations(once.recipe.data.eval_size).forward
+    seconds = 37 * 50_000 * forward / (2e9 * speeds.PER_CORE)
+    assert 60 * on_cores(once).evaluation_minutes == pytest.approx(seconds)
+    assert on_cores(twice).evaluation_minutes == pytest.approx(2 * seconds / 60)
+    share = on_h200(once).evaluation_minutes / on_h200(once).minutes
+    assert share == pytest.approx(37 * 50_000 / (36 * 625 * 2048) / 3, rel=0.1)
+
+
+def test_gpus_split_images_and_pay_for_all_reduce():
+    alone = on_h200(mild(FIXED)).minutes
+    work = Work("resnet50", 224, 256, blur=True, fused=True)
+    assert 60 * alone == pytest.approx(
+        36 * 625 * 2048 / predict_speed(H200, work).images_per_second
+    )
+    eight = on_h200(mild(FIXED, 8))
+    assert eight.minutes == pytest.approx(alone * 1.05 / 8)
+    rate = predict_speed(H200, work).images_per_second  # training takes three times the operations
+    evaluated = 37 * 50_000 / (60 * eight.evaluation_minutes)
+    assert evaluated == pytest.approx(8 * 3 * rate, rel=0.1)
+
+
+def test_each_image_size_has_its_own_speed():
+    phases = on_h200(mild()).phases
+    assert [phase.pixels for phase in phases] == sorted(set(mild().sizes))
+    assert {phase.limit for phase in phases} == {"memory traffic"}
+    assert phases[0].images_per_second > 2 * phases[-1].images_per_second
+    plain = on_h200(mild("precision.kernels=off")).phases
+    assert plain[-1].images_per_second < 0.7 * phases[-1].images_per_second
+
+
+def test_gpu_memory_grows_with_copies_of_the_weights():
+    assert 8e9 < estimate_gpu_memory(mild("", 8)) < 14e9
+    copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
+    assert estimate_gpu_memory(mild("methods.sam={}")) - estimate_gpu_memory(mild()) == copy
+    assert estimate_gpu_memory(mild()) - estimate_gpu_memory(mild("~methods.ema")) == copy
+    adamw, lamb = (estimate_gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))
+    assert lamb - adamw == copy
