@@ -41,7 +41,7 @@ from torchvision.transforms import InterpolationMode
 import resnet_recipes as rr
 
 NAME = "tf_efficientnet_lite0"
-SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter edge before a center crop
+SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter side before a center crop
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
 

@@ -89,7 +89,7 @@ class Problem(NamedTuple):
     """One problem with the user's input, as data; `lines` turns it into text."""
 
     key: str  # "methods.mixup.alpha", "--out", a path, or an argument of a usage line: "RUN"
-    value: object  # the value given; None if there was none
+    value: object  # the given value, or None
     clause: str  # the problem: "must be positive"; for an unknown name, its noun: "setting"
     fix: Fix = ()  # commands or values to use instead
     valid: tuple[str, ...] = ()  # the allowed values, or known names

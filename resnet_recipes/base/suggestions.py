@@ -119,7 +119,7 @@ def find_misspelled(name: str, names: Iterable[str]) -> str:
 
 
 def _rank_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return the known names whose last part is at most two letters from that of `name`.
+    """Return the known names whose last part differs from `name` by at most two letters.
 
     Returns only the names with the fewest different letters and the most similar section.
     """

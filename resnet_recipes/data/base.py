@@ -50,7 +50,7 @@ class DataConfig(Section):
     root: str = ""
     # folder for copies of remote images; empty: on a local disk with enough free space
     cache: str = ""
-    # fraction of each class set aside for validation if there is no val/
+    # fraction of each class set aside for validation, for data without val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
     # "1/5": use the first of five parts of the training images for validation, instead of val/
     fold: str = ""
@@ -82,7 +82,7 @@ class DataConfig(Section):
     # becomes eval_resize, and the rest is filled with the mean color) | squash (both sides become
     # eval_resize); training does not change
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
-    # the network gets (level - mean) / std; red, green and blue, 0..255; a run that starts from
+    # the network gets (level - mean) / std; red, green and blue, 0..255; a run from pretrained
     # weights uses their values
     mean: Mean = MEAN
     # standard deviation by channel, as data.mean
@@ -93,8 +93,8 @@ class DataConfig(Section):
     # longer side in pixels of images that are decoded once, shrunk and kept in memory for cropping;
     # auto: the largest size that fits; 0: decode images for every crop
     memory_pixels: Annotated[int | str, Bounds(least=0, most=2048, word="auto")] = 0
-    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: decode in the
-    # training process
+    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: the training process
+    # decodes
     workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)

@@ -113,7 +113,7 @@ def _find_part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Probl
 
 
 def _list_tables(folder: Path) -> list[Path]:
-    """Return the tables in a folder; none if it is a table itself."""
+    """Return the tables in a folder; empty if it is a table itself."""
     if folder.is_file():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLES)

@@ -71,7 +71,7 @@ class Synthetic(BatchSource):
 
 
 def make_facts(config: DataConfig) -> DataFacts:
-    """Return the facts about the generated images; there is nothing to check."""
+    """Return the facts about the generated images; no checks are needed."""
     return DataFacts(
         "synthetic",
         Path(config.root or "synthetic"),

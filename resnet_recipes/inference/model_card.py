@@ -12,7 +12,7 @@ _MAX_CLASSES = 20  # number of class names shown
 #: The `library_name` in model hubs, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
-#: Text for the edge that is resized, by `fit`.
+#: Text for the side that is resized, by `fit`.
 _SIDES = {
     "crop": "shorter side",
     "pad": "longer side, padded with the mean color to a square,",

@@ -59,7 +59,7 @@ class StableState(NamedTuple):
 
 
 def find_stable_state(plan: Plan) -> StableState | None:
-    """Return the state from which a new run continues; None if it starts from step 0.
+    """Return the initial state of a run that extends another run; None if it starts from step 0.
 
     Raises RecipeError if the other run starts differently, NotYetError if its stable phase may
     still finish, and NotReadyError if it cannot.

@@ -73,7 +73,7 @@ def count_ranks() -> int:
 def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say) -> int:
     """Train as one rank, in the folder that rank 0 prepares.
 
-    Return an exit code if there is nothing to train.
+    Return an exit code if no steps are left to train.
 
     An error on rank 0 is raised there; other ranks return its exit code without a message.
     """

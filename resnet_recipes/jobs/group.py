@@ -205,7 +205,7 @@ class Ranks:
 
     @property
     def any_failed(self) -> bool:
-        """Whether a rank has failed according to its exit code, so that the others wait in vain."""
+        """Whether a rank has failed according to its exit code; the others would wait forever."""
         return any(process.returncode not in _FINE for process in self._processes)
 
     @property

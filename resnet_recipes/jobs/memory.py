@@ -18,7 +18,7 @@ RATIOS = (2.0, 1.5)
 class InMemory(NamedTuple):
     """Images of a size, and the memory for them."""
 
-    pixels: int  # longer edge
+    pixels: int  # longer side
     needed: int  # approximate bytes of all images
     available: int  # available bytes
 
@@ -41,7 +41,7 @@ class InMemory(NamedTuple):
 
 
 def list_sizes(plan: Plan) -> list[int]:
-    """Return the longer edges that auto tries, the largest first."""
+    """Return the longer sides that auto tries, the largest first."""
     return [
         round(ratio * max(plan.loader_pixels or (plan.recipe.data.train_size,))) for ratio in RATIOS
     ]

@@ -1,6 +1,6 @@
 """Create the folder of a new run.
 
-The folder appears atomically, and documents what is trained.
+The folder appears atomically, and documents the training.
 """
 
 import errno

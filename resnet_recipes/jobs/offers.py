@@ -36,7 +36,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import list_runs
 
-#: Images with a shorter edge of at most this many pixels are small.
+#: Images with a shorter side of at most this many pixels are small.
 SMALL = 96
 
 #: Number of images whose sizes are read.
@@ -180,7 +180,7 @@ class Ranking(NamedTuple):
 def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     """Return the recipes for images without published results.
 
-    `side` is their typical shorter edge in pixels; 0 if unknown.
+    `side` is their typical shorter side in pixels; 0 if unknown.
     """
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate by what was published")
@@ -193,7 +193,7 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
 
 
 def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
-    """Return the typical shorter edge of the training images, in pixels.
+    """Return the typical shorter side of the training images, in pixels.
 
     0 if it is unknown, or for ImageNet, which has published results.
     """

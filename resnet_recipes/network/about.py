@@ -47,7 +47,7 @@ class About:
     # settings of the methods in the network
     surgery: dict[str, Settings] = field(default_factory=dict)
     train_size: NetworkSize = 224  # pixels, size of the training crop
-    eval_resize: NetworkSize = 256  # pixels, shorter edge before the center crop
+    eval_resize: NetworkSize = 256  # pixels, shorter side before the center crop
     eval_size: NetworkSize = 224  # pixels, size of the center crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig

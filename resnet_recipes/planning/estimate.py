@@ -28,7 +28,7 @@ from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_sp
 #: step.
 WAITS = 0.75
 
-#: Factor by which a run may exceed its measured time, even if the measured steps were uniform.
+#: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
 DRIFT = 1.08
 
 

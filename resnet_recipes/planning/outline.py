@@ -64,7 +64,7 @@ def list_notes(plan: Plan) -> Iterator[OutlineRow]:
 
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield rows on what a run will do: figures with units, and a sentence for each method."""
+    """Yield rows on the details of a run: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
     is_frozen = model.freeze_bn or model.freeze == "backbone"
     length = f"{format_length(plan)}{_describe_scaling(plan)}"

@@ -248,7 +248,7 @@ def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
 class _ReadFiles(ConfigSource):
     """Serves the trees of the strict reader as Hydra configs."""
 
-    served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by their names among Hydra's configs
+    served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by name in the Hydra config tree
 
     @staticmethod
     def scheme() -> str:
@@ -274,7 +274,7 @@ class _ReadFiles(ConfigSource):
 
 @contextmanager
 def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Initialize Hydra with these configs, and restore what a notebook had initialized."""
+    """Initialize Hydra with these configs, and restore the state of a notebook afterwards."""
     theirs = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     Plugins.instance().register(_ReadFiles)

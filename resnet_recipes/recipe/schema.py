@@ -106,7 +106,7 @@ class Recipe(Section):
 
 
 def list_enabled(methods: Methods) -> dict[str, Any]:
-    """Return the methods that are on, by name, in the order in which they run."""
+    """Return the methods that are on, by name, in running order."""
     return {
         item.name: value
         for item in fields(methods)

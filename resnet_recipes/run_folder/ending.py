@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, 
 from resnet_recipes.base.text import printable
 from resnet_recipes.run_folder import LOGS
 
-#: Functions in which ranks communicate. If torch raises a RuntimeError in one, another rank is
+#: Functions that communicate between ranks. If torch raises a RuntimeError there, another rank is
 #: gone.
 _COMMUNICATION = (
     "torch.distributed.",

@@ -121,7 +121,7 @@ def compute_papers_seconds(records: Sequence[Record], seconds: float) -> float |
 def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
     """Return the seconds from the first data access to the last evaluation.
 
-    If the run has a target, the last evaluation is the one that reached it. Evaluations,
+    The clock of a run with a target stops at the evaluation that reached it. Evaluations,
     checkpoints and steps repeated after a resume count; startup does not. None if there is no
     evaluation.
     """

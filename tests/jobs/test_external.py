@@ -257,7 +257,7 @@ def test_tasks_with_different_arguments_start_nothing(nursery, tmp_path, told):
 
 
 def listening(pids: set[int]) -> set[str]:
-    """Return the TCP addresses, as in /proc/net, on which the processes listen."""
+    """Return the TCP addresses that the processes listen on, as in /proc/net."""
     files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
     own, found = {os.readlink(file) for file in files}, set()
     for table in ("tcp", "tcp6"):

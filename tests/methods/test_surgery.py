@@ -1,4 +1,4 @@
-"""Surgery changes what a module does and nothing else."""
+"""Surgery changes the function of a module and nothing else."""
 
 import pytest
 from torch import nn

@@ -1,4 +1,4 @@
-"""The text at the end of a run, and what it omits."""
+"""The text at the end of a run: its content and its omissions."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -164,7 +164,7 @@ def open_beton(path: Path) -> Beton:
 
 
 def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why two files do not match: different label meanings, or classes without images."""
+    """Yield problems of a pair of files: different label meanings, or classes without images."""
     again = (AGAIN, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):

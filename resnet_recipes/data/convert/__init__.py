@@ -47,7 +47,7 @@ class Forecast(NamedTuple):
     """The cost of a conversion, measured on a sample."""
 
     images: int
-    bytes: int  # of all files together
+    bytes: int  # all files together
     minutes: float  # on this machine at its current load
     free_bytes: int  # on the target disk
     resumed_images: int  # images finished by an interrupted attempt

@@ -172,7 +172,7 @@ class Halved:
 
 
 def make_levels(image: Pixels, longest: int | None) -> tuple[Pixels, Pixels]:
-    """Return an image with longer side at most `longest`, and its half, from one decode."""
+    """Return an image with a longer side of at most `longest`, and its half, from one decode."""
     full = image.shrunk(*compute_shrunk_size(image.height, image.width, longest))
     height, width, _ = full.shape
     return Pixels(full), Pixels(shrink_by_area(full, -(-height // 2), -(-width // 2)))

@@ -61,7 +61,7 @@ class Contents(NamedTuple):
 def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
     """Return the files that describe a dataset; the URL may have named a table.
 
-    Raises NotReadyError if there are none.
+    Raises NotReadyError if there are no such files.
     """
     remotes = {remote.name: remote for remote in _find_present(store, named)}
     if named or backend == "torchvision" or not {*_FILES} <= remotes.keys():

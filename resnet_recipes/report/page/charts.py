@@ -54,7 +54,7 @@ def plot_accuracy(
     """Return top-1 against `x`, on a logarithmic axis: a line per series, and the Pareto front.
 
     Rows have series, top1_percent, `x`, the fields of tooltips, and optionally low and high. The
-    Pareto front of each published series is drawn behind them, as open points.
+    Pareto front of each published series is behind them, as open points.
     """
     drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
     lines = list(_by_series(drawn).values())

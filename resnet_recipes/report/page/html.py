@@ -31,7 +31,7 @@ _HEAD = (
 class Figure:
     """A plot with its name and caption."""
 
-    name: str  # of the PNG file and of the element
+    name: str  # name of the PNG file and the HTML element
     caption: str
     spec: Spec
     has_own_legend: bool = False  # if its names are not in the page's legend

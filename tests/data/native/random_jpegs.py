@@ -95,7 +95,7 @@ def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -
 
 
 def _value(value: int) -> tuple[int, str]:
-    """Return the size of a coefficient in bits, and the bits."""
+    """Return the number of bits of a coefficient, and the bits."""
     size = abs(value).bit_length()
     return size, f"{value if value > 0 else value + (1 << size) - 1:0{size}b}" if size else ""
 
