@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.text import counted
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
@@ -125,12 +126,10 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps:
-        yield Problem(
-            "schedule.warmup",
-            recipe.schedule.warmup,
-            f"is {warmup:,} steps, but the run has {horizon.total_steps:,}: lr is never reached",
-            (_suggest_warmup(horizon), Hint("or train longer; the warm-up does not shrink")),
-        )
+        total = counted(horizon.total_steps, "step")
+        rule = f"takes {counted(warmup, 'step')}, but the run has {total}: lr is never reached"
+        fix = (_suggest_warmup(horizon), Hint("or train longer"))
+        yield Problem("schedule.warmup", recipe.schedule.warmup, rule, fix)
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
     if recipe.schedule.name == "wsd" and is_long:

@@ -198,7 +198,7 @@ def test_make_plan_reports_all_conflicts_at_once():
     assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in problems["model.num_classes"]
     assert "batch.bn_size=25" in problems["batch.bn_size"]
-    assert "is 200 steps, but the run has 100" in problems["schedule.warmup"]
+    assert "takes 200 steps, but the run has 100" in problems["schedule.warmup"]
 
 
 def test_make_plan_reports_an_unknown_network_beside_other_conflicts():
@@ -218,6 +218,7 @@ max_duration=1ep | 1 | {} | schedule.warmup | lr is never reached
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
 schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | lr is never reached
+max_duration=1ba schedule.warmup=0.1dur | 1 | {} | schedule.warmup | takes 1 step, but the run
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
 """
     ),
