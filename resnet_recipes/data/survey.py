@@ -166,12 +166,12 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
         hint = Hint(f"add images, or remove these folders from both splits{unread}")
         yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
-    sides = [(in_train, in_val, "val"), (in_val, in_train, "train")]
-    for here, there, split in [] if config.sets_aside else sides:
+    sides = [("train", in_train, "val", in_val), ("val", in_val, "train", in_train)]
+    for split, here, other, there in [] if config.sets_aside else sides:
         if missing := sorted(here - there):
-            rule = f"lacks {list_first(missing)} of the classes of the other split"
-            hint = Hint(f"add these, or remove them from the other split{unread}")
-            yield make_problem(f"{config.root}/{split}", rule, hint)
+            rule = f"has {list_first(missing)} in {split} but not in {other}"
+            hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
+            yield make_problem(config.root, rule, hint)
     if len(train.classes) < 2:
         fix: Fix = Hint(LAYOUT)
         if config.sets_aside and train.has_inner:
