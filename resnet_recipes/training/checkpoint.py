@@ -21,7 +21,7 @@ from torch import Tensor
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
-from resnet_recipes.base.text import Say, byte_size
+from resnet_recipes.base.text import Say
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError, State
 from resnet_recipes.planning.disk import find_lack_of_space
@@ -65,7 +65,6 @@ class Checkpoints:
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host buffers, reused by every save
-        self._bytes = 0  # size of the newest checkpoint
         self._failures = 0  # failed saves in a row
         self._reason = ""  # reason of the last failure
         self._pending: Future[None] | None = None
@@ -100,7 +99,6 @@ class Checkpoints:
         """
         self._finish(gives_up=not is_last)
         if step not in self._good:
-            self._warn_if_disk_is_full()
             copy = self._host_copy(state, "")
             if torch.cuda.is_initialized():
                 torch.cuda.current_stream().synchronize()
@@ -139,7 +137,6 @@ class Checkpoints:
                 reason = f"it cannot be read ({error.strerror})"
             else:
                 self._good.add(step)
-                self._bytes = self._path(step).stat().st_size
                 return SavedState(step, state)
             skipped.append(f"the checkpoint of step {step:,} was skipped: {reason}")
             self._note(skipped[-1])
@@ -240,25 +237,8 @@ class Checkpoints:
         atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
         atomic.sync_folder(self.folder)
         self._good.add(step)
-        self._bytes = len(content)
         self._bad.discard(step)
         self._delete_old(step)
-
-    def _warn_if_disk_is_full(self) -> None:
-        """Warn if the next checkpoint may not fit.
-
-        Old checkpoints are deleted only after the next one is on disk.
-        """
-        try:
-            disk = os.statvfs(self.folder)
-        except OSError:
-            return  # the write will fail with the reason
-        free = disk.f_bavail * disk.f_frsize
-        if free < 1.2 * self._bytes:
-            self._note(
-                f"the disk is almost full: {byte_size(free)} are free, and a checkpoint takes "
-                f"{byte_size(self._bytes)}; {self._describe_newest()}"
-            )
 
     def _delete_old(self, newest: int) -> None:
         """Delete damaged checkpoints and old ones, except the newest `keep` and `stable_step`.

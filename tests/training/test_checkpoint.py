@@ -234,16 +234,6 @@ def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
         checkpoints.open_for_writing(kept + 20_000_000)
 
 
-def test_save_warns_before_disk_is_full(checkpoints, warnings, free):
-    size = (checkpoints.folder / "step-00000020.pt").stat().st_size
-    for step, share in ((30, 1.3), (40, 1.1)):
-        free(int(share * size))
-        checkpoints.save(step, state_at(step), wait=True)
-    (warning,) = warnings
-    assert warning.startswith("the disk is almost full: 2.64 kB are free")
-    assert checkpoints.newest()[0] == 40
-
-
 def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeypatch):
     sync = os.fsync
 
