@@ -19,7 +19,7 @@ from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.inference.images import UnlabeledImages, open_labeled
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import About, select_image_settings
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen
@@ -84,17 +84,8 @@ class TrainedNetwork:
 
         If these differ from the settings used to measure its accuracy, the accuracy is omitted.
         """
-        original, data = self.network.about, self.recipe.data
-        used = replace(
-            original,
-            eval_resize=data.eval_resize,
-            eval_size=data.eval_size,
-            eval_interpolation=data.eval_interpolation,
-            fit=data.fit,
-            mean=data.mean,
-            std=data.std,
-            flip=self.recipe.evaluation.flip,
-        )
+        original, images = self.network.about, select_image_settings(self.recipe.data)
+        used = replace(original, flip=self.recipe.evaluation.flip, **images)
         if used == original:
             return original
         return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
@@ -180,14 +171,7 @@ def make_recipe(place: Path | None, network: Network) -> Recipe:
         recipe = frozen.read(place / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
-    config = DataConfig(
-        eval_resize=about.eval_resize,
-        eval_size=about.eval_size,
-        eval_interpolation=about.eval_interpolation,
-        fit=about.fit,
-        mean=about.mean,
-        std=about.std,
-    )
+    config = DataConfig(**select_image_settings(about))
     name = about.architecture
     args = {"args": dict(about.arguments)} if name not in NETWORKS else {}
     model = ModelConfig(name, **find_implied_settings(name) | args)

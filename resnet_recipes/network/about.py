@@ -9,7 +9,7 @@ from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.kinds import WrongTypeError, convert, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
 from resnet_recipes.base.reading import parse_json
-from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
+from resnet_recipes.data.base import MEAN, STD, DataConfig, Deviation, Mean
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
@@ -30,6 +30,9 @@ _SURGERY = {method.name: method for method in ORDER if method.in_network}
 _LARGEST = 1 << 24  # characters
 _LARGEST_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
 
+
+#: Settings of evaluation images, which are fields of About and of DataConfig.
+_OF_IMAGES = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
 
 #: Settings of a method, by name.
 Settings = dict[str, int | float | bool | str]
@@ -107,12 +110,7 @@ def describe(
         tuple(classes) if len(classes) == num_classes else (),
         {name: asdict(methods[name]) for name in _SURGERY if name in methods},
         data.train_size,
-        data.eval_resize,
-        data.eval_size,
-        data.eval_interpolation,
-        data.fit,
-        data.mean,
-        data.std,
+        **select_image_settings(data),
         flip=recipe.evaluation.flip,
         recipe=recipe.name,
         epochs=float(epochs),
@@ -122,6 +120,11 @@ def describe(
         eval_examples=examples,
         arguments=recipe.model.arguments,
     )
+
+
+def select_image_settings(source: About | DataConfig) -> dict[str, Any]:
+    """Return the settings of evaluation images, by name."""
+    return {name: getattr(source, name) for name in _OF_IMAGES}
 
 
 def from_json(text: str) -> About:

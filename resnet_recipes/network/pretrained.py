@@ -15,7 +15,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import About, select_image_settings
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 
@@ -56,8 +56,7 @@ class Start(NamedTuple):
 
 def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:
     """Yield the image settings that a network needs and that differ from the recipe's."""
-    for key in ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit"):
-        value = getattr(about, key)
+    for key, value in select_image_settings(about).items():
         if value != getattr(images, key):
             text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
             yield f"data.{key}={text}"
@@ -149,14 +148,7 @@ def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
         return [*range(len(classes))], "classifier kept"
     if others := sorted({*theirs} - {*classes}):
         return [], f"{new} (the file has others, as {others[0]})"
-    rows = [theirs.index(name) for name in classes]
-    moved = [
-        f"{name} from {row} to {label}"
-        for label, (name, row) in enumerate(zip(classes, rows, strict=True))
-        if row != label
-    ]
-    more = f" and {len(moved) - 3:,} more" if len(moved) > 3 else ""
-    return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
+    return [theirs.index(name) for name in classes], "classifier kept, its classes reordered"
 
 
 def _find_differing_settings(config: ModelConfig, theirs: ModelArguments) -> Iterator[str]:

@@ -72,7 +72,7 @@ def refusal(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> st
     rows(
         """
 a b c d e f g | a b c d e f g | 0123456 | classifier kept
-a b c d e f g | c b a e f g d | 2104563 | order: c from 2 to 0, a from 0 to 2, e from 4 to 3 and 3
+a b c d e f g | c b a e f g d | 2104563 | classifier kept, its classes reordered
 a b c d e f g | ant b c d e f g | - | new classifier for 7 classes (the file has others, as a)
 a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
 - | a b c d e f g | - | new classifier for 7 classes (the file does not name its own)
