@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,12 +24,7 @@ from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
-from resnet_recipes.data.convert.splits import (
-    Split,
-    count_finished,
-    group_levels,
-    plan_splits,
-)
+from resnet_recipes.data.convert.splits import Split, count_finished, plan_files
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
@@ -58,15 +54,14 @@ class Forecast(NamedTuple):
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing."""
-    splits = plan_splits(src, dst, options)
-    groups = group_levels(splits)
-    ends = np.cumsum([len(levels[0]) for levels in groups])
+    files = plan_files(src, dst, options)
+    ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(SAMPLED, total))
     size, unreadable, began = 0, [], time.perf_counter()
     for place in chosen:
         number = int(np.searchsorted(ends, place, "right"))
-        split, *half = groups[number]
+        split, *half = files[number]
         index = place - int(ends[number]) + len(split)
         encoded = split.source.encoded(index, options, bool(half))
         if isinstance(encoded, str):
@@ -74,11 +69,11 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         else:
             size += sum(len(level.data) for level in encoded)
     seconds = (time.perf_counter() - began) / len(chosen)
-    finished = {split.target for split in splits[: count_finished(splits)]}
-    resumed = sum(
-        min(len(split if split.target in finished else split.journal()) for split in levels)
-        for levels in groups
+    finished = count_finished(files)
+    resumed = sum(len(levels[0]) for levels in files[:finished]) + sum(
+        min(len(split.journal()) for split in levels) for levels in files[finished:]
     )
+    splits = [*chain(*files)]
     return Forecast(
         images=total,
         bytes=int(size / len(chosen) * total * _PAGE_LOSS)
@@ -89,7 +84,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         resumed_images=resumed,
         sampled=len(chosen),
         unreadable=tuple(unreadable),
-        left_out=tuple(name for split in splits for name in split.source.left_out),
+        left_out=tuple(chain(*(levels[0].source.left_out for levels in files))),
     )
 
 
@@ -111,23 +106,23 @@ def convert(
     files are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a
     worker died, a file reads back differently).
     """
-    splits = plan_splits(src, dst, options)
-    NotReadyError.refuse(problem for split in splits for problem in _find_skipped(split))
+    files = plan_files(src, dst, options)
+    NotReadyError.refuse(chain(*map(_find_skipped, chain(*files))))
     expected = expected or forecast(src, dst, options)
-    finished = count_finished(splits)
-    written = [split.target for split in splits[:finished]] + [
-        get_partial_path(split.target) for split in splits[finished:]
-    ]
+    finished = count_finished(files)
+    targets = [split.target for split in chain(*files)]
+    complete = [split.target for split in chain(*files[:finished])]
+    written = [*complete, *map(get_partial_path, targets[len(complete) :])]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
         fix = ("write_mode=jpg", "max_resolution=400")
         raise NotReadyError.at(dst, rule, fix)
-    for levels in group_levels(splits[finished:]):
+    for levels in files[finished:]:
         levels[0].target.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             _convert_levels(levels, opened, progress)
-    return [split.target for split in splits]
+    return targets
 
 
 def _find_skipped(split: Split) -> Iterator[Problem]:
@@ -187,7 +182,7 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
             "source": split.source.place,
             "skipped": tuple(map(split.source.images.path, left_out)),
             "split": split.name if split.name in SPLITS else "",
-            "source_sha256": split.source.fingerprint,
+            "source_sha256": split.fingerprint,
             "options": asdict(split.options),
         }
     )

@@ -2,7 +2,7 @@
 
 import io
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
@@ -14,7 +14,6 @@ from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, ZeroToOne
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.beton.samples import open_samples
-from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.crop import draw_uniforms
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
@@ -130,14 +129,6 @@ class Original:
         samples = open_samples(path)
         return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)
 
-    def halved(self, longest: int | None) -> Self:
-        """Return the same images at half their size, for the small level of a .beton file.
-
-        `longest` is the longer side of its images in the full level, in pixels.
-        """
-        images, fingerprint = Halved(self.images, longest), make_half_source(self.fingerprint)
-        return replace(self, images=images, fingerprint=fingerprint, left_out=())
-
     def encoded(
         self, index: int, options: ConvertOptions, has_half: bool = False
     ) -> list[Encoded] | str:
@@ -157,18 +148,6 @@ class Original:
         groups = np.split(np.arange(count), np.flatnonzero(np.diff(self.groups)) + 1)
         mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
         return np.concatenate(mixed)
-
-
-class Halved:
-    """Images at half their size, rounded up."""
-
-    def __init__(self, images: Readable, longest: int | None):
-        self.labels, self.path = images.labels, images.path
-        self._images, self._longest = images, longest
-
-    def read(self, index: int) -> Pixels:
-        """Read one image. Raises BadImageError, or ChangedError."""
-        return make_levels(self._images.read(index), self._longest)[1]
 
 
 def make_levels(image: Pixels, longest: int | None) -> tuple[Pixels, Pixels]:

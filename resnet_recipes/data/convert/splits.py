@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
-from resnet_recipes.data.beton.sidecar import Sidecar
+from resnet_recipes.data.beton.sidecar import Sidecar, make_half_source
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
-from resnet_recipes.data.convert.encode import ConvertOptions, Halved, Original
+from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.convert.shards import find_shards
 from resnet_recipes.data.files.doubtful import find_doubts
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -32,6 +33,7 @@ class Split:
     source: Original
     target: Path
     options: ConvertOptions
+    is_half: bool = False  # the small level of the file before it
 
     def __len__(self) -> int:
         return len(self.source.images.labels)
@@ -42,10 +44,17 @@ class Split:
             return self.source.shuffled(np.random.default_rng(self.options.seed))
         return np.arange(len(self))
 
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the images."""
+        return (
+            make_half_source(self.source.fingerprint) if self.is_half else self.source.fingerprint
+        )
+
     def key(self) -> str:
         """Return a digest of everything that must not change if an attempt is to be resumed."""
         settings = sorted((asdict(self.options) | _ANY).items())
-        said = repr((settings, self.source.fingerprint, self.source.classes))
+        said = repr((settings, self.fingerprint, self.source.classes))
         return hashlib.sha256(said.encode()).hexdigest()
 
     def journal(self) -> np.ndarray:
@@ -65,7 +74,7 @@ class Split:
             return False
         there = self.earlier()
         return there is None or not (
-            there.source == self.source.place or there.source_sha256 == self.source.fingerprint
+            there.source == self.source.place or there.source_sha256 == self.fingerprint
         )
 
     def is_made(self) -> bool:
@@ -77,16 +86,17 @@ class Split:
             return False
         return (
             sidecar.options | _ANY == asdict(self.options) | _ANY
-            and sidecar.source_sha256 == self.source.fingerprint
+            and sidecar.source_sha256 == self.fingerprint
             and tuple(sidecar.classes) == tuple(self.source.classes)
         )
 
 
-def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
+def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split]]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST.
 
-    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is another
-    kind of file, or if options are wrong.
+    A file comes with its small level, if it has one: both are made from one decode. Raises
+    NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is another kind of
+    file, or if options are wrong.
     """
     RecipeError.refuse(options.problems())
     src, dst = Path(src), Path(dst)
@@ -99,37 +109,24 @@ def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         raise RecipeError.of("DST", dst, rule, Value(dst / f"{src.stem}.beton"))
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
         new_path("DST", str(dst), is_folder=True)
-    splits = [
-        Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)
+    files = [
+        [Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)]
         for name, source in sources.items()
     ]
     if options.levels == 2:
-        first = splits[0]
-        small = first.source.halved(options.max_resolution)
-        splits.insert(1, Split(f"{first.name}.half", small, get_half_path(first.target), options))
-    for split in splits:
+        first = files[0][0]
+        half = get_half_path(first.target)
+        files[0].append(Split(f"{first.name}.half", first.source, half, options, is_half=True))
+    for split in chain(*files):
         if split.is_taken():
             new_path("DST", str(split.target))
-    return splits
+    return files
 
 
-def count_finished(splits: list[Split]) -> int:
+def count_finished(files: list[list[Split]]) -> int:
     """Return how many files an interrupted attempt finished; 0 if it finished all of them."""
-    return next((number for number, split in enumerate(splits) if not split.is_made()), 0)
-
-
-def group_levels(splits: list[Split]) -> list[list[Split]]:
-    """Group each file with its small level, which follows it: both come from one decode.
-
-    A small level is alone if its file is already finished.
-    """
-    groups: list[list[Split]] = []
-    for split in splits:
-        if isinstance(split.source.images, Halved) and groups:
-            groups[-1].append(split)
-        else:
-            groups.append([split])
-    return groups
+    complete = (all(split.is_made() for split in levels) for levels in files)
+    return next((number for number, is_complete in enumerate(complete) if not is_complete), 0)
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:

@@ -1,7 +1,6 @@
 """List the files in an untrusted tar file: all of them, or raise an error."""
 
 import os
-import re
 import tarfile
 from collections.abc import Iterator
 from io import BufferedReader
@@ -9,17 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.reading import open_regular
-
-_BLOCK = tarfile.BLOCKSIZE
-_LONGEST = 1 << 16  # bytes of a name or an extended header
-_FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
-
-#: Header types that describe the next member, the archive, or a link target.
-_EXTENDED, _IGNORED = (tarfile.XHDTYPE,), (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK)
-_LONG_NAME = (tarfile.GNUTYPE_LONGNAME,)
-
-#: The start of a record in an extended header: its length and key.
-_RECORD = re.compile(rb"([1-9]\d{0,5}) ([^=\n]{1,200})=")
 
 
 class Member(NamedTuple):
@@ -33,51 +21,32 @@ class Member(NamedTuple):
 def list_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
 
-    Python's tarfile treats a damaged header as the end of the archive. Neither tarfile nor
-    libarchive requires the closing blocks, without which the archive is truncated.
+    Python's tarfile treats a damaged header as the end of the archive, so that end is checked.
     """
     with open_regular(path) as raw, BufferedReader(raw, 1 << 16) as file:
-        end, later = os.fstat(file.fileno()).st_size, dict[bytes, bytes]()
-        while (block := file.read(_BLOCK)) != bytes(_BLOCK):
-            place = file.tell()
-            if len(block) < _BLOCK:
-                raise ValueError("it is truncated: the blocks that close it are missing")
-            try:
-                header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-            except tarfile.HeaderError as error:
-                raise ValueError(f"{error} before byte {place:,}") from None
-            name = os.fsdecode(later.get(b"path", os.fsencode(header.name)))
-            size = int(later[b"size"]) if later.get(b"size", b"").isdigit() else header.size
-            stop = place + -(-size // _BLOCK) * _BLOCK
-            if size < 0 or stop > end:
-                raise ValueError(f"it is truncated, or the size of {name[:200]} is wrong")
-            if header.type in _FILES and not any(key.startswith(b"GNU.sparse") for key in later):
-                yield Member(name, place, size)
-                later = {}
-            elif header.type in (*_EXTENDED, *_LONG_NAME, *_IGNORED):
-                later |= _parse_header(header.type, file.read(min(size, _LONGEST + 1)))
-            elif header.type == tarfile.DIRTYPE:
-                later = {}
-            else:
-                raise ValueError(f"{name[:200]} is a link, a sparse file or a device")
-            file.seek(stop)
+        total, end = os.fstat(raw.fileno()).st_size, 0
+        for member in _list_headers(file):
+            name = member.name[:200]
+            if member.issparse() or not (member.isfile() or member.isdir()):
+                raise ValueError(f"{name} is a link, a sparse file or a device")
+            size = member.size if member.isfile() else 0
+            end = member.offset_data + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            if size < 0 or end > total:
+                raise ValueError(f"it is truncated, or the size of {name} is wrong")
+            if member.isfile():
+                yield Member(member.name, member.offset_data, size)
+        file.seek(end)
+        if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise ValueError(f"it is damaged or truncated at byte {end:,}")
         while rest := file.read(1 << 20):
             if rest.count(0) < len(rest):
                 raise ValueError(f"it goes on after its closing blocks, at byte {file.tell():,}")
 
 
-def _parse_header(kind: bytes, content: bytes) -> dict[bytes, bytes]:
-    """Return the values that a header sets for the next member. Raises ValueError."""
-    if len(content) > _LONGEST:
-        raise ValueError(f"it has a name of more than {_LONGEST:,} bytes")
-    if kind in _LONG_NAME:
-        return {b"path": content.partition(b"\0")[0]}
-    records: dict[bytes, bytes] = {}
-    while kind in _EXTENDED and content:
-        record = _RECORD.match(content)
-        length = int(record[1]) if record else 0
-        if not record or content[length - 1 : length] != b"\n" or length <= record.end():
-            raise ValueError("it has a damaged extended header")
-        records[record[2]] = content[record.end() : length - 1]
-        content = content[length:]
-    return records
+def _list_headers(file: BufferedReader) -> Iterator[tarfile.TarInfo]:
+    try:
+        with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
+            while member := archive.next():
+                yield member
+    except (tarfile.TarError, ArithmeticError, RecursionError) as error:
+        raise ValueError(str(error)) from None

@@ -10,7 +10,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.splits import plan_splits
+from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
 from tests.data.conftest import CLASSES, found, refusal, small
 from tests.tables import rows
@@ -34,7 +34,7 @@ def test_similar_class_folders_are_rejected_everywhere(halves):
     (finding,) = [one for one in check_data(halves) if one.level == "fix"]
     assert finding.what in share.replace("data.root=", "").replace(": has", " has")
     with pytest.raises(NotReadyError, match="has the same folders"):
-        plan_splits(halves, halves / "all.beton", ConvertOptions())
+        plan_files(halves, halves / "all.beton", ConvertOptions())
 
 
 def test_suggested_links_create_the_splits(halves):
@@ -48,7 +48,7 @@ def test_similar_class_folders_are_accepted_when_confirmed(halves):
     named = {"val_share": 0.1, "nested_classes": False}
     assert found(small(halves, **named))[2] == ("one half", "other")
     assert not [note for note in data.measure(small(halves, **named)).notes if "nested" in note]
-    assert len(plan_splits(halves, halves / "a.beton", ConvertOptions(nested_classes=False))) == 1
+    assert len(plan_files(halves, halves / "a.beton", ConvertOptions(nested_classes=False))) == 1
 
 
 @pytest.mark.parametrize(
