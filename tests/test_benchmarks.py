@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -19,6 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import resnet_recipes as rr
 from tests.run_folders import run_folder
 from tests.trained_runs import random_images
 
@@ -193,3 +195,39 @@ def test_psnr_follows_its_formula():
     pixels = expected.copy()
     pixels[1, 0, 0] = 255, 0, 0
     assert measured(pixels, expected).tolist() == [np.inf, pytest.approx(10 * np.log10(48))]
+
+
+def test_imagenette_changes_sizes_and_durations_only(proof):
+    imagenette = proof("imagenette")
+    task = imagenette["Task"](Path(), depth=18, epochs=5, seed=3, work=Path())
+    for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
+        packaged = rr.compose(arm)
+        recipe = rr.compose(arm, *imagenette["scaled"](arm, task))
+        data = replace(packaged.data, train_size=128, eval_size=128, eval_resize=resized)
+        assert recipe.data == data
+        assert recipe.optimizer == replace(packaged.optimizer, lr=0.064)
+        ema = packaged.methods.ema
+        if ema:
+            ema = replace(ema, half_life="0.05dur", update_interval="0.01dur")
+        assert recipe.methods == replace(packaged.methods, ema=ema)
+
+
+def test_imagenette_counts_operations_of_both_passes(proof):
+    imagenette = proof("imagenette")
+    convolution = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+    multiplications = 128 * 128 * 8 * 3 * 9
+    # the weights have a gradient, and the images have none
+    assert imagenette["count_flops"](convolution) == 2 * 2 * multiplications
+
+
+def test_imagenette_skips_rows_of_same_case(tmp_path, proof):
+    imagenette, path = proof("imagenette"), tmp_path / "rows.csv"
+    case = {"recipe": "gentle", "depth": "18", "epochs": "5", "seed": "1"}
+    costs = {"top1_percent": "80", "pflops": "0.1", "mean_minutes": ""}
+    assert not imagenette["is_finished"](path, case)
+    for seed in ("1", "2"):
+        imagenette["append"](path, case | {"seed": seed} | costs)
+    assert imagenette["is_finished"](path, case)
+    assert not imagenette["is_finished"](path, case | {"depth": "50"})
+    (cell,) = proof("table")["cells_of"]([path])
+    assert (cell.name, cell.top1, cell.minutes) == ("gentle", {1: 80.0, 2: 80.0}, None)

@@ -106,12 +106,20 @@ def cpu_minutes() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used) / 60
 
 
-def ours(recipe: str, task: Task) -> Trained:
-    """Train a packaged recipe at 128 px, with durations that suit a short run.
+def ours(arm: str, task: Task) -> Trained:
+    """Train a packaged recipe."""
+    words = (f"data.root={task.images.absolute()}", f"run.root={task.work.absolute()}")
+    summary = rr.train(rr.compose(arm, *scaled(arm, task), *words)).summary
+    top1 = summary.get("ema_top1_percent", summary["raw_top1_percent"])
+    return Trained(top1, summary["training_pflops"])
+
+
+def scaled(arm: str, task: Task) -> list[str]:
+    """Return the changes to a packaged recipe: 128 px, and durations that suit a short run.
 
     Methods, strengths and crops stay. The lr is scaled linearly from 2.048 for 2,048 images.
     """
-    original = rr.compose(recipe)
+    original = rr.compose(arm)
     resized = round(original.data.eval_resize * SIDE / original.data.eval_size)
     changes = [
         f"model.name=resnet{task.depth}",
@@ -125,20 +133,14 @@ def ours(recipe: str, task: Task) -> Trained:
     ]
     if original.methods.ema:
         changes += ["methods.ema.half_life=0.05dur", "methods.ema.update_interval=0.01dur"]
-    changed = rr.compose(
-        recipe,
+    return [
         *changes,
         f"epochs={task.epochs}",
         f"seed={task.seed}",
         "precision.dtype=bf16",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
-        f"data.root={task.images.absolute()}",
-        f"run.root={task.work.absolute()}",
-    )
-    summary = rr.train(changed).summary
-    top1 = summary.get("ema_top1_percent", summary["raw_top1_percent"])
-    return Trained(top1, summary["training_pflops"])
+    ]
 
 
 def fastai(task: Task) -> Trained:
