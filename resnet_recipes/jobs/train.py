@@ -199,7 +199,6 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         total_steps=plan.total_steps,
         steps_per_epoch=plan.steps_per_epoch,
         global_size=plan.recipe.batch.global_size,
-        pixels=plan.sizes,
         flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),

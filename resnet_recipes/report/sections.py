@@ -143,7 +143,7 @@ def _headline(
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
-    folds = {read_settings(run.folder).get("data.fold") for run in runs}
+    folds = {row["fold"] for row in rows}
     front = list(charts.find_pareto(rows, "minutes")) if len(folds) == 1 else []
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
@@ -237,7 +237,8 @@ def _figures(
         ),
         "epochs": ("epochs", "epochs", "The same against epochs.", []),
     }
-    if len({row["images"] for row in rows}) > 1:
+    has_one_fold = len({row["fold"] for row in rows}) == 1
+    if has_one_fold and len({row["images"] for row in rows}) > 1:
         caption = "The same against the number of training images."
         axes["images"] = ("images", "training images", caption, [])
     for key, (name, title, caption, others) in axes.items():
@@ -262,6 +263,7 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
         "high": mean + noise,
         "seeds": len(group.top1),
         "images": _count_images(first),
+        "fold": group.settings.get("data.fold"),
         "epochs": first.epochs or first.epochs_done,
         "minutes": group.mean("minutes"),
         "pflops": group.mean("pflops"),

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnet_recipes.base.schedule import get_epoch_value
-
 
 @dataclass
 class Published:
@@ -50,7 +48,6 @@ class RunFacts:
     total_steps: int
     steps_per_epoch: int
     global_size: int  # examples per step, over all devices
-    pixels: tuple[int, ...]  # training image size by epoch; the last value repeats
     flops: tuple[int, ...]  # training operations by epoch, over all devices
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
@@ -70,7 +67,3 @@ class RunFacts:
     def pflops(self, done: int) -> float:
         """Return the 10^15 floating-point operations of `done` steps."""
         return count_petaoperations(self.flops, self.steps_per_epoch, self.total_steps, done)
-
-    def pixels_at(self, step: int) -> int:
-        """Return the training image size at a step, in pixels."""
-        return get_epoch_value(step // self.steps_per_epoch, self.pixels)

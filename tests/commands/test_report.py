@@ -190,6 +190,7 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
     assert "<h2>2 data sets" in text
     assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]  # folds are not compared
     assert "Each fold has its own validation images" in text
+    assert sum(name.endswith("images") for name in specs(text)) == 1  # not of folds
 
 
 def test_each_data_set_has_its_own_best_and_its_own_plots(page):

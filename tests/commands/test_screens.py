@@ -59,7 +59,7 @@ def summary() -> str:
         "raw": Metrics(78.1, 94.0, 1.0, 50_000),
         "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
     }
-    facts = RunFacts("mild", Path(), 40, 10, 100, (64,) * 4, (1,) * 4, 10, "CPU")
+    facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, 10, "CPU")
     console = LiveConsole(err, out)
     console.begin(facts, 0)
     console.evaluation(10, found["ema"], found["raw"], 60.0)

@@ -45,7 +45,7 @@ def session(
 
     Return the warnings, except that a tracker is slow, which happens on a busy machine.
     """
-    facts = RunFacts("small", folder, 20, 10, 16, (32,), (10**9, 10**9), 10, "CPU")
+    facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), 10, "CPU")
     trackers = open_trackers(names, folder, SETTINGS)
     said = io.StringIO()
     console = PlainConsole(said, said)
