@@ -155,3 +155,24 @@ _READERS: dict[Any, Callable[[Any, Any], Any]] = {
     float: _number,
     int: _whole_number,
 }
+
+
+def to_plain(value: Any) -> Any:
+    """Return nested mappings and lists with lists instead of tuples, as in YAML."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one with dotted keys and plain values.
+
+    A method without settings stays an empty mapping, because a method that is off is absent.
+    """
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[prefix + key] = to_plain(value)
+    return leaves

@@ -9,7 +9,7 @@ from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, find_place
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.report.comparison import find_differences, flatten
+from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import list_newest
 
@@ -52,6 +52,6 @@ def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
         recipe = frozen.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
-    return flatten(
+    return format_settings(
         {key: value for key, value in frozen.to_tree(recipe).items() if key not in SILENT}
     )

@@ -75,7 +75,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     """Return the job in the format of its engine."""
     from resnet_recipes.commands.sweep import compose_points
     from resnet_recipes.recipe.hydra_compose import list_points
-    from resnet_recipes.report.comparison import flatten
+    from resnet_recipes.report.comparison import format_settings
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     points = list_points(words) if "-m" in arguments else [words]
@@ -98,7 +98,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     settings = point.recipe
-    values = flatten(asdict(settings)).values()
+    values = format_settings(asdict(settings)).values()
     extras = find_needed_extras(settings.data.root, values, settings.log.to)
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:

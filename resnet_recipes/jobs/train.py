@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.base.kinds import flatten
 from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
@@ -17,7 +18,6 @@ from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, recall
 from resnet_recipes.recipe.frozen import to_tree
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Evaluation, Recorder
@@ -30,7 +30,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run, Verdict
-from resnet_recipes.training.state import compute_digest, flatten, list_resume_warnings, restore
+from resnet_recipes.training.state import compute_digest, list_resume_warnings, restore
 
 
 def work(process: RankProcess) -> int:
@@ -54,7 +54,9 @@ def work(process: RankProcess) -> int:
     if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total)
         facts, console = make_run_facts(run, process), open_console(err=process.console)
-        sent_to = trackers.open_trackers(recipe.log.to, process.folder, flatten_settings(recipe))
+        tree = to_tree(recipe)
+        settings = flatten({key: tree[key] for key in tree if key not in ("about", "published")})
+        sent_to = trackers.open_trackers(recipe.log.to, process.folder, settings)
         recorder = Recorder(facts, console, process.launch.started, sent_to, process.on_record)
         with closing(recorder):
             code = lead(run, process, checkpoints, recorder, spans)
@@ -66,16 +68,6 @@ def work(process: RankProcess) -> int:
     run.close()
     distributed.leave()
     return code
-
-
-def flatten_settings(recipe: Recipe) -> dict[str, object]:
-    """Return the settings of a run for trackers, with dotted keys.
-
-    Methods that are off are omitted.
-    """
-    return flatten(
-        {key: value for key, value in to_tree(recipe).items() if key not in ("about", "published")}
-    )
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.kinds import find_dataclasses, kinds_of, words
+from resnet_recipes.base.kinds import find_dataclasses, kinds_of, to_plain, words
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
 from resnet_recipes.base.values import OFF, ON
@@ -164,10 +164,3 @@ def _choose_section(
 def _describe_settings(section: type) -> Hint:
     names = ", ".join(kinds_of(section))
     return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")
-
-
-def to_plain(value: Any) -> Any:
-    """Return nested mappings and lists with lists instead of tuples, as in YAML."""
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.kinds import to_plain
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.build import build, build_recipe, to_plain
+from resnet_recipes.recipe.build import build, build_recipe
 from resnet_recipes.recipe.schema import Recipe
 
 

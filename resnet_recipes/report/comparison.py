@@ -7,6 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.kinds import flatten
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
@@ -60,26 +61,20 @@ def read_settings(folder: Path) -> dict[str, str]:
     Raises NotReadyError if its recipe is not readable.
     """
     try:
-        return flatten(strict_yaml.load(folder / CONFIG).tree)
+        return format_settings(strict_yaml.load(folder / CONFIG).tree)
     except RecipeError as error:
         raise NotReadyError(error.problems) from None
 
 
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return a nested mapping with dotted keys; a method without settings is "on"."""
-    leaves: dict[str, str] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
-            leaves |= flatten(value, f"{prefix}{key}.")
-        else:
-            leaves[f"{prefix}{key}"] = "on" if value == {} else str(value)
-    return leaves
+def format_settings(tree: dict[str, Any]) -> dict[str, str]:
+    """Return nested settings as text with dotted keys; a method without settings is "on"."""
+    return {key: "on" if value == {} else str(value) for key, value in flatten(tree).items()}
 
 
 def read_machine(folder: Path) -> dict[str, str]:
     """Return versions and machine of a run, with dotted keys; empty if not recorded."""
     environment = read_json(folder / ENVIRONMENT, may_be_absent=True)
-    return flatten(
+    return format_settings(
         {key: environment[key] for key in ("python", "packages", "machine") if key in environment}
     )
 

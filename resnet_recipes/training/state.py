@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, TrainingError
+from resnet_recipes.base.kinds import flatten
 from resnet_recipes.network.archive import State, is_plain
-from resnet_recipes.recipe.build import build, to_plain
+from resnet_recipes.recipe.build import build
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 
@@ -239,21 +240,6 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
 def _is_in(key: str, places: Sequence[str]) -> bool:
     """Return whether a setting equals an entry of `places`, or is below an entry."""
     return any(key == place or key.startswith(place + ".") for place in places)
-
-
-def flatten(tree: State, prefix: str = "") -> State:
-    """Return a nested dictionary as a flat dictionary with dotted keys.
-
-    Tuples become lists, as in YAML and checkpoints. A method without settings stays an empty
-    dictionary, which distinguishes it from a method that is off.
-    """
-    leaves: State = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
-            leaves |= flatten(value, f"{prefix}{key}.")
-        else:
-            leaves[prefix + key] = to_plain(value)
-    return leaves
 
 
 @torch.no_grad()

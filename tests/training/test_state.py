@@ -11,12 +11,12 @@ import torch
 import yaml
 
 from resnet_recipes.base.errors import RecipeError, TrainingError
+from resnet_recipes.base.kinds import flatten
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
     find_changed_settings,
-    flatten,
     is_finite,
     list_resume_warnings,
     restore,
