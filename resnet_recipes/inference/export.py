@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import cycle, islice
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -148,7 +148,7 @@ def _write(
 
 def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progress) -> float:
     """Return the top-1 accuracy of a program on all validation images, in percent."""
-    model = nn.Identity()
+    model: Any = nn.Identity()
     model.forward = lambda images: program(images)  # exported programs reject train() and eval()
     network = Network(model, trained.about)
     return replace(trained, network=network).evaluate(progress).metrics.top1
