@@ -42,7 +42,6 @@ SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.wo
 DARKEN = '''
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods import Batch, Method, Now
 
@@ -50,10 +49,10 @@ from resnet_recipes.methods import Batch, Method, Now
 class Darken(Method):
     """Make every image darker (Nobody, 2020, arXiv:0000.00000)."""
 
-    name: ClassVar[str] = "darken"
-    cost: ClassVar[str] = "one multiplication."
-    gain: ClassVar[str] = "none known."
-    avoid_when: ClassVar[str] = "The images are dark."
+    name = "darken"
+    cost = "one multiplication."
+    gain = "none known."
+    avoid_when = "The images are dark."
     factor: float = 0.5                 # of brightness, above 0
 
     def problems(self) -> Iterator[Problem]:

@@ -33,8 +33,10 @@ def test_other_packages_name_no_method():
         ast.literal_eval(node.value)
         for module, path in modules().items()
         if part(module) == "methods"
-        for node in nodes(path)
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "name" and node.value
+        for cls in nodes(path)
+        if isinstance(cls, ast.ClassDef)
+        for node in cls.body
+        if re.match("name(: str)? = ", ast.unparse(node))
     }
     packages = ("planning", "training", "jobs", "api", "commands")
     assert names > {"colout", "sam", "ema", "progressive_resizing"}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,14 +28,14 @@ class BCELoss(Method):
     not comparable.
     """
 
-    name: ClassVar[str] = "bce_loss"
-    cost: ClassVar[str] = "none."
-    gain: ClassVar[str] = (
+    name = "bce_loss"
+    cost = "none."
+    gain = (
         "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic ResNet "
         "deep dive, Table 8). Measured here: +1.9, not settled (-3.5 to 7.2), in 8 epochs of Mild "
         f"on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "The initial bias is off: the loss then costs 0.4 points at 36 epochs and 0.3 at 90. With "
         "`reduction: mean`, over N * K instead of N, the usual learning rates are far too small."
     )

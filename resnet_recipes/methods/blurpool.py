@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -56,22 +56,22 @@ class BlurPool(Method):
     resolution, as in the paper, which costs four times the compute.
     """
 
-    name: ClassVar[str] = "blurpool"
-    cost: ClassVar[str] = (
+    name = "blurpool"
+    cost = (
         "memory traffic: on an H200, 4% of a step for the blurs, and 2% for a max pool at full "
         f"resolution ({DOCS}/lab/h200.html). On an RTX 3090, timm's resnetblur50, "
         "which blurs by depthwise convolution, is 15 to 25% slower than its resnet50 (timm, "
         "results/benchmark-*.csv)."
     )
-    gain: ClassVar[str] = (
+    gain = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
         "another 10% of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
         f"epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
-    avoid_when: ClassVar[str] = "Single pixels of the images matter."
-    inference: ClassVar[str] = "costs 10% more CPU time (9 to 13), for ResNet-50 at 224 px."
-    in_network: ClassVar[bool] = True
-    blurs: ClassVar[bool] = True
+    avoid_when = "Single pixels of the images matter."
+    inference = "costs 10% more CPU time (9 to 13), for ResNet-50 at 224 px."
+    in_network = True
+    blurs = True
     replace_convs: bool = True  # blur strided convolutions
     replace_maxpools: bool = True  # blur max-pools
     blur_first: bool = True  # blur the input of a convolution, not its output

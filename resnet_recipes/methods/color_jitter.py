@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -22,10 +22,10 @@ class ColorJitter(Method):
     turn. Runs on decoded images in the loader workers.
     """
 
-    name: ClassVar[str] = "color_jitter"
-    cost: ClassVar[str] = "three or four operations per image, in the workers."
-    gain: ClassVar[str] = "not measured here."
-    avoid_when: ClassVar[str] = (
+    name = "color_jitter"
+    cost = "three or four operations per image, in the workers."
+    gain = "not measured here."
+    avoid_when = (
         "Color tells the classes apart, or randaugment or "
         "trivial_augment is on, which change color already."
     )

@@ -1,8 +1,7 @@
 """Paste boxes from one example into another."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -23,21 +22,19 @@ class CutMix(Method):
     label is not smoothed.
     """
 
-    name: ClassVar[str] = "cutmix"
-    cost: ClassVar[str] = "one copy of the batch."
-    gain: ClassVar[str] = (
+    name = "cutmix"
+    cost = "one copy of the batch."
+    gain = (
         '+0.3 points on top of mixup at 600 epochs (PyTorch blog, "How to train state-of-the-art '
         "models using "
         "TorchVision's latest primitives\", 2021)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "Mixup can be used instead: in the prototype of Hot it was better by 0.5 to 0.7 points "
         "(MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
-    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("mixup", "mixup_or_cutmix"), "both mix images"
-    )
-    changes: ClassVar[str] = "mixes"
+    conflicts = dict.fromkeys(("mixup", "mixup_or_cutmix"), "both mix images")
+    changes = "mixes"
     # concentration of the Beta distribution, above 0
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.cutmix'")] = 1.0
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,21 +26,21 @@ class Distill(Method):
     arXiv:2112.01528): they add no time per step, and are mixed like targets.
     """
 
-    name: ClassVar[str] = "distill"
-    cost: ClassVar[str] = (
+    name = "distill"
+    cost = (
         "a forward pass of the teacher every step, and its weights on the device; with stored "
         f"labels, once for all runs ({DOCS}/howto/distill.html)."
     )
-    gain: ClassVar[str] = (
+    gain = (
         "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
         "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from a "
         f"teacher of 68% that was stored ({DOCS}/lab/teacher.html); none from a teacher that was "
         f"no better ({DOCS}/lab/unequal_classes.html)."
     )
-    network_setting: ClassVar[str] = "teacher"
-    stored_setting: ClassVar[str] = "labels"
-    changes: ClassVar[str] = "labels"
-    avoid_when: ClassVar[str] = (
+    network_setting = "teacher"
+    stored_setting = "labels"
+    changes = "labels"
+    avoid_when = (
         "The teacher is not better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME

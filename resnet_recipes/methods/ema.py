@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,22 +29,22 @@ class EMA(Method):
     restarts (`each_epoch`); its decay is divided by the number of epochs (a half_life in dur).
     """
 
-    name: ClassVar[str] = "ema"
-    cost: ClassVar[str] = (
+    name = "ema"
+    cost = (
         "one fused pass over the weights every `update_interval`, and one copy of the "
         "model in memory."
     )
-    gain: ClassVar[str] = (
+    gain = (
         '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '
         "models using TorchVision's latest primitives\", 2021). Measured here: -0.2, not settled "
         "(-2.0 to 1.5), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
         f"({DOCS}/lab/methods.html)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "The batch size is not the recipe's, or the run has only a few hundred steps, and "
         "half_life was not adjusted: it is in steps."
     )
-    extra_weights: ClassVar[int] = 1
+    extra_weights = 1
     half_life: Length = "100ba"  # time until the contribution of past weights has halved
     update_interval: Length = "20ba"  # time between updates
     # time before averaging starts; until then the average is a copy

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -19,10 +18,10 @@ class Flips(Method):
     interpolated. Runs on decoded images in the loader workers.
     """
 
-    name: ClassVar[str] = "flips"
-    cost: ClassVar[str] = "one or two operations per image, in the workers."
-    gain: ClassVar[str] = "not measured here."
-    avoid_when: ClassVar[str] = (
+    name = "flips"
+    cost = "one or two operations per image, in the workers."
+    gain = "not measured here."
+    avoid_when = (
         "Photographs have a top and a bottom. It is for images from above or "
         "through a microscope, such as satellite, tissue and circuit-board images."
     )

@@ -1,8 +1,8 @@
 """RandAugment as in timm: stronger with the magnitude, and each operation skipped half the time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -31,16 +31,14 @@ class IncreasingRandAugment(Method):
     mean color. Runs on decoded images in the loader workers.
     """
 
-    name: ClassVar[str] = "increasing_randaugment"
-    cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
-    gain: ClassVar[str] = (
+    name = "increasing_randaugment"
+    cost = "about one Pillow operation for each image, in the workers."
+    gain = (
         "part of A1 to A3 of timm, not measured separately (Wightman et al., 2021, "
         "arXiv:2110.00476)."
     )
-    avoid_when: ClassVar[str] = "The run is short, or the loader is short of CPU."
-    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("randaugment", "trivial_augment"), "either draws the operations"
-    )
+    avoid_when = "The run is short, or the loader is short of CPU."
+    conflicts = dict.fromkeys(("randaugment", "trivial_augment"), "either draws the operations")
     depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations sampled for each image
     p: ZeroToOne = 0.5  # probability that a sampled operation is applied
     magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10

@@ -1,7 +1,6 @@
 """Smooth the targets."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
@@ -17,15 +16,15 @@ class LabelSmoothing(Method):
     `targets <- (1 - smoothing) * targets + smoothing / K`; each row still sums to one.
     """
 
-    name: ClassVar[str] = "label_smoothing"
-    cost: ClassVar[str] = "none."
-    changes: ClassVar[str] = "labels"
-    gain: ClassVar[str] = (
+    name = "label_smoothing"
+    cost = "none."
+    changes = "labels"
+    gain = (
         "0.3 points more than MixUp at 30 epochs (MosaicML, Mosaic ResNet deep dive; its Table 5 "
         "prints 76.033% where the text has 76.33%). Measured here: +1.7, not settled (-5.5 to "
         f"8.9), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91% and "
         "label smoothing alone 76.33% (deep dive). This is why Mild has no MixUp."
     )

@@ -1,8 +1,8 @@
 """Convex combinations of pairs of examples."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from torch import Tensor
 
@@ -22,23 +22,19 @@ class MixUp(Method):
     mix; Composer samples again for the second.
     """
 
-    name: ClassVar[str] = "mixup"
-    cost: ClassVar[str] = (
-        "one gather and one interpolation of the batch, 3% of throughput (Table 5)."
-    )
-    gain: ClassVar[str] = (
+    name = "mixup"
+    cost = "one gather and one interpolation of the batch, 3% of throughput (Table 5)."
+    gain = (
         "+0.5 to 0.7 points over CutMix in the prototype of Hot at 180 and 540 epochs (MosaicML, "
         "Mosaic ResNet deep dive, Table 4)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "The run has fewer than about 60 epochs and also uses label_smoothing (Table 5). An alpha "
         "of 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is measured against the "
         "dominant label."
     )
-    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("cutmix", "mixup_or_cutmix"), "both mix images"
-    )
-    changes: ClassVar[str] = "mixes"
+    conflicts = dict.fromkeys(("cutmix", "mixup_or_cutmix"), "both mix images")
+    changes = "mixes"
     # concentration of the Beta distribution, above 0
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.mixup'")] = 0.2
 

@@ -1,8 +1,7 @@
 """MixUp on some steps and CutMix on the others."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from torch import Tensor
 
@@ -21,17 +20,17 @@ class MixUpOrCutMix(Method):
     same result. For everything else, see the cards of mixup and cutmix.
     """
 
-    name: ClassVar[str] = "mixup_or_cutmix"
-    cost: ClassVar[str] = "the same as mixup or cutmix."
-    gain: ClassVar[str] = (
+    name = "mixup_or_cutmix"
+    cost = "the same as mixup or cutmix."
+    gain = (
         "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of A1 to A3 of timm."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "You train a MosaicML recipe: its effect there is unknown, and cutmix alone lost "
         "0.5 to 0.7 points against mixup."
     )
-    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(("mixup", "cutmix"), "both mix images")
-    changes: ClassVar[str] = "mixes"
+    conflicts = dict.fromkeys(("mixup", "cutmix"), "both mix images")
+    changes = "mixes"
     mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0
     switch: ZeroToOne = 0.5  # probability of cutmix at each step

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -47,19 +47,17 @@ class StochasticDepth(Method):
     implementation samples in float32.
     """
 
-    name: ClassVar[str] = "stochastic_depth"
-    cost: ClassVar[str] = (
-        "one multiplication of each branch's output; skipped branches save no time."
-    )
-    gain: ClassVar[str] = (
+    name = "stochastic_depth"
+    cost = "one multiplication of each branch's output; skipped branches save no time."
+    gain = (
         "a regularizer of Hot, not measured separately there; scaling by 1 - p in evaluation "
         "is worth 0.1 points (Composer, pull request 376)."
     )
-    avoid_when: ClassVar[str] = (
+    avoid_when = (
         "The run is short and needs no more regularization. The variant that drops whole blocks "
         "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
     )
-    draws_in_forward: ClassVar[bool] = True
+    draws_in_forward = True
     drop_rate: BelowOne = 0.1  # probability of skipping the last block, at least 0 and below 1
     # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
     distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"

@@ -1,10 +1,9 @@
 """One random operation of random strength for each image."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,15 +21,15 @@ class TrivialAugment(Method):
     loader workers. Nothing to tune.
     """
 
-    name: ClassVar[str] = "trivial_augment"
-    cost: ClassVar[str] = "one Pillow operation per image, in the workers."
-    gain: ClassVar[str] = (
+    name = "trivial_augment"
+    cost = "one Pillow operation per image, in the workers."
+    gain = (
         '+0.3 points over the baseline (PyTorch blog, "How to train state-of-the-art models '
         "using TorchVision's "
         'latest primitives", 2021).'
     )
-    avoid_when: ClassVar[str] = "The loader is short of CPU."
-    conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
+    avoid_when = "The loader is short of CPU."
+    conflicts = dict.fromkeys(("randaugment",), "either draws the operations")
 
     def augment_sample(self) -> ImageAugment:
         return RandomOps(_draw)

@@ -1,7 +1,6 @@
 """Cards are read from their classes: docstring, class data and fields."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from resnet_recipes.methods.card import Setting, make_card
 from resnet_recipes.methods.optimizers import DecoupledSGDW
@@ -15,10 +14,10 @@ class Toy:
     two lines.
     """
 
-    name: ClassVar[str] = "toy"
-    cost: ClassVar[str] = "none."
-    gain: ClassVar[str] = "+1 point."
-    avoid_when: ClassVar[str] = "The toy is broken."
+    name = "toy"
+    cost = "none."
+    gain = "+1 point."
+    avoid_when = "The toy is broken."
     size: int = 3  # pixels, at least 1
     plain: bool = False
 

@@ -1,7 +1,6 @@
 """Adam with decoupled weight decay."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import nn
@@ -17,17 +16,13 @@ class AdamW(OptimizerSettings):
     `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
     """
 
-    cost: ClassVar[str] = "one fused pass, and two tensors a parameter in memory."
-    gain: ClassVar[str] = (
-        "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
-    )
-    avoid_when: ClassVar[str] = (
-        "The final accuracy matters most: ResNets reach a higher accuracy with SGD."
-    )
+    cost = "one fused pass, and two tensors a parameter in memory."
+    gain = "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
+    avoid_when = "The final accuracy matters most: ResNets reach a higher accuracy with SGD."
 
-    state_copies: ClassVar[int] = 2
-    usual_rate: ClassVar[float] = 1.0e-3  # the torch default
-    rate_power: ClassVar[float] = 0.5
+    state_copies = 2
+    usual_rate = 1.0e-3  # the torch default
+    rate_power = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr

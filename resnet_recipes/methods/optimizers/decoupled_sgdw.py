@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,12 +20,12 @@ class DecoupledSGDW(SGD):
     lost in one step at the peak learning rate.
     """
 
-    cost: ClassVar[str] = "two passes over the weights, and one tensor a parameter in memory."
-    gain: ClassVar[str] = (
+    cost = "two passes over the weights, and one tensor a parameter in memory."
+    gain = (
         "lr and decay can be tuned separately; part of the MosaicML recipes, not "
         "measured separately."
     )
-    avoid_when: ClassVar[str] = "Your weight decay was tuned for SGD: its value cannot be reused."
+    avoid_when = "Your weight decay was tuned for SGD: its value cannot be reused."
 
     name: str = "decoupled_sgdw"
     weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak lr

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,22 +26,20 @@ class LAMB(OptimizerSettings):
     `clip_norm`.
     """
 
-    cost: ClassVar[str] = (
+    cost = (
         "one fused and four foreach passes over the weights; three tensors a parameter in memory, "
         "two of them in checkpoints."
     )
-    gain: ClassVar[str] = (
+    gain = (
         "80.4% at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
         "arXiv:2110.00476, A1)."
     )
-    avoid_when: ClassVar[str] = (
-        "The network is small: the passes over its weights then dominate the step."
-    )
+    avoid_when = "The network is small: the passes over its weights then dominate the step."
 
-    state_copies: ClassVar[int] = 2
-    scratch_copies: ClassVar[int] = 1
-    usual_rate: ClassVar[float] = 5.0e-3
-    rate_power: ClassVar[float] = 0.5
+    state_copies = 2
+    scratch_copies = 1
+    usual_rate = 5.0e-3
+    rate_power = 0.5
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.02  # this fraction of each weight is added to its update

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,9 +20,9 @@ class SGD(OptimizerSettings):
     momentum and multiplied by the learning rate. This is torch.optim.SGD.
     """
 
-    cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
-    gain: ClassVar[str] = "most published ResNets were trained with it."
-    avoid_when: ClassVar[str] = (
+    cost = "one fused pass, and one tensor a parameter in memory."
+    gain = "most published ResNets were trained with it."
+    avoid_when = (
         "You tune the learning rate: the best weight decay depends on it, which decoupled_sgdw "
         "avoids."
     )
