@@ -24,7 +24,6 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.make import make_plan
-from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
@@ -52,8 +51,7 @@ def run(arguments: Arguments) -> int:
     tell = print if "--dry-run" in arguments else say
     first, _ = next(iter(runs.values()))
     facts = {str(first.recipe.data): api.plan(first, count_ranks(first.recipe)).facts}
-    networks: dict[str, NetworkFacts] = {}
-    plans = {name: _make_plan(point, facts, networks) for name, (point, _) in runs.items()}
+    plans = {name: _make_plan(point, facts) for name, (point, _) in runs.items()}
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
@@ -167,12 +165,10 @@ def _describe(
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
 
 
-def _make_plan(
-    point: Composed, facts: dict[str, DataFacts], networks: dict[str, NetworkFacts]
-) -> Plan:
+def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     """Return the plan of a run; without data, it assumes ImageNet.
 
-    `facts` caches facts about data, and `networks` facts about networks, for other runs.
+    `facts` keeps the facts about data for other runs.
     """
     config = point.recipe.data
     key = str(config)  # counting a million images takes seconds
@@ -180,7 +176,7 @@ def _make_plan(
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
     world_size = count_ranks(point.recipe)
-    plan = make_plan(point.recipe, facts[key], world_size, point.origin, networks=networks)
+    plan = make_plan(point.recipe, facts[key], world_size, point.origin)
     if not plan.recipe.launch.budget:
         return plan
     forecast = predict_time(plan)

@@ -9,7 +9,7 @@ from resnet_recipes.base.text import counted
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
-from resnet_recipes.planning.network_facts import NetworkFacts, make_network_facts
+from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PROGRAM, Origin
@@ -24,26 +24,21 @@ def make_plan(
     world_size: int,
     origin: Origin = PROGRAM,
     reads_teachers: bool = True,
-    networks: dict[str, NetworkFacts] | None = None,
 ) -> Plan:
     """Derive the plan of a valid recipe.
 
     With `reads_teachers`, teacher networks and stored outputs are read; they must be on this
-    machine. `networks` caches the facts about networks for other plans. Raises RecipeError with
-    every conflict with data and ranks, NotReadyError if a teacher cannot be read. Suggestions do
-    not scale a value that the user set.
+    machine. Raises RecipeError with every conflict with data and ranks, NotReadyError if a teacher
+    cannot be read. Suggestions do not scale a value that the user set.
     """
     stack = make_stack(recipe, facts)
     problems = list(_find_problems(recipe, facts, world_size, stack, origin.settings))
     setting = recipe.model.num_classes
     num_classes = len(facts.classes) if setting == "auto" else int(setting)
-    networks = {} if networks is None else networks
-    key = f"{recipe.model} {num_classes} {list(stack)}"
     try:
-        network = networks.get(key) or make_network_facts(recipe.model, max(2, num_classes), stack)
+        network = make_network_facts(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
-    networks[key] = network
     RecipeError.refuse([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
     plan = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)

@@ -42,11 +42,14 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
     """Return the facts about a recipe's network.
 
     Raises RecipeError if its library cannot build it. All networks except plain ResNets are built
-    without values, which takes seconds for some.
+    without values, which takes seconds for some, so the facts are kept for other plans.
     """
-    is_closed = model.name in NETWORKS and not model.arguments
-    kind = ResNet if is_closed else BuiltNetwork
-    return kind(model, classes, methods)
+    key = f"{model} {classes} {list(methods)}"
+    if key not in _MADE:
+        is_closed = model.name in NETWORKS and not model.arguments
+        kind = ResNet if is_closed else BuiltNetwork
+        _MADE[key] = kind(model, classes, methods)
+    return _MADE[key]
 
 
 class ResNet:
@@ -170,3 +173,5 @@ class BuiltNetwork:
 
 #: The facts about a network that a plan uses.
 NetworkFacts = ResNet | BuiltNetwork
+
+_MADE: dict[str, NetworkFacts] = {}  # by everything that a network is built from

@@ -11,6 +11,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
+from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.layers import count_operations
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
@@ -313,14 +314,11 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
-    networks = {}
+    monkeypatch.setattr(network_facts, "_MADE", {})
     base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"
     words = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
-    plans = [
-        make_plan(small(f"{base} {word}"), facts(1000, 10), 1, networks=networks) for word in words
-    ]
-    plans.append(make_plan(small(f"{base} seed=1"), facts(1000, 9), 1, networks=networks))
-    assert len(networks) == 4
+    plans = [make_plan(small(f"{base} {word}"), facts(1000, 10), 1) for word in words]
+    plans.append(make_plan(small(f"{base} seed=1"), facts(1000, 9), 1))
     assert len(built) == 2 * 4  # the library network and the changed network
     assert plans[0].network is plans[1].network
     operations = [plan.network.operations(32).training for plan in plans]
