@@ -27,7 +27,9 @@ from resnet_recipes.run_folder import lock
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
-from tests.jobs.nursery import Nursery, shallow_resnet18
+from tests.forks import ForkServer
+from tests.jobs.launcher import Launcher
+from tests.tiny_networks import shallow_resnet18
 
 #: A complete recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 per
 #: epoch.
@@ -38,7 +40,7 @@ SMALL = (
     "launch.device=cpu methods={}"
 )
 
-NURSERY = pytest.StashKey[Nursery]()
+FORKS = pytest.StashKey[ForkServer]()
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +103,8 @@ def files_at_most(size: int) -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     """Restore signals that nohup or a background shell ignores, since runs would also ignore them.
 
-    Wait less for a folder in use. Then fork the nursery, while this process has no OpenMP threads
-    and has not used a GPU.
+    Wait less for a folder in use. Then start the fork server, while this process has no OpenMP
+    threads and has not used a GPU.
     """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
@@ -111,17 +113,17 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
     lock.PATIENCE = 0.2
-    config.stash[NURSERY] = Nursery()
+    config.stash[FORKS] = ForkServer()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the nursery, and end an xdist worker before it unloads torch.
+    """Close the fork server, and end an xdist worker before it unloads torch.
 
     All its results are reported at this point. Unloading takes seconds, and the controller would
     wait for it.
     """
-    config.stash[NURSERY].close()
+    config.stash[FORKS].close()
     if hasattr(config, "workerinput"):
         atexit._run_exitfuncs()
         os._exit(0)
@@ -222,6 +224,12 @@ def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 
 @pytest.fixture(scope="session")
-def nursery(pytestconfig: pytest.Config) -> Nursery:
-    """A source of ranks that start in milliseconds."""
-    return pytestconfig.stash[NURSERY]
+def forks(pytestconfig: pytest.Config) -> ForkServer:
+    """A source of processes that start in milliseconds."""
+    return pytestconfig.stash[FORKS]
+
+
+@pytest.fixture(scope="session")
+def launcher(forks: ForkServer) -> Launcher:
+    """The package's launcher, whose ranks start in milliseconds."""
+    return Launcher(forks)

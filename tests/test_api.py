@@ -28,8 +28,8 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.fixtures import same
-from tests.jobs.nursery import shallow_resnet18
 from tests.tables import rows
+from tests.tiny_networks import shallow_resnet18
 from tests.trained_runs import ended_run
 
 README = Path(__file__).parents[1] / "README.md"
@@ -295,7 +295,7 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
-def test_a_teacher_is_run_once(images, monkeypatch, nursery):
+def test_a_teacher_is_run_once(images, monkeypatch, forks):
     monkeypatch.chdir(images)
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
@@ -312,7 +312,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
         resnet_recipes.teach(recipe, "stopped", cycle=1)
     assert stopped.value.exit_code == 75
     Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
-    code, out, err = nursery.run(images, "program").wait()
+    code, out, err = forks.run(images, "program").wait()
     assert (code, out) == (0, f"{images}/said.safetensors\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=out.strip())
     (teacher,) = resnet_recipes.plan(recipe).teachers
@@ -383,7 +383,7 @@ print([cli.main(command.split()) for command in sys.argv[2:]])
 
 
 @pytest.mark.slow
-def test_installed_method_has_schema_card_and_plan(nursery, tmp_path):
+def test_installed_method_has_schema_card_and_plan(forks, tmp_path):
     (tmp_path / "darken.py").write_text(DARKEN)
     (tmp_path / "run_commands.py").write_text(COMMANDS)
     about = tmp_path / "darken-1.0.dist-info"
@@ -394,7 +394,7 @@ def test_installed_method_has_schema_card_and_plan(nursery, tmp_path):
         "plan mild methods.darken={} --verbose",
         "plan mild methods.darken.factor=0",
     ]
-    code, out, err = nursery.run(
+    code, out, err = forks.run(
         tmp_path, "run_commands", str(about / "entry_points.txt"), *commands
     ).wait()
     assert code == 0, err

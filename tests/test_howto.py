@@ -42,7 +42,7 @@ def entered(guide: str, text: str, entry: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_pages_are_of_ours(nursery, tmp_path):
+def test_the_examples_of_the_pages_are_of_ours(forks, tmp_path):
     for top in ("resnet_recipes", "tests"):
         shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
@@ -59,7 +59,7 @@ def test_the_examples_of_the_pages_are_of_ours(nursery, tmp_path):
         tests += [f"tests/{room}/test_contract.py", f"tests/{room}/test_{name}.py"]
     names = [name for _, name, _ in GUIDES.values()]
     (tmp_path / "run_tests.py").write_text(RUN.format(tests=tests, names=" or ".join(names)))
-    code, out, err = nursery.run(tmp_path, "run_tests").wait()
+    code, out, err = forks.run(tmp_path, "run_tests").wait()
     assert code == 0, out + err
     passed = [sum(name in line for line in out.splitlines() if "PASSED" in line) for name in names]
     assert passed[0] > 15

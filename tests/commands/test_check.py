@@ -12,11 +12,11 @@ from tests.commands.conftest import TINY
 from tests.trained_runs import random_images
 
 
-def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, monkeypatch):
+def test_the_last_steps_are_trained_evaluated_and_deleted(forks, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     words = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"
-    code, out, err = nursery.run(tmp_path, *words.split()).wait(100)
+    code, out, err = forks.run(tmp_path, *words.split()).wait(100)
     assert code == 0, err
     assert "step=4/6" in err
     assert "step=6/6" in err

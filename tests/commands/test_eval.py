@@ -140,10 +140,10 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run, evaluated, enter)
 
 
 @pytest.mark.slow
-def test_two_ranks_count_what_one_counts(evaluated, nursery, tmp_path):
+def test_two_ranks_count_what_one_counts(evaluated, forks, tmp_path):
     one = evaluated()
     words = "tests.commands.verb eval mine gpus=2 --json"
-    code, out, err = nursery.run(tmp_path, *words.split()).wait()
+    code, out, err = forks.run(tmp_path, *words.split()).wait()
     assert code == 0, err
     two = json.loads(out)
     assert two.pop("device") == one.pop("device") + ", 2 processes"

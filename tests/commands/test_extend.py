@@ -10,7 +10,7 @@ import pytest
 from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
 from tests.fixtures import Said
-from tests.jobs.nursery import Nursery
+from tests.forks import ForkServer
 from tests.run_folders import run_folder
 from tests.tables import rows
 
@@ -19,10 +19,10 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 @pytest.mark.slow
 def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its_trunk(
-    started: list[Path], nursery: Nursery, enter: Callable[..., Said]
+    started: list[Path], forks: ForkServer, enter: Callable[..., Said]
 ):
     words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
-    assert nursery.run(Path.cwd(), *words.split()).wait()[0] == 0
+    assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
     out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(
         r"^(.+) PFLOPs .*; stable phases .* save (.+)$", out, re.MULTILINE

@@ -172,7 +172,7 @@ def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
 
 @pytest.mark.slow
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
-    nursery, tmp_path
+    forks, tmp_path
 ):
     every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
     words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
@@ -180,16 +180,16 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()
-    assert nursery.run(alone, *words).wait(100)[0] == 0
+    assert forks.run(alone, *words).wait(100)[0] == 0
     for finished in range(2):  # late enough that some runs are finished and some are not
-        sweep = nursery.run(killed, *words)
+        sweep = forks.run(killed, *words)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
-            assert sweep.poll() is None, sweep.said()
+            assert sweep.poll() is None, sweep.read_streams()
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.4))
         os.kill(sweep.pid, signal.SIGKILL)
         kills.append(sweep.wait()[0])
-    code, _, said = nursery.run(killed, *words).wait(100)
+    code, _, said = forks.run(killed, *words).wait(100)
     assert (code, kills) == (0, [-signal.SIGKILL] * 2)
     assert "already finished" in said
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in said

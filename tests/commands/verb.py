@@ -1,4 +1,4 @@
-"""`python -m tests.commands.verb` runs `resnet-recipes` in the nursery."""
+"""`python -m tests.commands.verb` runs `resnet-recipes` in a fork."""
 
 from resnet_recipes.cli import main
 

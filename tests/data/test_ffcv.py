@@ -72,13 +72,13 @@ for name, mode in (("train", "proportion"), ("val", "raw")):
 
 
 @pytest.fixture
-def ffcv(nursery, tmp_path):
+def ffcv(forks, tmp_path):
     """Run a script in a separate process: importing FFCV changes the torch thread count."""
 
     def run(script: str, place: Path) -> str:
         (tmp_path / "with_ffcv.py").write_text(script)
         interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes seconds
-        process = nursery.run(tmp_path, "with_ffcv", str(place), environment=interpreted)
+        process = forks.run(tmp_path, "with_ffcv", str(place), environment=interpreted)
         code, out, err = process.wait()
         assert code == 0, err
         return out

@@ -22,7 +22,7 @@ from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
 from tests.data.conftest import ALONE, opened, small, taken, train_pixels
-from tests.jobs.nursery import alive
+from tests.forks import is_alive
 
 BILINEAR, BICUBIC = (
     v2.Compose([v2.Resize(40, how), v2.CenterCrop(32)])
@@ -126,7 +126,7 @@ def test_stuck_workers_time_out_naming_their_files(folder, tmp_path, monkeypatch
         train_pixels(small(folder, workers=2), 1, Stall(tmp_path / "worker"))
     numbers = [int(note.suffix[1:]) for note in tmp_path.glob("worker.*")]
     assert numbers
-    assert not any(map(alive, numbers))
+    assert not any(map(is_alive, numbers))
 
 
 def ignores_sigterm(child: multiprocessing.Process) -> bool:
@@ -166,17 +166,17 @@ next(batches)
 print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)
 if end == "killed":
     time.sleep(60)
-process._python_exit()    # what Python does when a program ends; the nursery's forks do not
+process._python_exit()    # what Python does when a program ends; forks do not
 multiprocessing.util._exit_function()
 """
 
 
-def test_workers_die_with_the_trainer(folder, nursery, tmp_path):
+def test_workers_die_with_the_trainer(folder, forks, tmp_path):
     # would start workers forever if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
-    trainer = nursery.run(tmp_path, "trainer", str(folder))
-    while len(said := [line.split() for line in trainer.said()[0].splitlines()]) < 2:
-        assert trainer.poll() is None, trainer.said()
+    trainer = forks.run(tmp_path, "trainer", str(folder))
+    while len(said := [line.split() for line in trainer.read_streams()[0].splitlines()]) < 2:
+        assert trainer.poll() is None, trainer.read_streams()
         time.sleep(0.02)
     assert sorted(line[0] for line in said) == ["finished", "killed"]
     pids = [int(pid) for line in said for pid in line[1:]]
@@ -184,9 +184,9 @@ def test_workers_die_with_the_trainer(folder, nursery, tmp_path):
     os.kill(trainer.pid, signal.SIGKILL)
     trainer.wait()
     deadline = time.monotonic() + 20
-    while any(map(alive, pids)) and time.monotonic() < deadline:
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(alive, pids))
+    assert not any(map(is_alive, pids))
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

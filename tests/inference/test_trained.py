@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.inference.trained import make_recipe
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 
 
 def test_file_determines_crop_of_images(tmp_path):

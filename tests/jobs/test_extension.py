@@ -55,18 +55,18 @@ def measured(folder: Path) -> list[tuple]:
 
 
 @pytest.mark.slow
-def test_extended_run_is_bit_identical_even_if_killed(prepared, nursery):
-    nursery.train(prepared("short", 16, 2), 2)
+def test_extended_run_is_bit_identical_even_if_killed(prepared, launcher):
+    launcher.train(prepared("short", 16, 2), 2)
     longer = prepared("longer", 24, 2, extends="short")
-    alone = nursery.train(prepared("alone", 24, 2), 2)
-    pids = nursery.start(longer, 2)
-    while not any(beat.pid in pids and beat.step >= 14 for beat in watchdog.read_beats(longer)):
+    alone = launcher.train(prepared("alone", 24, 2), 2)
+    command = launcher.start(longer, 2)
+    while not any(beat.step >= 14 for beat in watchdog.read_beats(longer)):
         time.sleep(0.002)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    nursery.wait()
+    for beat in watchdog.read_beats(longer):
+        os.kill(beat.pid, signal.SIGKILL)
+    assert command.wait()[0] == 1
     shutil.rmtree(longer.parent / "short")
-    nursery.train(longer, 2)
+    launcher.train(longer, 2)
     assert {record[4] for record in measured(alone) if record[0] == "step"} == {16, 24, 32}
     assert_same(longer, alone, 24)
     assert measured(longer) == measured(alone)
@@ -75,8 +75,9 @@ def test_extended_run_is_bit_identical_even_if_killed(prepared, nursery):
 
 
 @pytest.mark.slow
-def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery):
-    short = nursery.train(prepared("short", 16))
+def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, launcher):
+    short = launcher.train(prepared("short", 16))
+    (short / "exit.json").unlink()  # as if it still ran
     recipe = read(short / "config.yaml")
 
     def find(steps: int, recipe: Recipe = recipe):

@@ -18,7 +18,7 @@ from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
 from tests.commands.conftest import TINY
-from tests.jobs.nursery import Command, Nursery
+from tests.forks import Command, ForkServer
 from tests.tables import rows
 
 #: A run of two steps with eight images each.
@@ -143,15 +143,15 @@ def test_join_sets_allocator_as_our_launcher_does(told):
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
-def stand_in(nursery: Nursery, folder: Path, rank: int) -> Command:
+def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     """Start a rank of two that behaves as in RUN/behavior."""
     own = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
-    return nursery.run(folder, "stand_in", str(folder), environment=os.environ | own)
+    return forks.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
 
-def test_failure_about_class_igloo_is_still_reported(tmp_path, nursery, told):
+def test_failure_about_class_igloo_is_still_reported(tmp_path, forks, told):
     (tmp_path / "behavior").write_text("wrong@0")
-    code, _, said = stand_in(nursery, tmp_path, 0).wait()
+    code, _, said = stand_in(forks, tmp_path, 0).wait()
     assert code == 1
     assert "rank 0 failed (TrainingError)" in said
     assert "igloo" in said
@@ -160,11 +160,11 @@ def test_failure_about_class_igloo_is_still_reported(tmp_path, nursery, told):
 @pytest.mark.parametrize(
     ("behavior", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, nursery, told):
+def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks, told):
     (tmp_path / "behavior").write_text(behavior)
     ranks = []
     for rank in (0, 1):
-        ranks.append(stand_in(nursery, tmp_path, rank))
+        ranks.append(stand_in(forks, tmp_path, rank))
         while not list(tmp_path.glob("heartbeat/*")):  # rank 1 rejects after rank 0 starts
             time.sleep(0.01)
     said = [rank.wait()[2] for rank in ranks]
@@ -213,7 +213,7 @@ def without_interface() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
 
 
-def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Command]:
+def tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> list[Command]:
     """Start tasks as srun would on one node, each with its own changes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -224,7 +224,7 @@ def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Comm
         "SLURM_STEP_NUM_NODES=1 SLURM_NODEID=0"
     )
     return [
-        nursery.run(
+        forks.run(
             folder,
             "resnet_recipes",
             *SMALL,
@@ -237,8 +237,8 @@ def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Comm
 
 
 @pytest.mark.slow
-def test_srun_tasks_train_one_run_and_print_once(nursery, tmp_path, told):
-    (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
+def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, told):
+    (code, out, err), other = (task.wait() for task in tasks(forks, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
     assert "8 images per step: 2 devices x 1 micro-batch of 4" in err
@@ -248,8 +248,8 @@ def test_srun_tasks_train_one_run_and_print_once(nursery, tmp_path, told):
 
 
 @pytest.mark.slow
-def test_tasks_with_different_arguments_start_nothing(nursery, tmp_path, told):
-    started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
+def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, told):
+    started = tasks(forks, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
     assert "seed: is not given on rank 0, but 9 on rank 1" in err
@@ -271,15 +271,17 @@ def listening(pids: set[int]) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net")
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
-def test_ranks_of_one_machine_listen_on_loopback_only(by, nursery, tmp_path):
+def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
     if by == "srun":
-        started = tasks(nursery, tmp_path, [["max_duration=5000ba"]] * 2)
+        started = tasks(forks, tmp_path, [["max_duration=5000ba"]] * 2)
     else:
         words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
-        started = [nursery.run(tmp_path, *words, environment=without_interface())]
+        started = [forks.run(tmp_path, *words, environment=without_interface())]
     try:
         while sum(beat.step > 2 for beat in watchdog.read_beats(tmp_path / "runs/one")) < 2:
-            assert all(task.poll() is None for task in started), [task.said() for task in started]
+            assert all(task.poll() is None for task in started), [
+                task.read_streams() for task in started
+            ]
             time.sleep(0.05)
         ranks = {beat.pid for beat in watchdog.read_beats(tmp_path / "runs/one")}
         assert listening({*ranks, *(task.pid for task in started)}) == {"0100007F"}  # 127.0.0.1

@@ -28,7 +28,7 @@ from tests.trained_runs import random_images
 
 @pytest.mark.slow
 def test_ranks_fetch_once_and_train_as_from_folder(
-    recipe: Callable[..., Recipe], tmp_path, nursery
+    recipe: Callable[..., Recipe], tmp_path, launcher
 ):
     betons = tmp_path / "betons"
     betons.mkdir()
@@ -44,7 +44,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
 
     def trained(name: str, root: object, code: int = 0) -> Path:
         made = recipe(f"{words} data.root={root}")
-        return nursery.train(begun(tmp_path / name, made, facts), 2, code)
+        return launcher.train(begun(tmp_path / name, made, facts), 2, code)
 
     with site_of(betons) as site:
         local, far = trained("local", betons), trained("far", site.address)

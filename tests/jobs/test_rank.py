@@ -10,8 +10,8 @@ import torch
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
-from tests.jobs.nursery import shallow_resnet18
 from tests.jobs.test_survival import SMALL, Run, assert_same, state
+from tests.tiny_networks import shallow_resnet18
 
 pytestmark = pytest.mark.slow
 
@@ -39,8 +39,10 @@ def configs(weights: Path) -> dict[int, Recipe]:
     }
 
 
-def test_frozen_run_resumes_bit_identical_without_weights_file(tmp_path, configs, weights, nursery):
-    whole = Run(tmp_path / "whole", configs, nursery, 2).finish()
+def test_frozen_run_resumes_bit_identical_without_weights_file(
+    tmp_path, configs, weights, launcher
+):
+    whole = Run(tmp_path / "whole", configs, launcher, 2).finish()
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
     assert len(frozen) == 3
@@ -48,10 +50,10 @@ def test_frozen_run_resumes_bit_identical_without_weights_file(tmp_path, configs
     assert all(torch.equal(learned[name], loaded[name]) for name in frozen)
     assert not torch.equal(learned["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
 
-    stopped = Run(tmp_path / "stopped", configs, nursery, 2)
-    for pid in stopped.start_until(4):
-        os.kill(pid, signal.SIGTERM)
-    assert nursery.wait() == [75, 75]
+    stopped = Run(tmp_path / "stopped", configs, launcher, 2)
+    stopped.start().await_step(4)
+    os.kill(stopped.command.pid, signal.SIGTERM)
+    assert stopped.wait() == (75, [75, 75])
     weights.rename(tmp_path / "away.pt")
     try:
         assert_same(stopped.finish().folder, whole.folder)
@@ -59,9 +61,8 @@ def test_frozen_run_resumes_bit_identical_without_weights_file(tmp_path, configs
         (tmp_path / "away.pt").rename(weights)
 
 
-def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, nursery):
+def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, launcher):
     weights.rename(tmp_path / "away.pt")
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    run.start()
-    assert nursery.wait() == [3]
+    run = Run(tmp_path / "run", configs, launcher, 1)
+    assert run.start().wait() == (3, [3])
     assert "does not exist" in find_first_failure(run.observer.read_endings()).message

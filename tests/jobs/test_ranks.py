@@ -1,7 +1,6 @@
 """Several ranks measure like one, save no diverged weights, and resume bit-identically."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -112,15 +111,15 @@ def flipped(process: RankProcess) -> str:
     return str(failure.value)
 
 
-def test_flipped_bit_stops_all_ranks_before_saving(nursery, new_run):
+def test_flipped_bit_stops_all_ranks_before_saving(launcher, new_run):
     folder = new_run()
-    errors = nursery.call(folder, 3, flipped)
+    errors = launcher.call(folder, 3, flipped)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
     assert not list((folder / "checkpoints").iterdir())
     assert not (folder / "weights.safetensors").exists()
 
 
-def test_three_ranks_with_teacher_resume_bit_identical(nursery, new_run, make_run, tmp_path):
+def test_three_ranks_with_teacher_resume_bit_identical(launcher, new_run, make_run, tmp_path):
     """Two ranks would always add in the same order.
 
     Three do so only while the layout of the buckets stays the same.
@@ -135,13 +134,13 @@ def test_three_ranks_with_teacher_resume_bit_identical(nursery, new_run, make_ru
         f"methods.distill.teacher={teacher} methods.sam.interval=2 methods.mixup={{}} "
         "methods.ema.half_life=2ba"
     )
-    nursery.call(whole, 3, trained)
+    launcher.call(whole, 3, trained)
     resumed = killed_after(3, whole)
-    nursery.call(resumed, 3, trained)
+    launcher.call(resumed, 3, trained)
     assert differing(resumed, whole) == []
 
 
-def test_two_ranks_with_fused_operations_resume_bit_identical(nursery, new_run):
+def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run):
     """Every save compares the weights of the ranks, and would fail."""
     changes = (
         "data.train_size=64 data.eval_resize=64 data.eval_size=64 optimizer.lr=0.01 "
@@ -149,10 +148,10 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(nursery, new_run):
         "methods.label_smoothing={} methods.mixup={}"
     )
     plain, whole = new_run(changes), new_run(changes)
-    nursery.call(plain, 2, trained)
-    assert all(calls >= 6 * 6 for calls in nursery.call(whole, 2, fused))
+    launcher.call(plain, 2, trained)
+    assert all(calls >= 6 * 6 for calls in launcher.call(whole, 2, fused))
     resumed = killed_after(3, whole)
-    nursery.call(resumed, 2, fused)
+    launcher.call(resumed, 2, fused)
     assert differing(resumed, whole) == []
     expected, found = (load_file(run / "weights.safetensors") for run in (plain, whole))
     assert found.keys() == expected.keys()
@@ -160,32 +159,17 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(nursery, new_run):
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_float16_resumes_bit_identical(nursery, new_run):
+def test_float16_resumes_bit_identical(launcher, new_run):
     whole = new_run(
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
         "data.eval_resize=16 data.eval_size=16 model.name=resnet34"
     )
-    nursery.call(whole, 2, trained)
+    launcher.call(whole, 2, trained)
     resumed = killed_after(3, whole)
-    nursery.call(resumed, 2, trained)
+    launcher.call(resumed, 2, trained)
     assert state(whole, 3)["precision"]["scale"] < 2**16  # the scale started at 2**16
     assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
     assert differing(resumed, whole) == []
-
-
-def restarted(process: RankProcess) -> int:
-    """Run a rank whose node was restarted as many times as its rank."""
-    os.environ |= {
-        "TORCHELASTIC_RESTART_COUNT": str(process.rank),
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-    }
-    return work(process)
-
-
-def test_nodes_meet_after_different_restart_counts(nursery, new_run):
-    assert nursery.call(
-        new_run("max_duration=1ba batch.global_size=8 batch.bn_size=4"), 2, restarted
-    ) == [0, 0]
 
 
 def refusal(process: RankProcess) -> str:
@@ -222,8 +206,8 @@ def taught_otherwise(process: RankProcess) -> str:
 def without_its_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch cannot use on the node of rank 1."""
     own = distributed.read_rank
-    distributed.read_rank = lambda device, store_path: replace(
-        own(device), device=torch.device("cpu" if process.rank else "cuda")
+    distributed.read_rank = lambda *given: replace(
+        own(*given), device=torch.device("cpu" if process.rank else "cuda")
     )
     return refusal(process)
 
@@ -238,17 +222,17 @@ def without_its_gpu(process: RankProcess) -> str:
         (without_its_gpu, "device: is cuda on rank 0, but cpu on rank 1"),
     ],
 )
-def test_ranks_reject_other_images_teachers_or_devices(differing, said, nursery, new_run):
-    found = nursery.call(new_run("batch.global_size=8 batch.bn_size=4"), 2, differing)
+def test_ranks_reject_other_images_teachers_or_devices(differing, said, launcher, new_run):
+    found = launcher.call(new_run("batch.global_size=8 batch.bn_size=4"), 2, differing)
     assert all(said in text for text in found), found
 
 
-def test_run_crashed_after_its_target_ends_on_resume(nursery, new_run):
+def test_run_crashed_after_its_target_ends_on_resume(launcher, new_run):
     whole = new_run("evaluation.interval=3ba evaluation.stop_at_top1=1.0")
-    nursery.call(whole, 3, trained)
+    launcher.call(whole, 3, trained)
     crashed = killed_after(3, whole)
     shutil.copy(whole / "metrics.jsonl", crashed)
-    nursery.call(crashed, 3, trained)
+    launcher.call(crashed, 3, trained)
     first, second = (
         json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed)
     )
@@ -258,10 +242,10 @@ def test_run_crashed_after_its_target_ends_on_resume(nursery, new_run):
     assert differing(crashed, whole) == []
 
 
-def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):
+def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
-    records = read_metrics(nursery.train(folder, 2) / "metrics.jsonl")
+    records = read_metrics(launcher.train(folder, 2) / "metrics.jsonl")
     assert [one["step"] for one in filter_kind(records, "step")] == [2, 4, 8]
     seconds = time_epochs(records, 2)
     assert list(seconds) == [0, 1, 3]
@@ -271,7 +255,7 @@ def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):
 
 
 @built
-def test_run_in_memory_equals_run_on_raw_beton_and_resumes(nursery, new_run, tmp_path):
+def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
     images, raw = random_images(tmp_path / "images", train=3), tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), silent)
@@ -286,9 +270,9 @@ def test_run_in_memory_equals_run_on_raw_beton_and_resumes(nursery, new_run, tmp
     )
     other = new_run(in_memory.replace("data.memory_pixels=30", "data.memory_pixels=29"))
     for run in (on_disk, kept, other):
-        nursery.call(run, 2, trained)
+        launcher.call(run, 2, trained)
     resumed = killed_after(3, kept)
-    nursery.call(resumed, 2, trained)
+    launcher.call(resumed, 2, trained)
     assert differing(kept, on_disk) == differing(resumed, on_disk) == []
     assert differing(other, on_disk) != []
     losses = [

@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +13,17 @@ import pytest
 import torch
 
 from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.train import work
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.ending import find_first_failure
+from resnet_recipes.run_folder.ending import find_first_failure, read_ending
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.jobs.nursery import Nursery
+from tests.jobs.launcher import Launcher
 from tests.run_folders import begun
 
 STEPS = 10
@@ -48,35 +51,55 @@ def configs() -> dict[int, Recipe]:
     }
 
 
+def with_largest_file(process: RankProcess, size: int) -> int:
+    """Do the work of a rank, none of whose files grows beyond a number of bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    return work(process)
+
+
+def terminated_at(process: RankProcess, step: int) -> int:
+    """Do the work of a rank; the last one gets SIGTERM when it has done a number of steps."""
+    beat = process.watchdog.beat
+
+    def beat_and_terminate(done: int, phase: str) -> None:
+        beat(done, phase)
+        if done == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    if process.rank == int(os.environ["WORLD_SIZE"]) - 1:
+        process.watchdog.beat = beat_and_terminate
+    return work(process)
+
+
 class Run:
     """A run folder and its ranks."""
 
-    def __init__(self, folder: Path, configs: dict[int, Recipe], nursery: Nursery, ranks: int):
-        self.folder, self.nursery, self.ranks = begun(folder, configs[ranks]), nursery, ranks
+    def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
+        self.folder, self.launcher, self.ranks = begun(folder, configs[ranks]), launcher, ranks
 
-    def start(self, largest_file: int = -1) -> list[int]:
-        """Start or restart the ranks, and return their process ids."""
+    def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "Run":
+        """Start or resume the run; ranks do their work, or what a function does instead."""
         self.observer = Observer(self.folder)
-        return self.nursery.start(self.folder, self.ranks, largest_file=largest_file)
+        self.command = self.launcher.start(self.folder, self.ranks, function, **arguments)
+        return self
 
-    def start_until(self, step: int, largest_file: int = -1) -> list[int]:
-        """Start the ranks, and return when all have done `step` steps since this start."""
-        pids = self.start(largest_file)
+    def await_step(self, step: int) -> list[int]:
+        """Wait until all ranks have done so many steps since the start; return process ids."""
         while True:
-            beats = [
-                beat
-                for beat in watchdog.read_beats(self.folder)
-                if beat.pid in pids and beat.step >= step
-            ]
+            beats = [beat for beat in self.observer.read_beats() if beat.step >= step]
             if len(beats) == self.ranks:
-                return pids
+                return [beat.pid for beat in beats]
             assert find_first_failure(self.observer.read_endings()) is None
             time.sleep(0.002)
 
+    def wait(self) -> tuple[int, list[int]]:
+        """Wait for the end; return the exit codes of the launcher and of ranks that wrote one."""
+        code, *_ = self.command.wait()
+        return code, [ending.code for ending in self.observer.read_endings()]
+
     def finish(self) -> "Run":
-        """Continue to the end."""
-        self.observer = Observer(self.folder)
-        self.nursery.train(self.folder, self.ranks)
+        """Train until the end."""
+        assert self.start().wait() == (0, [0] * self.ranks), self.command.read_streams()
         return self
 
     def newest(self) -> int:
@@ -91,12 +114,12 @@ class Run:
 
 @pytest.fixture(scope="module")
 def untouched(
-    tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
+    tmp_path_factory: pytest.TempPathFactory, configs: dict, launcher: Launcher
 ) -> Callable[[int], Run]:
     """Return a function that returns a finished, uninterrupted run on a number of ranks."""
     return cache(
         lambda ranks: Run(
-            tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks
+            tmp_path_factory.mktemp("untouched") / str(ranks), configs, launcher, ranks
         ).finish()
     )
 
@@ -129,20 +152,22 @@ def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
         yield key, torch.tensor(value)
 
 
-def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
-    assert nursery.wait() == [1]  # not 75: no checkpoint could be saved
+def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, untouched):
+    run = Run(tmp_path / "run", configs, launcher, 1)
+    run.start(with_largest_file, size=100_000)
+    os.kill(run.await_step(3)[0], signal.SIGTERM)
+    assert run.wait() == (1, [1])  # not 75: nothing could be saved
     assert "could not be written" in find_first_failure(run.observer.read_endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
-    os.kill(run.start_until(2)[0], signal.SIGINT)
-    assert nursery.wait() == [130]
+    os.kill(run.start().await_step(2)[0], signal.SIGINT)
+    assert run.wait() == (130, [130])
     (beat,) = watchdog.read_beats(run.folder)
     assert run.newest() == beat.step  # no step is lost
-    os.kill(run.start_until(beat.step + 1)[0], signal.SIGKILL)
-    assert nursery.wait() == [-signal.SIGKILL]
-    os.kill(run.start_until(beat.step + 1)[0], signal.SIGTERM)
-    nursery.wait()
+    os.kill(run.start().await_step(beat.step + 1)[0], signal.SIGKILL)
+    assert run.wait() == (1, [])
+    assert read_ending(run.folder / "exit.json").error == "SIGKILL"
+    os.kill(run.start().await_step(beat.step + 1)[0], signal.SIGTERM)
+    run.wait()
     last = max((run.folder / "checkpoints").glob("*.pt"))
     content = bytearray(last.read_bytes())
     content[random.Random(1).randrange(len(content))] ^= 4
@@ -151,39 +176,39 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, un
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
-def test_weights_are_written_when_last_checkpoint_fails(tmp_path, configs, nursery, untouched):
+def test_weights_are_written_when_last_checkpoint_fails(tmp_path, configs, launcher, untouched):
     folder = untouched(1).folder
     weights, checkpoint = (
         (folder / name).stat().st_size
         for name in ("weights.safetensors", f"checkpoints/step-{STEPS:08d}.pt")
     )
     assert weights + 100_000 < checkpoint
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    run.start(largest_file=weights + 100_000)
-    assert nursery.wait() == [0]
+    run = Run(tmp_path / "run", configs, launcher, 1)
+    run.start(with_largest_file, size=weights + 100_000)
+    assert run.wait() == (0, [0])
     for name in ("weights.safetensors", "weights-raw.safetensors"):
         assert (run.folder / name).stat().st_size == (folder / name).stat().st_size
     assert "could not be written" in (run.folder / "metrics.jsonl").read_text()
 
 
 @pytest.mark.parametrize("largest_file", [100_000, 3000])
-def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, nursery, largest_file):
-    run = Run(tmp_path / "run", configs, nursery, 1)
+def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, launcher, largest_file):
+    run = Run(tmp_path / "run", configs, launcher, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
-    run.start(largest_file)
-    assert nursery.wait() == [1]
+    run.start(with_largest_file, size=largest_file)
+    assert run.wait() == (1, [1])
     said = find_first_failure(run.observer.read_endings()).message
     assert said.startswith("training is done, but its results could not be written")
     assert said.endswith("(File too large)")
 
 
-def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, nursery):
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    run.start_until(1)
-    run.folder.rename(tmp_path / "gone")  # deleting single files would race with the rank
+def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, launcher):
+    run = Run(tmp_path / "run", configs, launcher, 1)
+    run.start().await_step(1)
+    run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
     run.folder.mkdir()
-    assert nursery.wait() == [1]
+    assert run.wait() == (1, [])
     assert list(run.folder.iterdir()) == []
     assert (
         "was moved, deleted or replaced during the run"
@@ -191,11 +216,10 @@ def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, nursery):
     )
 
 
-def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, nursery, untouched):
-    run, saved = Run(tmp_path / "run", configs, nursery, 2), []
+def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, launcher, untouched):
+    run, saved = Run(tmp_path / "run", configs, launcher, 2), []
     for step in (1, 4, 5, STEPS):
-        nursery.start(run.folder, 2, stop_at=step)
-        assert nursery.wait() == [75, 75]
+        assert run.start(terminated_at, step=step).wait() == (75, [75, 75])
         saved.append(run.newest())
     # the vote takes two steps; step 4, after a SAM step, is evaluated, and so is the last
     assert saved == [3, 4, 7, STEPS]
@@ -207,11 +231,14 @@ def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, nursery,
         assert (run.folder / name).read_bytes() == (untouched(2).folder / name).read_bytes()
 
 
-def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 3)
-    os.kill(run.start_until(1)[2], signal.SIGTERM)
-    assert nursery.wait() == [75, 75, 75]
+def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, untouched):
+    run = Run(tmp_path / "run", configs, launcher, 3)
+    os.kill(run.start().await_step(1)[2], signal.SIGTERM)
+    assert run.wait() == (75, [75, 75, 75])
     assert len({beat.step for beat in watchdog.read_beats(run.folder)}) == 1
-    os.kill(run.start_until(5)[random.Random(2).randrange(3)], signal.SIGKILL)
-    assert sorted(nursery.wait()) == [-signal.SIGKILL, 1, 1]
+    killed = random.Random(2).randrange(3)
+    os.kill(run.start().await_step(5)[killed], signal.SIGKILL)
+    assert run.wait() == (1, [1, 1])
+    ending = read_ending(run.folder / "exit.json")
+    assert (ending.error, ending.rank) == ("SIGKILL", killed)
     assert_same(run.finish().folder, untouched(3).folder)

@@ -11,7 +11,7 @@ from torchvision.models import ResNet
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 
 
 @pytest.fixture

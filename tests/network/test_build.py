@@ -16,7 +16,7 @@ from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_together
 from tests.fixtures import same
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 
 
 @pytest.fixture(scope="module")

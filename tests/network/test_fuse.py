@@ -23,7 +23,7 @@ from resnet_recipes.network.fuse import (
     fuse,
 )
 from resnet_recipes.ops import Operations
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 
 FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
 

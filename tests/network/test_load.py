@@ -23,7 +23,7 @@ from resnet_recipes.training.state import capture
 from tests.base.test_reading import special
 from tests.data.mutants import damaged
 from tests.fixtures import same
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 from tests.trained_runs import CLASSES, ended_run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))

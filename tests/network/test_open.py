@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, list_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
-from tests.jobs.nursery import narrow_resnet18
+from tests.tiny_networks import narrow_resnet18
 
 HALF = (127.5,) * 3
 

@@ -28,8 +28,8 @@ from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
 from tests.fixtures import same
-from tests.jobs.nursery import narrow_resnet18
 from tests.tables import rows
+from tests.tiny_networks import narrow_resnet18
 from tests.training.recording import record
 
 CONFIG = ModelConfig(name="resnet18")

@@ -156,5 +156,5 @@ def trained(process: RankProcess) -> bool:
     return True
 
 
-def test_few_channels_write_within_their_memory(nursery, tmp_path):
-    assert nursery.call(tmp_path, 1, trained) == [True]  # not SIGABRT or SIGSEGV
+def test_few_channels_write_within_their_memory(launcher, tmp_path):
+    assert launcher.call(tmp_path, 1, trained) == [True]  # not SIGABRT or SIGSEGV

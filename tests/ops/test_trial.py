@@ -26,8 +26,8 @@ def tried(process: RankProcess) -> trial.Verdicts:
     return trial.run_trials([FAULTY, RIGHT], CPU, torch.float32, CPU)
 
 
-def test_out_of_bounds_kernel_ends_only_its_process(nursery, tmp_path):
-    (found,) = nursery.call(tmp_path, 1, tried)
+def test_out_of_bounds_kernel_ends_only_its_process(launcher, tmp_path):
+    (found,) = launcher.call(tmp_path, 1, tried)
     assert found == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
 
 

@@ -78,9 +78,9 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
         ),
     ],
 )
-def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, nursery, tmp_path):
-    whole = nursery.train(begun(tmp_path / "whole", name, images, ranks), ranks)
-    assert_same(nursery.train(killed_after(6, whole), ranks), whole, 12)
+def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, launcher, tmp_path):
+    whole = launcher.train(begun(tmp_path / "whole", name, images, ranks), ranks)
+    assert_same(launcher.train(killed_after(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]
         for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())

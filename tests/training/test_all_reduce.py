@@ -29,7 +29,7 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
     Return the error relative to the mean that this function computes.
     """
     all_reduce.BUCKET_BYTES = 600
-    rank = distributed.read_rank("cpu")
+    rank = distributed.read_rank("cpu", process.launch.meeting)
     distributed.join(rank)
     model, backward_ended, sent_before = network(seed=rank.rank), [], []
     averager = all_reduce.AllReduce(model, compress)
@@ -77,8 +77,8 @@ def error(model: nn.Module, expected: nn.Module) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
-def test_gradients_are_mean_over_ranks(compress, allowed, nursery, tmp_path):
-    first, *others = nursery.call(tmp_path, 3, averaged, compress=compress)
+def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
+    first, *others = launcher.call(tmp_path, 3, averaged, compress=compress)
     assert first["announced by nobody"] < allowed
     assert first["during backward"] < allowed
     assert first["formats"]

@@ -1,6 +1,7 @@
 """Several gloo ranks on the CPU match one process, and are bit-identical to each other."""
 
 import json
+import socket
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -19,6 +20,7 @@ from resnet_recipes.training.distributed import (
     broadcast_statistics,
     join,
     leave,
+    open_store,
     read_rank,
 )
 from resnet_recipes.training.evaluate import evaluate
@@ -28,7 +30,7 @@ from tests.run_folders import begun
 pytestmark = pytest.mark.slow
 
 
-def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
+def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
     """Micro-batches of four share BatchNorm statistics, for any number of ranks.
 
     Only the order of float additions differs.
@@ -44,7 +46,7 @@ def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
         parsed = recipe(words)
         facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
         folder = begun(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
-        nursery.train(folder, ranks)
+        launcher.train(folder, ranks)
         summary = json.loads((folder / "summary.json").read_text())
         return load_file(folder / "weights.safetensors"), summary
 
@@ -68,7 +70,7 @@ def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
 
 def averaged(process: RankProcess) -> list[object]:
     """Average statistics that differ between ranks, and those of a network without statistics."""
-    rank = read_rank("cpu")
+    rank = read_rank("cpu", process.launch.meeting)
     join(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
     for number, buffer in enumerate(model.buffers()):
@@ -107,9 +109,23 @@ def test_vote_is_counted_in_next_step(monkeypatch):
     assert [vote.cast(stop) for stop in operations] == [False, True, False, False, True, True]
 
 
-def test_average_statistics_is_mean_and_keeps_counts(nursery, tmp_path):
-    results = nursery.call(tmp_path, 3, averaged)
+def test_average_statistics_is_mean_and_keeps_counts(launcher, tmp_path):
+    results = launcher.call(tmp_path, 3, averaged)
     assert results == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
+
+
+@pytest.mark.parametrize(("is_new", "meets"), [("1", True), ("0", False)])
+def test_store_separates_attempts_unless_each_has_its_own(is_new, meets, monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", is_new)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    stores = []
+    for rank in (0, 1):  # the node of rank 1 was restarted once
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(rank))
+        stores.append(open_store.__wrapped__(rank, 2))
+    stores[0].set("key", "value")
+    assert stores[1].check(["key"]) == meets
 
 
 def test_digest_changes_with_one_bit():
@@ -126,14 +142,15 @@ def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...
     operations = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
         operations = operations.without(name, "why") if process.rank == rank else operations
-    join(read_rank("cpu"))
-    agreed = agree_on_operations(operations, read_rank("cpu"))
+    rank = read_rank("cpu", process.launch.meeting)
+    join(rank)
+    agreed = agree_on_operations(operations, rank)
     leave()
     return agreed.list_fused(), agreed.notes
 
 
-def test_operations_missing_on_one_rank_are_dropped(nursery, tmp_path):
-    (first, notes), *others = nursery.call(tmp_path, 3, without_blur_on_one)
+def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
+    (first, notes), *others = launcher.call(tmp_path, 3, without_blur_on_one)
     assert [first, *(fused for fused, _ in others)] == [["max_pool"]] * 3
     assert notes == [
         f"the {name} kernel cannot be used on the GPU of rank {rank}; all ranks use plain torch "

@@ -16,7 +16,7 @@ from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
-from tests.jobs.nursery import shallow_resnet18
+from tests.tiny_networks import shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
 
@@ -81,15 +81,16 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
     torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
     growing = make_plan(recipe, data.measure(recipe.data), 2)
-    speeds = probe.measure_speeds(growing, distributed.read_rank("cpu"), seconds=2.0)
+    rank = distributed.read_rank("cpu", process.launch.meeting)
+    speeds = probe.measure_speeds(growing, rank, seconds=2.0)
     distributed.leave()
     return asdict(speeds)
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_together(nursery, growing, tmp_path):
+def test_two_ranks_measure_together(launcher, growing, tmp_path):
     (tmp_path / "config.yaml").write_text(freeze(growing.recipe))
-    first, second = nursery.call(tmp_path, 2, speeds_of_two)
+    first, second = launcher.call(tmp_path, 2, speeds_of_two)
     assert first["devices"] == 2
     assert first["exchange"] > 0
     assert first["step"].keys() == second["step"].keys()

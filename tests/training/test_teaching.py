@@ -351,12 +351,12 @@ def rejection(process: RankProcess) -> str:
     return str(caught.value)
 
 
-def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, replaced, nursery):
+def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, replaced, launcher):
     path = stored(stop=1)
     replaced()
     folder = begun(path.parent / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
-    (message,) = nursery.call(folder, 1, rejection)
+    (message,) = launcher.call(folder, 1, rejection)
     assert message.startswith("methods.distill.teacher: was replaced after it was checked")
     assert map_outputs(path)[0].missing() == [0, 1]
 

@@ -22,7 +22,7 @@ from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from tests.data.conftest import CLASSES, RAW, SMALL_PAGE, silent
-from tests.jobs.nursery import alive
+from tests.forks import is_alive
 
 pytestmark = pytest.mark.usefixtures("small_pages")
 
@@ -174,15 +174,15 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_killed_conversion_leaves_no_worker_or_file(nursery, folder, tmp_path):
+def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
     source, target = folder / "train", tmp_path / "train.beton"
-    process = nursery.run(tmp_path, "convert_slowly", str(source), str(target))
-    while not (said := re.search(r"^7 (\d+) (\d+)\n", process.said()[0], re.MULTILINE)):
-        assert process.poll() is None, process.said()
+    process = forks.run(tmp_path, "convert_slowly", str(source), str(target))
+    while not (said := re.search(r"^7 (\d+) (\d+)\n", process.read_streams()[0], re.MULTILINE)):
+        assert process.poll() is None, process.read_streams()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    while any(map(alive, map(int, said.groups()))):  # the test has a time limit
+    while any(map(is_alive, map(int, said.groups()))):  # the test has a time limit
         time.sleep(0.02)
     assert not target.exists()
     for path in (target, tmp_path / "whole.beton"):

@@ -146,7 +146,7 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
 
     Return a hash of weights and state by optimizer.
     """
-    rank, hashes = distributed.read_rank("cpu"), {}
+    rank, hashes = distributed.read_rank("cpu", process.launch.meeting), {}
     distributed.join(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
@@ -172,8 +172,8 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_ranks_keep_bit_identical_weights_and_state(nursery, tmp_path):
-    first, second = nursery.call(tmp_path, 2, train_with_all)
+def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
+    first, second = launcher.call(tmp_path, 2, train_with_all)
     assert first == second
     assert first.keys() == {optimizer.name for optimizer in OPTIMIZERS}
     assert len(set(first.values())) == len(OPTIMIZERS)

@@ -1,0 +1,237 @@
+"""Run `python -m MODULE` as a fork of a process that has imported torch: milliseconds, not seconds.
+
+The server is a fork of pytest's process. It reads JSON lines and answers each: {"command",
+"folder", "environment", "out", "err"} with a process id, and that id with the exit code of the
+process, or null while it runs.
+"""
+
+import faulthandler
+import gc
+import json
+import multiprocessing.util
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, TextIO
+
+import torch
+import torchvision
+
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.jobs import train
+from resnet_recipes.jobs.rank import die_with_parent
+from tests.tiny_networks import narrow_resnet18, shallow_resnet18
+
+#: What processes find imported.
+PRELOADED = (train,)
+
+
+class ForkServer:
+    """The process that forks others, as tests use it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            serve(theirs.detach())
+        theirs.close()
+        self._channel = ours.makefile("rw")
+        ours.close()
+
+    def run(
+        self, folder: Path, *command: str, environment: Mapping[str, str] | None = None
+    ) -> "Command":
+        """Start `python -m COMMAND` in a folder.
+
+        Its Python child processes are also forks.
+        """
+        return Command(self, folder, command, os.environ if environment is None else environment)
+
+    def ask(self, question: object) -> Any:
+        """Return the server's answer to a question."""
+        self._channel.write(json.dumps(question) + "\n")
+        self._channel.flush()
+        return json.loads(self._channel.readline())
+
+    def close(self) -> None:
+        """End the server."""
+        self._channel.close()
+        os.waitpid(self._pid, 0)
+
+
+class Command:
+    """A running command, whose output goes to two files."""
+
+    def __init__(
+        self,
+        server: ForkServer,
+        folder: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+    ):
+        self._server = server
+        # the files are deleted with this object
+        self._streams = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]  # noqa: SIM115
+        out, err = (file.name for file in self._streams)
+        place = {"folder": str(folder), "environment": dict(environment), "out": out, "err": err}
+        self.pid = server.ask({"command": command, **place})
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while it runs."""
+        return self._server.ask(self.pid)
+
+    def wait(self, timeout: float = 60.0) -> tuple[int, str, str]:
+        """Wait for the command; return its exit code, output and errors."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < deadline, self.read_streams()
+            time.sleep(0.01)
+        return code, *self.read_streams()
+
+    def read_streams(self) -> list[str]:
+        """Return the output and errors so far."""
+        return [Path(file.name).read_text() for file in self._streams]
+
+
+class Forked(subprocess.Popen):
+    """A Python process that need not import torch.
+
+    It is a fork that runs the requested module without `exec`.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        preexec_fn: Callable[[], object] | None = None,
+        **options: Any,
+    ):
+        if args[:2] == [sys.executable, "-m"]:
+            preexec_fn = partial(
+                _become,
+                args[2:],
+                dict(os.environ if env is None else env),
+                preexec_fn,
+                options.get("pass_fds", ()),
+            )
+        super().__init__(args, env=env, preexec_fn=preexec_fn, **options)
+
+
+def _become(
+    words: Sequence[str],
+    environment: dict[str, str],
+    first: Callable[[], object] | None,
+    inherited: Sequence[int],
+) -> NoReturn:
+    """Run `python -m WORDS` in this process; files and folder are already set up."""
+    code = 1
+    try:
+        if first:
+            first()
+        _close_all_but(inherited)  # including the pipe on which the parent waits for `exec`
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:0] = [os.getcwd(), *filter(None, environment.get("PYTHONPATH", "").split(":"))]
+        sys.argv[:] = words
+        sys.modules.pop(words[0], None)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as an interpreter does when it starts
+            signal.signal(number, signal.SIG_IGN)
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _fork_spawned(_: str, words: Sequence[str], files: Sequence[int]) -> int:
+    """Fork the server process that multiprocessing would start; return its process id."""
+    if pid := os.fork():
+        return pid
+    try:
+        _close_all_but(files)
+        sys.modules["__main__"] = ModuleType("__main__")  # the server does not import it
+        exec(words[-1], {})
+    finally:
+        os._exit(0)
+
+
+def _close_all_but(files: Sequence[int]) -> None:
+    for file in {*range(3, 1024)} - {*files}:
+        with suppress(OSError):
+            os.close(file)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def serve(channel: int) -> NoReturn:
+    """Fork processes until the other end of the channel is closed."""
+    try:
+        die_with_parent()
+        faulthandler.disable()  # it would write to a pytest file
+        os.closerange(3, channel)
+        os.closerange(channel + 1, 1024)
+        sys.stdout, sys.stderr = (
+            open(number, "w", buffering=1, closefd=False)  # noqa: SIM115
+            for number in (1, 2)
+        )
+        torch.set_num_threads(1)
+        os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        torchvision.models.resnet18, NETWORKS["resnet18"] = shallow_resnet18, (False, (1, 1, 0, 0))
+        torchvision.models.resnet34 = narrow_resnet18  # for runs that need a deeper network
+        gc.freeze()  # so that collections in a rank skip inherited objects
+        gc.enable()
+        subprocess.Popen = Forked
+        multiprocessing.util.spawnv_passfds = _fork_spawned
+        _answer(os.fdopen(channel, "r"), os.fdopen(os.dup(channel), "w", buffering=1))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)  # unloading torch takes seconds
+
+
+def _answer(questions: TextIO, answers: TextIO) -> None:
+    commands: dict[int, Forked] = {}
+    for line in questions:
+        match json.loads(line):
+            case int(pid):
+                answer = commands[pid].poll()
+            case question:
+                process = _start(question)
+                answer, commands[process.pid] = process.pid, process
+        print(json.dumps(answer), file=answers)
+
+
+def _start(question: dict[str, Any]) -> Forked:
+    with open(question["out"], "w") as out, open(question["err"], "w") as err:
+        return Forked(
+            [sys.executable, "-m", *question["command"]],
+            cwd=question["folder"],
+            stdin=subprocess.DEVNULL,
+            env=question["environment"],
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
