@@ -145,9 +145,9 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledR
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
     """Yield images kept in memory, and the time lost to loading."""
     from resnet_recipes.jobs.loading import find_gain
-    from resnet_recipes.jobs.memory import plan_memory, sample_images
+    from resnet_recipes.jobs.memory import plan_memory
 
-    if memory := plan_memory(plan, sample_images(plan)):
+    if memory := plan_memory(plan):
         yield "in memory", str(memory)
     saves = find_gain(plan, forecast.speeds) if forecast else None
     if not saves:
@@ -193,7 +193,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
             f"{digits(1 / forecast.speeds.seconds_at(side).median)} at {side} px" for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for place, (rates, first_epoch), source in list_supplies(plan):
+    for place, (rates, first_epoch, source) in list_supplies(plan).items():
         each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
         yield (
             "supply",

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache
-from io import FileIO
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.base import SAMPLED, Augment, DataConfig, DataFacts, Share
@@ -22,7 +20,6 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import choose_strata
 from resnet_recipes.data.images import build_train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Pixels
-from resnet_recipes.data.images.memory import reserve
 from resnet_recipes.data.images.shrink import compute_shrunk_size
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.order import BatchOrder
@@ -159,43 +156,33 @@ def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
     change.
     """
     with ExitStack() as stack:
-        ranges = list[tuple[FileIO, int, int]]()
+        ranges = list[tuple[int, int, int]]()
         try:
             for path, first, length in parts:
                 with suppress(OSError):
-                    file = stack.enter_context(open_regular(path))
-                    ranges.append((file, first, length or os.fstat(file.fileno()).st_size))
+                    file = stack.enter_context(open_regular(path)).fileno()
+                    ranges.append((file, first, length or os.fstat(file).st_size))
             cold = [part for part in ranges if not _is_cached(*part)]
             for part in cold:
-                _advise(*part, os.POSIX_FADV_WILLNEED)
+                os.posix_fadvise(*part, os.POSIX_FADV_WILLNEED)
             began, seconds = time.monotonic(), 0.0
             for count, (file, first, length) in enumerate(cold, 1):
-                os.pread(file.fileno(), length, first)
+                os.pread(file, length, first)
                 taken = time.monotonic() - began
                 seconds = taken / count * len(cold) / len(ranges)
                 if taken > PATIENCE:
                     break
             for part in cold:
-                _advise(*part, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(*part, os.POSIX_FADV_DONTNEED)
         except OSError:  # a file system that does not support it
             return 0.0
     return seconds
 
 
-def _advise(file: FileIO, first: int, length: int, advice: int) -> None:
-    os.posix_fadvise(file.fileno(), first, length, advice)
-
-
-def _is_cached(file: FileIO, first: int, length: int) -> bool:
+def _is_cached(file: int, first: int, length: int) -> bool:
     """Return whether the middle of a part of a file is in the page cache."""
     try:
-        os.preadv(file.fileno(), [bytearray(1)], first + length // 2, os.RWF_NOWAIT)
+        os.preadv(file, [bytearray(1)], first + length // 2, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
     return True
-
-
-def measure_usable_memory() -> int:
-    """Return the number of bytes of images that fit in the memory of this machine or container."""
-    available = available_memory()
-    return max(0, available - reserve(available))

@@ -1,6 +1,5 @@
-"""Estimate the speed of loaders on this machine, and the gain from images in memory."""
+"""Estimate the speed of loaders on this machine, and the gain of images in memory."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
@@ -8,125 +7,85 @@ from typing import NamedTuple
 from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import explain_unavailable
-from resnet_recipes.data.sample import Sample, Typical
-from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images
+from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images, set_memory_pixels
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: If a run takes this many times as long as without loading, loading limits it.
+#: Loading limits a run that takes this many times as long as without loading.
 LIMITS = 1.05
 
 
 class Supply(NamedTuple):
-    """Images per second of the loaders of all ranks."""
+    """What the loaders of all ranks deliver, in images per second."""
 
-    rates: dict[int, float]  # by crop size, after the first epoch
+    rates: dict[int, float]  # by side of the crop, after the first epoch
     first_epoch: float
+    source: str  # how this is known
 
     @classmethod
-    def of(cls, plan: Plan, sample: Sample | Typical) -> "Supply | None":
-        """Return the speed of loaders, measured on a few images; None if an image is damaged."""
-        memory = plan_memory(plan, sample)
+    def of(cls, plan: Plan) -> "Supply | None":
+        """Return the supply of loaders; None if images are not read, unknown or damaged."""
+        if not (sample := sample_images(plan)):
+            return None
+        memory = plan_memory(plan)
         config = replace(plan.recipe.data, memory_pixels=memory.pixels if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
         augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
-        costs = {}
+        share = memory.fraction if memory else 1.0
+        rates, first_epoch = {}, 0.0
         for side in (sides[0], sides[-1]) if sides else (config.train_size,):
             if (cost := sample.crop_seconds(config, augment, side)) is None:
                 return None
-            costs[side] = cost
-        share = memory.fraction if memory else 1.0
-        rates = {
-            side: threads / (share * later + (1 - share) * first)
-            for side, (first, later) in costs.items()
-        }
-        first, _ = next(iter(costs.values()))
-        return cls(rates, 1 / max(first / threads, sample.disk))
+            rates[side] = threads / (share * cost.later + (1 - share) * cost.first)
+            first_epoch = first_epoch or 1 / max(cost.first / threads, sample.disk)
+        return cls(rates, first_epoch, sample.source_text)
 
 
-class Gain(NamedTuple):
-    """The gain of a run that is limited by loading."""
-
-    alone: float  # minutes without loading
-    memory: InMemory | None  # None: images do not fit into memory, or are already there
-    minutes: float  # minutes with images in memory
-    fix: str  # the setting to use; "": nothing is known to help
-
-
-class PlaceSupply(NamedTuple):
-    """The speed of loaders for one location of the images."""
-
-    place: str  # "files", ".beton" or "memory"
-    supply: Supply
-    source: str  # source of the numbers
-
-
-def list_supplies(plan: Plan) -> Iterator[PlaceSupply]:
-    """Yield the speed of loaders for the location of the images, and for memory."""
-    if not (sample := sample_images(plan)):
-        return
+def list_supplies(plan: Plan) -> dict[str, Supply]:
+    """Return the supply of loaders from the place of the images, and from memory."""
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
-    for pixels, place in ((0, here), (plan.recipe.data.memory_pixels or AUTO, "memory")):
-        other = _with_memory(plan, pixels)
-        supply = Supply.of(other, sample)
-        if supply and (not pixels or plan_memory(other, sample)):
-            yield PlaceSupply(place, supply, sample.source_text)
+    supplies = {here: Supply.of(set_memory_pixels(plan, 0))}
+    other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
+    if plan_memory(other):
+        supplies["memory"] = Supply.of(other)
+    return {place: supply for place, supply in supplies.items() if supply}
 
 
-def _with_memory(plan: Plan, pixels: int | str) -> Plan:
-    data = replace(plan.recipe.data, memory_pixels=pixels)
-    return replace(plan, recipe=replace(plan.recipe, data=data))
-
-
-def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
-    """Return speeds with loaders; with `shares_cores`, training and loading alternate."""
-    sample = sample_images(plan)
-    supply = sample and Supply.of(plan, sample)
-    if not supply:
+def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
+    """Return speeds with loaders, which take turns with training if that uses the same cores."""
+    if not (supply := Supply.of(plan)):
         return speeds
     loaded = replace(speeds, loader=supply.rates, first_epoch=supply.first_epoch)
-    if not shares_cores:
+    if plan.recipe.launch.device != "cpu" and cuda.find_gpus().count:
         return loaded
     both = loaded.seconds_at(plan.sizes[0]).median + loaded.load_seconds(plan.sizes[0])
     return replace(loaded, end_to_end=1 / both)
 
 
+class Gain(NamedTuple):
+    """What a run whose loading limits it would gain."""
+
+    alone: float  # minutes if nothing had to be loaded
+    memory: InMemory | None  # None: images do not fit into memory, or are there
+    minutes: float  # with these
+    fix: str  # what to type; "": nothing is known to help
+
+
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
-    """Return the time saved by images in memory; None if loading does not limit the run."""
+    """Return the time that images in memory save; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:
         return None
-    sample, data = sample_images(plan), plan.recipe.data
+    data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
+    if not data.memory_pixels and not explain_unavailable() and (memory := plan_memory(other)):
+        faster = with_loaders(other, free)
+        minutes = estimate(plan, faster).total_minutes
+        if faster.loader and minutes < now:
+            return Gain(alone, memory, minutes, "cache=ram")
     folder = quote(data.root.rstrip("/"))
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
     has_folder = data.root and plan.facts.backend == "torchvision"
-    nothing = Gain(alone, None, now, smaller if has_folder else "")
-    if data.memory_pixels or sample is None or explain_unavailable():
-        return nothing
-    other = _with_memory(plan, AUTO)
-    memory, before, after = plan_memory(other, sample), Supply.of(plan, sample), None
-    if memory:
-        after = Supply.of(other, sample)
-    if not (memory and before and after):
-        return nothing
-    minutes = estimate(plan, _speed_up(plan.sizes[0], speeds, before, after)).total_minutes
-    return Gain(alone, memory, minutes, "cache=ram")
-
-
-def _speed_up(side: int, speeds: Speeds, before: Supply, after: Supply) -> Speeds:
-    """Return speeds with other loaders, in proportion to the measured speeds."""
-    crop, current = next(iter(before.rates)), 1 / speeds.load_seconds(side)
-    ratio = after.rates[crop] / before.rates[crop]
-    faster = replace(
-        speeds,
-        loader={each: ratio * rate for each, rate in speeds.loader.items()},
-        first_epoch=after.first_epoch * current / before.rates[crop],
-    )
-    if not speeds.end_to_end:
-        return faster
-    step = speeds.seconds_at(side).median
-    contention = max(0.0, 1 / speeds.end_to_end - max(step, 1 / current))
-    both = max(step, faster.load_seconds(side)) + contention / ratio
-    return replace(faster, end_to_end=1 / both)
+    return Gain(alone, None, now, smaller if has_folder else "")

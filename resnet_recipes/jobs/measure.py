@@ -54,12 +54,11 @@ def predict_time(plan: Plan) -> RunForecast | None:
         return make_forecast(plan, *measurement)
     launch, ranks = plan.recipe.launch, plan.world_size
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
-        speeds = with_loaders(plan, predict_gpu_speeds(plan, gpu), shares_cores=False)
+        speeds = with_loaders(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
-        guess = guess_cpu_speeds(plan, cores())
-        speeds = with_loaders(plan, guess, shares_cores=True)
+        speeds = with_loaders(plan, guess_cpu_speeds(plan, cores()))
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
         return None

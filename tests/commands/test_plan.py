@@ -14,7 +14,7 @@ from resnet_recipes.base import cores
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs import loading
+from resnet_recipes.jobs import loading, memory
 from tests.tables import values
 from tests.trained_runs import ended_run
 
@@ -52,7 +52,7 @@ def test_an_unknown_gpus_time_is_the_published_one(told):
 def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
     for module in (cores, slots):
         monkeypatch.setattr(module, "cores", lambda: 16)
-    monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")

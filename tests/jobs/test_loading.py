@@ -8,9 +8,10 @@ import pytest
 from resnet_recipes.base import cores
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
-from resnet_recipes.jobs import loading
+from resnet_recipes.doctor.cuda import Gpus
+from resnet_recipes.jobs import loading, memory
 from resnet_recipes.jobs.loading import Supply, find_gain, list_supplies, with_loaders
-from resnet_recipes.jobs.memory import plan_memory, sample_images
+from resnet_recipes.jobs.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
@@ -24,19 +25,16 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (cores, slots):
         monkeypatch.setattr(module, "cores", lambda: 32)
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
-    monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
-
-
-def supply(plan: Plan) -> Supply:
-    return Supply.of(plan, sample_images(plan))
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
 
 def test_every_core_reads_at_most_sixteen_for_a_rank():
-    assert supply(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
-    assert supply(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
-    assert supply(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
+    assert Supply.of(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
+    assert Supply.of(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
+    assert Supply.of(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
 
 
 def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
@@ -48,24 +46,24 @@ def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
 
 
 def test_augmentation_costs_time():
-    augmented = supply(imagenet("mild methods.randaugment={}", 8)).rates[176]
+    augmented = Supply.of(imagenet("mild methods.randaugment={}", 8)).rates[176]
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT / 1000))
 
 
 def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    assert supply(plan) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
+    rates, first_epoch, _ = Supply.of(plan)
+    assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
     monkeypatch.setattr(sample.Typical, "disk", 0.01)
-    assert supply(plan).first_epoch == pytest.approx(100)
+    assert Supply.of(plan).first_epoch == pytest.approx(100)
 
 
 def test_memory_for_a_part_is_a_mixture(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    whole = plan_memory(plan, sample_images(plan))
-    half = whole.needed / 2 + plan.batch_memory
-    monkeypatch.setattr(sample, "reserve", lambda available: 0)
-    monkeypatch.setattr(sample, "available_memory", lambda: half)
-    assert supply(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
+    half = plan_memory(plan).needed / 2 + plan.batch_memory
+    monkeypatch.setattr(memory, "reserve", lambda available: 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: half)
+    assert Supply.of(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
 
 
 def speeds(plan: Plan, rate: float, **changes) -> Speeds:
@@ -76,7 +74,7 @@ def speeds(plan: Plan, rate: float, **changes) -> Speeds:
 def fast(plan: Plan) -> Speeds:
     """Return speeds of GPUs that are twice as fast as files, at all sizes."""
     seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
-    return with_loaders(plan, Speeds(seconds), shares_cores=False)
+    return with_loaders(plan, Speeds(seconds))
 
 
 def test_memory_saves_half_of_a_run_that_waits_for_files():
@@ -90,28 +88,35 @@ def test_memory_saves_half_of_a_run_that_waits_for_files():
     assert (saves.memory.pixels, saves.fix) == (352, "cache=ram")
 
 
-def test_measured_speeds_grow_by_the_ratio_of_the_table():
-    """Manually: 10,000 measured images per second become 50,000, and 400 ms of contention 80."""
+def test_measured_speeds_keep_their_steps():
+    """Manually: memory replaces 10,000 measured images per second."""
     plan = imagenet("mild epochs=20", 8)
     measured = Speeds(
         dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4
     )
-    images = 2048 * plan.steps_per_epoch
-    first = (1 / 10_000) * FIRST / FILES
-    minutes = (images * (2e-5 + 8e-5) * 20 + images * (first - 2e-5)) / 60
+    epoch = 2048 * plan.steps_per_epoch / 60
+    minutes = epoch * (19 * KEPT + FIRST) / 32
     assert find_gain(plan, measured).minutes == pytest.approx(minutes)
+
+
+def test_memory_slower_than_measured_files_is_not_offered():
+    plan = imagenet("mild epochs=20", 8)
+    measured = Speeds(dict.fromkeys(plan.sizes, (1e-9,)), loader={88: 32 / KEPT + 1})
+    saves = find_gain(plan, measured)
+    assert (saves.memory, saves.fix) == (None, "")
 
 
 def test_loading_that_keeps_up_says_nothing():
     plan = imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
-    assert find_gain(plan, with_loaders(plan, Speeds(slow), shares_cores=False)) is None
+    assert find_gain(plan, with_loaders(plan, Speeds(slow))) is None
     assert find_gain(plan, Speeds(slow)) is None
 
 
-def test_cores_that_train_as_well_do_both():
+def test_cores_that_train_as_well_do_both(monkeypatch):
     plan = imagenet("mild", 1)
-    made = with_loaders(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))), shares_cores=True)
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    made = with_loaders(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
     assert made.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
 
 
@@ -119,7 +124,7 @@ def test_cores_that_train_as_well_do_both():
 def test_what_does_not_help_is_not_offered(why, monkeypatch):
     plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
     if why == "memory":
-        monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
+        monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
     if why == "engine":
         monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
@@ -129,14 +134,16 @@ def test_what_does_not_help_is_not_offered(why, monkeypatch):
 
 
 def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
-    monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
     assert find_gain(plan, fast(plan)).fix == fix
 
 
 def test_both_storages_are_listed():
-    rows = {place: supply.first_epoch for place, supply, _ in list_supplies(imagenet("mild", 8))}
+    rows = {
+        place: supply.first_epoch for place, supply in list_supplies(imagenet("mild", 8)).items()
+    }
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
@@ -144,5 +151,5 @@ def test_images_that_cannot_be_judged_leave_speeds_alone():
     plan = imagenet("mild", 8)
     other = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
     bare = Speeds({88: (1.0,)})
-    assert with_loaders(other, bare, shares_cores=True) == bare
-    assert [*list_supplies(other)] == []
+    assert with_loaders(other, bare) == bare
+    assert list_supplies(other) == {}

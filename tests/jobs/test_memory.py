@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.data import sample
 from resnet_recipes.jobs import memory
 from resnet_recipes.jobs.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
@@ -18,8 +17,8 @@ PER_PIXEL = 2.2
 
 def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
     """Set the memory in bytes that is free for images, in addition to batches."""
-    monkeypatch.setattr(sample, "available_memory", lambda: free + plan.batch_memory + 10**10)
-    monkeypatch.setattr(sample, "reserve", lambda available: 10**10)
+    monkeypatch.setattr(memory, "available_memory", lambda: free + plan.batch_memory + 10**10)
+    monkeypatch.setattr(memory, "reserve", lambda available: 10**10)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "")
 
 
@@ -50,7 +49,7 @@ def test_largest_crop_of_a_run_counts(monkeypatch):
 def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, needed(352) / 4)
-    kept = plan_memory(plan, sample.Typical())
+    kept = plan_memory(plan)
     assert kept.fraction == pytest.approx(0.25, rel=1e-4)
     assert str(kept).startswith("25% of the images at 352 px: ")
     assert resolve_memory_pixels(plan, print) == plan
@@ -59,7 +58,7 @@ def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
 def test_full_machine_keeps_none(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, -(10**9))
-    kept = plan_memory(plan, sample.Typical())
+    kept = plan_memory(plan)
     assert (kept.available, kept.fraction) == (0, 0.0)
 
 
@@ -74,7 +73,7 @@ def test_synthetic_images_are_never_in_memory(monkeypatch):
     plan = imagenet("mild cache=ram", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan
-    assert plan_memory(plan, memory.sample_images(plan)) is None
+    assert plan_memory(plan) is None
 
 
 def test_images_that_cannot_be_read_are_not_kept(monkeypatch):
