@@ -304,7 +304,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, forks):
     write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
-        with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
+        with pytest.raises(resnet_recipes.RecipeError, match="must be a whole number from"):
             resnet_recipes.teach(recipe, **mistake)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as in the program
     monkeypatch.setattr("resnet_recipes.jobs.launcher.start", lambda *_: Ending(75))

@@ -1,5 +1,6 @@
 """Limits of settings beyond their types, as annotations of dataclass fields."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -102,6 +103,15 @@ Positive = Annotated[float, Bounds(above=0)]
 #: A positive duration, and a duration that may be zero.
 Length = Annotated[str, IsDuration()]
 LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
+
+
+def find_number_problem(
+    key: str, text: str, least: int, most: int = 9999, fix: Fix = ()
+) -> Problem | None:
+    """Return the problem of text that must be a whole number; None if it is one."""
+    if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
+        return None
+    return Problem(key, text, f"must be a whole number from {least} to {most:,}", fix)
 
 
 @cache

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import clock_time, digits, percent, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
@@ -74,10 +75,9 @@ def run(arguments: Arguments) -> int:
 
 def _read_count(arguments: Arguments) -> int:
     """Return the number of epochs to train, or 0."""
-    text = arguments.flags.get("--sample", "0")
-    if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
-        rule = "must be a number of epochs, at least 2"
-        raise RecipeError.of("--sample", text, rule, "--sample 10")
+    if (text := arguments.flags.get("--sample")) is None:
+        return 0
+    RecipeError.refuse([find_number_problem("--sample", text, 2, fix="--sample 10")])
     return int(text)
 
 

@@ -1,7 +1,6 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import find_needed_extras
+from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, select
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
@@ -170,8 +170,8 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", most, "is only for a sweep", "-m")
-    elif not re.fullmatch("[1-9][0-9]{0,3}", most):
-        yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
+    elif problem := find_number_problem("--parallel", most, 1):
+        yield problem
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
@@ -181,8 +181,8 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     for word in select(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
         rule = "works on one node only; on several, the job itself is restarted"
         yield Problem(word, None, rule, kind=Kind.UNUSED)
-    if not re.fullmatch("nodes=[1-9][0-9]{0,3}", nodes):
-        yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
+    if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix="nodes=2"):
+        yield problem
 
 
 def _find_place_problems(

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -47,7 +48,7 @@ def run(arguments: Arguments) -> int:
     settings = [word for word in words if is_setting(word)]
     images = [typed_path("IMAGE", word) for word in words if word not in settings]
     top = arguments.flags.get("--top", "5")
-    problems = []
+    problems: list[Problem | None] = []
     if not images:
         rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
         problems.append(Problem("IMAGE", None, rule, hint, kind=Kind.MISSING))
@@ -57,8 +58,7 @@ def run(arguments: Arguments) -> int:
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
         rule = "is a run: one comes first, then images"
         problems.append(Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example))
-    if not (top.isdecimal() and int(top[:9])):
-        problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
+    problems.append(find_number_problem("--top", top, 1, fix="--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
         problems.append(
             Problem("--json", None, "--csv has all predictions", Hint("remove one of them"))
@@ -69,7 +69,7 @@ def run(arguments: Arguments) -> int:
 
     paths = list(find_images(images))
     network = open_network([*place, *settings], USAGE.example).to_device()
-    most = min(int(top[:9]), network.network.about.num_classes)
+    most = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
     each: Iterable[Prediction] = _count(predict_images(network, paths, most), bad, len(paths))
     if gallery := arguments.flags.get("--gallery"):

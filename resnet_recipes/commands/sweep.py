@@ -10,6 +10,7 @@ from pathlib import Path
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import clock_time, counted, digits
 from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
@@ -118,11 +119,9 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
-    most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
-    if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
-        yield Problem(
-            "--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine"
-        )
+    most, unit = (gpus, "GPU") if gpus else (cores(), "core")
+    if problem := find_number_problem("--parallel", parallel, 1, most):
+        yield problem._replace(fix=Hint(f"this machine has {counted(most, unit)}"))
     elif int(parallel) > 1 and gpus:
         for word in select(words, *GPUS):
             yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)

@@ -1,11 +1,11 @@
 """Run a teacher on every image of every epoch of a run, and store its outputs."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
+from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
@@ -35,12 +35,9 @@ def teach(
     RecipeError and NotReadyError if it cannot start, NotDoneError if it was stopped or failed.
     """
     path = new_path("--out", str(typed_path("--out", out).with_suffix(".safetensors").absolute()))
-    rule = "must be a number from 1 to 9999"
-    RecipeError.refuse(
-        Problem(flag, text, rule, f"{flag} 10")
-        for flag, text, also in (("--top", top, "all"), ("--cycle", cycle, "0"))
-        if not re.fullmatch(f"[1-9][0-9]{{0,3}}|{also}", text)
-    )
+    outputs = "1" if top == "all" else top
+    problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
+    RecipeError.refuse([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
     plan = plan_here(composed, say)
     RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):

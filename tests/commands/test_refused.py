@@ -44,10 +44,10 @@ predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same GPUs
-slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a number of nodes
+slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a whole number from 1
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
 slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
-slurm -m mild data=/data --parallel 0 | 2 | --parallel 0: must be a number of jobs
+slurm -m mild data=/data --parallel 0 | 2 | --parallel 0: must be a whole number from 1
 slurm mild data=/data --parallel 2 | 2 | --parallel 2: is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
@@ -112,15 +112,15 @@ train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
-train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be from 1 to
-train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be from 1 to
-train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be from 1 to
+train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be a whole number from 1 to
+train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be a whole number from 1 to
+train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be a whole number from 1 to
 train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1: must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | --completion zsh
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
-estimate mild data=/nowhere --sample=1 | 2 | must be a number of epochs, at least 2
-estimate mild data=/nowhere --sample=many | 2 | must be a number of epochs, at least 2
+estimate mild data=/nowhere --sample=1 | 2 | must be a whole number from 2
+estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
 estimate data=/nowhere --within 2 | 2 | --within 2: must be a time (2h

@@ -61,7 +61,9 @@ def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
-    assert "--parallel 3: must be from 1 to 2, the GPUs" in enter(f"{words} 3", 2).err
+    refusal = enter(f"{words} 3", 2).err
+    assert "--parallel 3: must be a whole number from 1 to 2\n" in refusal
+    assert "hint:  this machine has 2 GPUs" in refusal
     assert runs == []
 
 
