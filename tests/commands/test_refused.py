@@ -112,9 +112,9 @@ train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
-train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be a whole number from 1 to
-train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be a whole number from 1 to
-train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be a whole number from 1 to
+train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be a whole number
+train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be a whole number
+train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be a whole number
 train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1: must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | --completion zsh
