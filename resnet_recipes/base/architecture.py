@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf
@@ -55,7 +55,7 @@ def find_implied_settings(name: str) -> dict[str, Any]:
 class ModelConfig(Section):
     """The `model` section."""
 
-    _place: ClassVar[str] = "model."
+    _place = "model."
 
     # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision, "v1.5") |
     # torchvision:NAME | timm:NAME

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ CropSize = Annotated[int, Bounds(least=8, most=1024)]
 class DataConfig(Section):
     """The `data` section of a recipe."""
 
-    _place: ClassVar[str] = "data."
+    _place = "data."
 
     # auto: ffcv if root has .beton files, otherwise torchvision
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"

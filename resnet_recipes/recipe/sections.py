@@ -33,7 +33,7 @@ SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 class BatchConfig(Section):
     """The `batch` section: sizes are global, so 1 or 8 devices give the same result."""
 
-    _place: ClassVar[str] = "batch."
+    _place = "batch."
 
     # examples per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
@@ -54,7 +54,7 @@ class BatchConfig(Section):
 class ScheduleConfig(Section):
     """The `schedule` section: the learning rate as a fraction of `optimizer.lr`."""
 
-    _place: ClassVar[str] = "schedule."
+    _place = "schedule."
     #: The schedules that use a setting; settings without an entry apply to all.
     READ_BY: ClassVar[dict[str, tuple[str, ...]]] = {
         "from_start": ("cosine",),
@@ -95,7 +95,7 @@ class ScheduleConfig(Section):
 class PrecisionConfig(Section):
     """The `precision` section."""
 
-    _place: ClassVar[str] = "precision."
+    _place = "precision."
 
     # auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
@@ -122,7 +122,7 @@ _PERCENT = Bounds(least=1, most=100, said="a percentage from 1 to 100, as in 75.
 class EvaluationConfig(Section):
     """The `evaluation` section."""
 
-    _place: ClassVar[str] = "evaluation."
+    _place = "evaluation."
 
     # percent: end the run at the first evaluation that reaches it
     stop_at_top1: Annotated[float | None, _PERCENT] = None
@@ -139,7 +139,7 @@ class EvaluationConfig(Section):
 class CheckpointConfig(Section):
     """The `checkpoint` section."""
 
-    _place: ClassVar[str] = "checkpoint."
+    _place = "checkpoint."
 
     # time between checkpoints; the last step is always saved
     interval: Length = "1ep"
@@ -153,7 +153,7 @@ class CheckpointConfig(Section):
 class LogConfig(Section):
     """The `log` section."""
 
-    _place: ClassVar[str] = "log."
+    _place = "log."
 
     # time between logged steps; other steps do not wait for the device
     interval: Length = "20ba"
@@ -168,7 +168,7 @@ _PRICE = Bounds(least=0, below=1e6, said="a price per hour, as in 32.77")
 class LaunchConfig(Section):
     """The `launch` section: where a run executes. These settings do not change its result."""
 
-    _place: ClassVar[str] = "launch."
+    _place = "launch."
 
     # auto: cuda if available, else cpu | cuda | cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
@@ -209,7 +209,7 @@ class LaunchConfig(Section):
 class RunConfig(Section):
     """The `run` section: where results are stored."""
 
-    _place: ClassVar[str] = "run."
+    _place = "run."
 
     root: str = "runs"  # folder of all runs
     # with schedule=wsd: run whose stable phase this run continues: a name in root or a folder
