@@ -225,27 +225,22 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if preprocesses and options.lose is not None:
         rule = "cannot be used with --dtype or --lose, which compare normalized images"
         yield Problem("--with-preprocessing", None, rule, kind=Kind.UNUSED)
-    graphs = tuple(f"--to {name}" for name in _GRAPHS)
-    library = backbones.get_library(network.about.architecture)
-    if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
-        rule = f"has no network like {network.about.architecture}"
+    about, graphs = network.about, tuple(f"--to {name}" for name in _GRAPHS)
+    library, fix = backbones.get_library(about.architecture), ("--to safetensors", *graphs)
+    if {to, library} == {"timm", "torchvision"} and ":" in about.architecture:
+        rule = f"has no network like {about.architecture}"
         yield Problem("--to", to, rule, (f"--to {library}", *graphs))
-    is_own = bool(network.about.arguments) and network.about.architecture in NETWORKS
-    if is_own and not TARGETS[to].supports_any:
+    if about.arguments and about.architecture in NETWORKS and not TARGETS[to].supports_any:
         rule = "has no ResNet of this stem, width or number of input channels"
-        yield Problem("--to", to, rule, ("--to safetensors", *graphs))
-    if network.about.surgery and not TARGETS[to].supports_any:
-        rule = (
-            f"does not support {' and '.join(network.about.surgery)}, which is part of this network"
-        )
-        if to == "timm":
-            rule += "; timm's resnetblur50 blurs in other places and is a different network"
-        yield Problem("--to", to, rule, ("--to safetensors", *graphs))
+        yield Problem("--to", to, rule, fix)
+    if about.surgery and not TARGETS[to].supports_any:
+        rule = f"does not support {' and '.join(about.surgery)}, which is part of this network"
+        yield Problem("--to", to, rule, fix)
     if folds and to not in _GRAPHS:
         rule = f"removes BatchNorm, which {to}'s own network has"
         yield Problem("--fold-batchnorm", None, rule, graphs)
     if folds and not backbones.is_resnet(network.model):
-        rule = f"is for ResNets; {network.about.architecture} orders its layers differently"
+        rule = f"is for ResNets; {about.architecture} orders its layers differently"
         yield Problem("--fold-batchnorm", None, rule, kind=Kind.UNUSED)
 
 
