@@ -110,12 +110,13 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
 def test_float16_halves_the_file_and_is_judged_on_all_images(to, run, enter, tmp_path):
-    said = enter(f"resnet-recipes export mine --to {to} --dtype float16 --out float16").out
+    flip = "evaluation.flip=true"
+    said = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
     if to == "safetensors":  # the other formats also contain code
         whole = (run / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", said).groups()
-    found = json.loads(enter("resnet-recipes eval mine --json").out)
+    found = json.loads(enter(f"resnet-recipes eval mine {flip} --json").out)
     assert float(before) == pytest.approx(found["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
     images = torch.randn(5, 3, 32, 32)
