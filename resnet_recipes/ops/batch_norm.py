@@ -106,28 +106,6 @@ def _order_gradients(**gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     return tuple(gradients.get(name) for name in _INPUTS)
 
 
-def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
-    (weight, bias, mean, var, tracked, momentum, eps), epilogue = _split_arguments(rest)
-    tracked.add_(1)
-    z, *moments = torch.native_batch_norm(to_nhwc(x), weight, bias, mean, var, True, momentum, eps)
-    return apply_epilogue(z, epilogue), torch.stack(moments)
-
-
-def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    x, z, keep, weight, bias, moments, relu = SavedTensors(*rest)
-    mean, rstd = moments
-    g = g if other is None else g + other
-    if relu:
-        scale = (weight * rstd).view(-1, 1, 1)
-        output = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) if z is None else z
-        g = torch.where(output <= 0, 0, g)
-    g_norm = g if keep is None else g * keep.to(g.dtype).view(-1, 1, 1, 1)
-    dx, *sums = torch.ops.aten.native_batch_norm_backward(
-        g_norm, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True]
-    )
-    return to_nhwc(dx), g.new_empty(0) if z is None else g.clone(), torch.stack(sums)
-
-
 def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
@@ -165,14 +143,12 @@ register(
     "batch_norm(Tensor x, Tensor weight, Tensor bias, Tensor(a!) running_mean, Tensor(b!) "
     "running_var, Tensor(c!) tracked, float momentum, float eps, Tensor? residual, Tensor? keep, "
     "bool relu) -> (Tensor, Tensor)",
-    cpu=_forward,
     cuda=_forward_cuda,
     fake=_forward_fake,
 )
 register(
     "batch_norm_backward(Tensor g, Tensor? other, Tensor x, Tensor? z, Tensor? keep, Tensor "
     "weight, Tensor bias, Tensor moments, bool relu) -> (Tensor, Tensor, Tensor)",
-    cpu=_backward,
     cuda=_backward_cuda,
     fake=_backward_fake,
 )

@@ -26,15 +26,6 @@ def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
         return unfused(x.float(), stride).to(x.dtype)
 
 
-def compute_gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input gradient: a transposed convolution, cropped or extended to size."""
-    output_padding = [
-        side - 1 - (out - 1) * stride
-        for side, out in zip((height, width), g.shape[2:], strict=True)
-    ]
-    return F.conv_transpose2d(to_nhwc(g), _kernel(g), None, stride, 1, output_padding, g.shape[1])
-
-
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur channels_last [N, C, H, W] in one launch per pass.
 
@@ -74,10 +65,6 @@ class _Blur(torch.autograd.Function):
         ), None
 
 
-def _forward(x: Tensor, stride: int) -> Tensor:
-    return unfused(to_nhwc(x), stride)
-
-
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
 
@@ -110,12 +97,9 @@ def _kernel(x: Tensor) -> Tensor:
     return kernel.expand(x.shape[1], 1, 3, 3)
 
 
-register(
-    "blur(Tensor x, int stride) -> Tensor", cpu=_forward, cuda=_forward_cuda, fake=_forward_fake
-)
+register("blur(Tensor x, int stride) -> Tensor", cuda=_forward_cuda, fake=_forward_fake)
 register(
     "blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
-    cpu=compute_gradient,
     cuda=_backward_cuda,
     fake=_backward_fake,
 )

@@ -47,23 +47,6 @@ class _MaxPool(torch.autograd.Function):
         ), None
 
 
-def _forward(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    y, indices = F.max_pool2d(to_nhwc(x), 3, stride, 1, return_indices=True)
-    rows, columns = (torch.arange(side, device=x.device) * stride for side in y.shape[2:])
-    down, right = indices // x.shape[3] - rows.view(-1, 1) + 1, indices % x.shape[3] - columns + 1
-    return y, to_nhwc((3 * down + right).to(torch.uint8))
-
-
-def _backward(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
-    dx = to_nhwc(g.new_zeros(*g.shape[:2], height + 2, width + 2))
-    tall, wide = (stride * (side - 1) + 1 for side in g.shape[2:])
-    for place in range(9):
-        down, right = divmod(place, 3)
-        windows = dx[..., down : down + tall : stride, right : right + wide : stride]
-        windows += torch.where(places == place, g, 0)
-    return to_nhwc(dx[..., 1 : height + 1, 1 : width + 1])
-
-
 def _forward_cuda(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import max_pool as kernels
 
@@ -88,13 +71,11 @@ def _backward_fake(g: Tensor, places: Tensor, stride: int, height: int, width: i
 
 register(
     "max_pool(Tensor x, int stride) -> (Tensor, Tensor)",
-    cpu=_forward,
     cuda=_forward_cuda,
     fake=_forward_fake,
 )
 register(
     "max_pool_backward(Tensor g, Tensor places, int stride, SymInt height, SymInt width) -> Tensor",
-    cpu=_backward,
     cuda=_backward_cuda,
     fake=_backward_fake,
 )

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import tests.ops.processor  # noqa: F401
 from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import silent

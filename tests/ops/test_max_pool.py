@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import tests.ops.processor  # noqa: F401
 from resnet_recipes.ops import max_pool
 
 SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
