@@ -261,7 +261,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import work
 
-    interruption, began = Interruption(), time.monotonic()
+    interruption, start = Interruption(), time.monotonic()
 
     def notify(record: dict[str, Any]) -> None:
         for callback in callbacks:
@@ -276,7 +276,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     ):
         folder = locked.path
         try:
-            launch = LaunchFacts(began)
+            launch = LaunchFacts(start)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)
             code = work(process)
             ended = Ending(code, message=interruption.reason if code else "")
@@ -284,7 +284,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
             ended = make_ending(error)
             raise
         finally:
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - start
             ended = replace(ended, step=watchdog.step, seconds=seconds, time=time.time())
             write_ending(folder / EXIT, ended)
     if interruption.signal:

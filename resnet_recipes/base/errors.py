@@ -127,19 +127,19 @@ class Problem(NamedTuple):
 
     def _first(self) -> str:
         """Return the first line, with secrets not yet masked."""
-        said = self.key if self.value is None else f"{self.key}={_text(self.value)}"
+        subject = self.key if self.value is None else f"{self.key}={_text(self.value)}"
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
-            said = f"`{_text(self.value)}`"
-        said = self.typed or said
+            subject = f"`{_text(self.value)}`"
+        subject = self.typed or subject
         match self.kind:
             case Kind.UNKNOWN:
-                return f"unknown {self.clause} {said}" + "".join(
+                return f"unknown {self.clause} {subject}" + "".join(
                     f"; did you mean {each}?" for each in self._meant()
                 )
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
-                return f"{said} {verb}" + (f": {self.clause}" if self.clause else "")
-        return f"{said}: {self.clause or 'not a valid value'}"
+                return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
+        return f"{subject}: {self.clause or 'not a valid value'}"
 
     def _meant(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""

@@ -112,8 +112,8 @@ def _record(value: Any, cls: type) -> Any:
     if isinstance(value, cls):
         return value
     kinds, mapping = kinds_of(cls), _check_type(value, dict, cls)
-    if strange := sorted(map(str, set(mapping) - set(kinds))):
-        raise WrongTypeError(f"{words(cls)} (not {', '.join(strange)})")
+    if unknown := sorted(map(str, set(mapping) - set(kinds))):
+        raise WrongTypeError(f"{words(cls)} (not {', '.join(unknown)})")
     if absent := [
         item.name for item in fields(cls) if item.default is MISSING and item.name not in mapping
     ]:

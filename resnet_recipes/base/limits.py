@@ -32,7 +32,7 @@ class Bounds(Limit):
     above: float = -inf
     below: float = inf
     word: str = ""  # allowed in place of a number
-    said: str = ""  # text of the rule, instead of the limits
+    text: str = ""  # text of the rule, instead of the limits
     fix: Fix = ()
 
     def broken(self, value: Any) -> str:
@@ -41,7 +41,7 @@ class Bounds(Limit):
             is_number and self.least <= value <= self.most and self.above < value < self.below
         ):
             return ""
-        return f"must be {f'{self.word} or ' if self.word else ''}{self.said or self._text()}"
+        return f"must be {f'{self.word} or ' if self.word else ''}{self.text or self._text()}"
 
     def _text(self) -> str:
         if self.least > -inf and self.most < inf:

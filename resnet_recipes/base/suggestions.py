@@ -185,10 +185,10 @@ def find_meaning(
 
     Unless `exactly` is set, the name may be misspelled.
     """
-    whole = name.lstrip("-").lower().replace("-", "_")
-    leaf = _get_leaf(whole)
-    candidates = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
-    if len(leaf) == 1 and "." in whole:  # -a and -b are flags only without a dot
+    key = name.lstrip("-").lower().replace("-", "_")
+    leaf = _get_leaf(key)
+    candidates = [word for word in (key.replace(".", "_"), leaf) if word in table][:1]
+    if len(leaf) == 1 and "." in key:  # -a and -b are flags only without a dot
         candidates = []
     candidates = candidates or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
     if not candidates or len({table[word] for word in candidates}) > 1:

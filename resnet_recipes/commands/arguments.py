@@ -184,13 +184,13 @@ def split(
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             arguments.flags[name] = ""
-    strange = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
-    for word in strange:
+    undecodable = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
+    for word in undecodable:
         problems.append(Problem(word, None, "is not UTF-8", Hint("rename the file or folder")))
     spaced, arguments.words = _join_spaced(arguments.words, usage)
     problems += spaced
     if problems or settings:
-        refusals = [] if strange else list(find_others(arguments))
+        refusals = [] if undecodable else list(find_others(arguments))
         raise RecipeError([*problems, *_explain_flags(settings, usage, refusals)])
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):

@@ -159,7 +159,8 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
         yield f"both          {digits(speeds.end_to_end)} images/s at {first} px"
     if speeds.devices > 1:
         yield (
-            f"exchange      {1000 * speeds.exchange:.0f} ms alone, between {speeds.devices} ranks; "
+            f"all-reduce    {1000 * speeds.all_reduce:.0f} ms alone, "
+            f"between {speeds.devices} ranks; "
             f"a step at {first} px takes {1000 * speeds.step_seconds(first):.0f} ms"
         )
 
@@ -171,8 +172,8 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     side, methods = plan.sizes[0], plan.new_stack()
     limit, wait = speeds.limit_at(side), ""
     if limit == "loader" and speeds.loader:
-        waits = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
-        wait = f": steps wait {percent(waits)} of the time"
+        wait_fraction = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
+        wait = f": steps wait {percent(wait_fraction)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":
         if saves := find_gain(plan, speeds):
@@ -180,10 +181,10 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
             yield f"  {saves.fix}{size}"
         yield from (f"  {hint}" for method in methods for hint in method.loader_hints())
         yield "  more CPU cores per GPU"
-    elif limit == "exchange":
+    elif limit == "all-reduce":
         if not plan.recipe.precision.compress_gradients:
             yield "  precision.compress_gradients=true   send gradients in bf16: half the bytes"
-        yield "  a larger bs=, with a larger lr, exchanges less often; or fewer devices"
+        yield "  a larger bs=, with a larger lr, communicates less often; or fewer devices"
     else:
         from resnet_recipes.methods import ORDER
 

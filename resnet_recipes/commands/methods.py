@@ -22,8 +22,8 @@ def run(arguments: Arguments) -> int:
 
     words, width = arguments.words, get_page_width()
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
-    if strange := [word for word in words if word not in cards]:
-        problem = make_unknown("method", strange[0], cards)
+    if unknown := [word for word in words if word not in cards]:
+        problem = make_unknown("method", unknown[0], cards)
         if named := [word for word in words if word in cards]:  # as in: methods show mixup
             fix = f"resnet-recipes methods {' '.join(named)}"
             problem = problem._replace(fix=fix, valid=())

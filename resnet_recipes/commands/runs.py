@@ -162,9 +162,9 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:
     """Return the lines of a table; long names get separate lines."""
-    whole = format_table(rows)
-    if max(map(len, whole)) <= get_width():
-        return whole
+    table = format_table(rows)
+    if max(map(len, table)) <= get_width():
+        return table
     names = ["NAME", *(row.pop("NAME") for row in rows)]
     lines = format_table(rows, _DROPPED, get_width() - 2)
     return [f"{name}\n  {line}" for name, line in zip(names, lines, strict=True)]

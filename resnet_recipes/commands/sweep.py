@@ -141,13 +141,13 @@ def _describe(
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
-        whole = sum(plan.flops) / 1e15
+        total = sum(plan.flops) / 1e15
         saved_state = None if other else find_stable_state(plan)  # from an earlier run
         start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
         skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
-        operations, saved = operations + whole - skipped, saved + skipped
+        operations, saved = operations + total - skipped, saved + skipped
         if forecast := predict_time(plan):
-            share = 1 - skipped / whole
+            share = 1 - skipped / total
             minutes += share * forecast.estimate.total_minutes
             cost += share * forecast.estimate.cost(point.recipe.launch.price or 0.0)
             time = f"  {forecast.format_time(60 * share * forecast.estimate.total_minutes)}"

@@ -154,13 +154,13 @@ def _check(arguments: Arguments) -> int:
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.measure import CHECK_STEPS, check
 
-    result, began = add_demo_images(compose_recipe(arguments)), time.monotonic()
+    result, start = add_demo_images(compose_recipe(arguments)), time.monotonic()
     plan = _plan_run(result)
     say("\n".join(format_plan(plan)))
     check(plan, say)
     steps = min(CHECK_STEPS, plan.total_steps)
     print(
-        f"checked in {clock_time(time.monotonic() - began)}: the last {steps} of "
+        f"checked in {clock_time(time.monotonic() - start)}: the last {steps} of "
         f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
         "The same command without --check trains."
     )

@@ -90,9 +90,9 @@ class TrainCrop:
 
         The numbers are int64 [N, 4]: top, left, height, width.
         """
-        draws, mirrored = self._draw(rows)
+        draws, flipped = self._draw(rows)
         crops = draw_crops if self.rule == "tensorflow" else draw_random_crops
-        return CropDraws(crops(draws, sizes, self.scale, self.ratio), mirrored)
+        return CropDraws(crops(draws, sizes, self.scale, self.ratio), flipped)
 
     def draw_attempts(self, rows: Rows) -> "CropDraws":
         """Return the random numbers that `draw_boxes` needs before sizes are known.
@@ -100,13 +100,13 @@ class TrainCrop:
         They are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are [N,
         404]: draws, scale and ratio.
         """
-        draws, mirrored = self._draw(rows)
+        draws, flipped = self._draw(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
             draws = make_attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         limits_by_row = np.tile(limits, (len(draws), 1))
-        return CropDraws(np.concatenate([draws, limits_by_row], axis=1), mirrored)
+        return CropDraws(np.concatenate([draws, limits_by_row], axis=1), flipped)
 
     def _draw(self, rows: Rows) -> "CropDraws":
         """Return the random numbers of each image's crop."""
@@ -135,7 +135,7 @@ class CropDraws(NamedTuple):
     """The crops of a batch, as boxes or as the numbers that boxes are computed from."""
 
     numbers: np.ndarray  # [N, ...]
-    mirrored: np.ndarray  # bool [N], whether the crop is flipped horizontally
+    flipped: np.ndarray  # bool [N], whether the crop is flipped horizontally
 
 
 def draw_uniforms(

@@ -48,8 +48,8 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
     """Draw one picture: an object at a random place over clutter, unevenly lit and noisy."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
-    far, near, ink = _choose_colors(HUES[shape], rng)
-    scene = Image.new("RGB", (width, height), tuple(int(value) for value in far))
+    background, object_color, pattern_color = _choose_colors(HUES[shape], rng)
+    scene = Image.new("RGB", (width, height), tuple(int(value) for value in background))
     draw = ImageDraw.Draw(scene)
     for _ in range(rng.integers(1, 5)):
         _draw_clutter(draw, width, height, rng)
@@ -63,7 +63,9 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
             [(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0
         )
     strength = _draw_pattern(texture, (width, height), middle, rng)
-    surface = Image.fromarray((near + strength[..., None] * (ink - near)).astype(np.uint8))
+    surface = Image.fromarray(
+        (object_color + strength[..., None] * (pattern_color - object_color)).astype(np.uint8)
+    )
     scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
     return _photograph(scene, rng)
 
@@ -71,10 +73,10 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
 def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
     """Choose three distinct colors [3, 3]: background, object (near this hue), and its pattern."""
     while True:
-        far, ink = rng.uniform(20, 235, (2, 3))
+        background, pattern = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
-        near = 255 * np.array(colorsys.hsv_to_rgb(*shade))
-        colors = np.array([far, near, ink], dtype=np.float32)
+        object_color = 255 * np.array(colorsys.hsv_to_rgb(*shade))
+        colors = np.array([background, object_color, pattern], dtype=np.float32)
         if min(np.abs(colors[a] - colors[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
             return colors
 

@@ -165,12 +165,12 @@ def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
             cold = [part for part in ranges if not _is_cached(*part)]
             for part in cold:
                 os.posix_fadvise(*part, os.POSIX_FADV_WILLNEED)
-            began, seconds = time.monotonic(), 0.0
+            start, seconds = time.monotonic(), 0.0
             for count, (file, first, length) in enumerate(cold, 1):
                 os.pread(file, length, first)
-                taken = time.monotonic() - began
-                seconds = taken / count * len(cold) / len(ranges)
-                if taken > PATIENCE:
+                elapsed = time.monotonic() - start
+                seconds = elapsed / count * len(cold) / len(ranges)
+                if elapsed > PATIENCE:
                     break
             for part in cold:
                 os.posix_fadvise(*part, os.POSIX_FADV_DONTNEED)

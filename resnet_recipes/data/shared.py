@@ -53,7 +53,7 @@ class SharedArrays:
     def free(self, name: str, start: int, end: int) -> None:
         """Free the complete pages of a byte array from `start` to `end`; they become 0."""
         array, page = self.arrays[name], mmap.PAGESIZE
-        place = array.ctypes.data - self.whole.ctypes.data
+        place = array.ctypes.data - self.content.ctypes.data
         first = place + -(-start // page) * page
         if (length := place + end // page * page - first) > 0:
             self._memory.madvise(mmap.MADV_REMOVE, first, length)
@@ -62,7 +62,7 @@ class SharedArrays:
         return self.arrays[name]
 
     @property
-    def whole(self) -> np.ndarray:
+    def content(self) -> np.ndarray:
         """The complete file as bytes, for pinning."""
         return np.frombuffer(self._memory, np.uint8)
 

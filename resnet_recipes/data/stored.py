@@ -88,9 +88,9 @@ def spread_probabilities(
         probabilities = np.exp(values)
         left = np.maximum(1 - probabilities.sum(1, keepdims=True), _LEAST) / others
         probabilities, left = probabilities ** (1 / temperature), left ** (1 / temperature)
-        whole = probabilities.sum(1, keepdims=True) + others * left
-        out[:] = left / whole
-        out[rows, classes] = probabilities / whole
+        total = probabilities.sum(1, keepdims=True) + others * left
+        out[:] = left / total
+        out[rows, classes] = probabilities / total
     else:
         out[rows, classes] = values / temperature
         out[:] = torch.softmax(torch.from_numpy(out), 1)

@@ -38,9 +38,9 @@ class Stream:
         if self._copied is not None:
             # wait for the previous copy; then the loader may overwrite its memory
             self._copied.synchronize()
-        began = time.perf_counter()
+        start = time.perf_counter()
         raw = next(self._batches)
-        self.waited += time.perf_counter() - began
+        self.waited += time.perf_counter() - start
         return raw if self._side is None else self._copy(raw)
 
     def _copy(self, raw: RawBatch) -> RawBatch:

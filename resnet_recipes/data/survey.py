@@ -53,22 +53,22 @@ def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) 
 
 
 def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
-    root, there = Path(config.root), find_parts(Path(config.root))
-    NotReadyError.refuse(_find_part_problems(root, there))
-    NotReadyError.refuse(_find_split_problems(config, there, tell))
+    root, parts = Path(config.root), find_parts(Path(config.root))
+    NotReadyError.refuse(_find_part_problems(root, parts))
+    NotReadyError.refuse(_find_split_problems(config, parts, tell))
     train, val = listings = [list_split(config, split, tell) for split in SPLITS]
     unread = _describe_unread(train.others + val.others)
     # images set aside by val_share have no part
-    of_parts = list(zip(there.values(), listings, strict=False))
+    part_listings = list(zip(parts.values(), listings, strict=False))
     NotReadyError.refuse(
         make_problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
-        for part, listing in of_parts
+        for part, listing in part_listings
         if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
-    NotReadyError.refuse(_find_doubts(config, there, listings))
+    NotReadyError.refuse(_find_doubts(config, parts, listings))
     problems = list(_find_class_problems(config, train, val))
-    has_table = any(part.is_table for part in there.values())
-    if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
+    has_table = any(part.is_table for part in parts.values())
+    if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
         problems.append(make_problem(root, rule, Hint("keep each in one of them")))
     NotReadyError.refuse(problems)
@@ -78,20 +78,20 @@ def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]
         len(train),
         len(val),
         train.classes,
-        (*_describe_source(root, there), *_list_notes(config, train, val, has_table)),
+        (*_describe_source(root, parts), *_list_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
-        tuple(_describe_details(config, there, train, val)),
+        tuple(_describe_details(config, parts, train, val)),
         train.sample(SAMPLED),
     )
     return facts, train, val
 
 
-def _find_part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
+def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Problem]:
     """Yield why parts cannot be read, as one problem."""
     flat = [
-        part.place for part in there.values() if not (part.is_table or list_classes(part.place))
+        part.place for part in parts.values() if not (part.is_table or list_classes(part.place))
     ]
     if not flat:
         return
@@ -120,15 +120,15 @@ def _list_tables(folder: Path) -> list[Path]:
 
 
 def _find_split_problems(
-    config: DataConfig, there: dict[str, Part], tell: Say
+    config: DataConfig, parts: dict[str, Part], tell: Say
 ) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set although val/ exists."""
-    if not there.keys() - {"val"}:
+    if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
-    if "val" in there and config.val_share:
-        rule = f"is for data without validation images, but {there['val'].name} has some"
+    if "val" in parts and config.val_share:
+        rule = f"is for data without validation images, but {parts['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
-    if "val" not in there and not config.sets_aside:
+    if "val" not in parts and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # setting the fraction would not help
@@ -141,14 +141,14 @@ def _find_split_problems(
 
 
 def _find_doubts(
-    config: DataConfig, there: Mapping[str, Part], listings: list[Listing]
+    config: DataConfig, parts: Mapping[str, Part], listings: list[Listing]
 ) -> Iterator[Problem]:
     """Yield why folders in one split are probably not classes; the other split matches."""
     if config.nested_classes is None:
         yield from islice(
             (
                 one
-                for part, listing in zip(there.values(), listings, strict=False)
+                for part, listing in zip(parts.values(), listings, strict=False)
                 if not part.is_table
                 for one in find_doubts(part.place, listing)
             ),
@@ -167,8 +167,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         hint = Hint(f"add images, or remove these folders from both splits{unread}")
         yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
     sides = [("train", in_train, "val", in_val), ("val", in_val, "train", in_train)]
-    for split, here, other, there in [] if config.sets_aside else sides:
-        if missing := sorted(here - there):
+    for split, in_split, other, in_other in [] if config.sets_aside else sides:
+        if missing := sorted(in_split - in_other):
             rule = f"has {list_first(missing)} in {split} but not in {other}"
             hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
             yield make_problem(config.root, rule, hint)
@@ -233,20 +233,20 @@ def _has_nested_classes(listing: Listing) -> bool:
     return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)
 
 
-def _describe_source(root: Path, there: dict[str, Part]) -> Iterator[str]:
+def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[str]:
     """Yield the source of labels if a folder also has tables."""
     labels = [
         str(part.place) if part.is_table else f"the names of folders in {part.place}"
-        for part in there.values()
+        for part in parts.values()
     ]
     unread = [str(path) for path in _list_tables(root) if str(path) not in labels]
-    if unread or (root.is_dir() and any(part.is_table for part in there.values())):
-        said = f", not from {list_first(unread)}" if unread else ""
-        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
+    if unread or (root.is_dir() and any(part.is_table for part in parts.values())):
+        unread_note = f", not from {list_first(unread)}" if unread else ""
+        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{unread_note}"
 
 
 def _describe_details(
-    config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
+    config: DataConfig, parts: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
     """Yield the source of the images."""
     if config.sets_aside:
@@ -255,9 +255,9 @@ def _describe_details(
             f"{len(val):,} images are set aside for validation, {part} of each class, "
             f"the same with every seed (data.val_seed={config.val_seed})"
         )
-        if "val" in there:
-            yield f"{there['val'].name} is not used: data.fold divides the training images"
-    elif (name := there["val"].name) != "val":
+        if "val" in parts:
+            yield f"{parts['val'].name} is not used: data.fold divides the training images"
+    elif (name := parts["val"].name) != "val":
         yield f"validation images come from {name}"
     if config.share < 1:
         yield (
@@ -315,8 +315,8 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         rule = "applies only to image files; val.beton already exists"
         fix = "resnet-recipes convert SRC DST val_share=0.1"
         yield Problem("data.val_share", config.val_share, rule, fix)
-    for key, whole in {"share": 1.0, "fold": ""}.items():
-        if (value := getattr(config, key)) != whole:
+    for key, default in {"share": 1.0, "fold": ""}.items():
+        if (value := getattr(config, key)) != default:
             fix = Hint("data=FOLDER, the image files")
             yield Problem(f"data.{key}", value, "applies only to image files", fix)
     if config.on_bad_image == "skip":

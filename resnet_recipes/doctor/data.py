@@ -184,7 +184,7 @@ def check_image(path: Path | str) -> CheckedImage:
         data = read_file(path)
         digest = hashlib.blake2b(data, digest_size=16).digest()
         picture = Picture(data)
-        picture.whole()
+        picture.pixels()
     except BadImageError as error:
         return CheckedImage(digest, bad=str(error))
     return CheckedImage(digest, tuple(_find_oddities(Path(path).suffix.lower(), data)))

@@ -35,8 +35,8 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if missing := [file for file in files if file not in class_of]:
         rule = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
         raise NotReadyError.at(class_map, rule)
-    if strange := sorted({*class_of.values()} - {*classes}):
-        rule = f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}"
+    if unknown := sorted({*class_of.values()} - {*classes}):
+        rule = f"names classes that {root / 'train'} lacks: {', '.join(unknown[:5])}"
         raise NotReadyError.at(class_map, rule)
     with atomic.create_folder(target) as draft:
         for name in classes:

@@ -186,7 +186,7 @@ def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
         image = read_pixels(read_file(place) if isinstance(place, str) else place)
     except BadImageError as error:
         raise TrainingError(f"{place} {error}") from None
-    return network.transform(image.whole()), image.whole()
+    return network.transform(image.pixels()), image.pixels()
 
 
 def _generate_images() -> list[Image.Image]:

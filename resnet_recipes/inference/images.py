@@ -224,7 +224,7 @@ class UnlabeledImages(EvalLoader):
         if index in self._files.in_memory:
             return ""
         try:
-            Files.read(self._files, index).whole()
+            Files.read(self._files, index).pixels()
         except BadImageError as error:
             return str(error)
         return ""
@@ -239,6 +239,6 @@ class _FilesOrBlack(Files):
         if index in self.in_memory:
             return self.in_memory[index]
         try:
-            return Pixels(super().read(index).whole())
+            return Pixels(super().read(index).pixels())
         except BadImageError:
             return Pixels(np.zeros((1, 1, 3), np.uint8))

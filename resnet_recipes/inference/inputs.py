@@ -73,20 +73,20 @@ class PreprocessingNetwork(nn.Module):
         Float32 [size, length] and bool [size]. `places` [length] are the positions of the input
         pixels along one dimension, `other` is the length of the other dimension.
         """
-        whole = torch.full_like(length, self.resize)
+        resized = torch.full_like(length, self.resize)
         if self.fit == "crop":
-            whole = (self.resize * length // other).clamp(min=self.resize)
+            resized = (self.resize * length // other).clamp(min=self.resize)
         elif self.fit == "pad":
             ratio = torch.maximum(length, other).double() / self.resize
-            whole = (length / ratio).round().long().clamp(min=1)
-        scale = length.float() / whole.float()
-        over = whole - self.size
+            resized = (length / ratio).round().long().clamp(min=1)
+        scale = length.float() / resized.float()
+        over = resized - self.size
         first = (over.clamp(min=0).float() / 2).round() - (-over).clamp(min=0) // 2
         outputs = torch.arange(self.size, device=places.device) + first
-        centers = (outputs.clamp(min=0).minimum(whole - 1) + 0.5) * scale
+        centers = (outputs.clamp(min=0).minimum(resized - 1) + 0.5) * scale
         distances = (places + 0.5 - centers[:, None]).abs() / scale.clamp(min=1)
         weights = _compute_cubic(distances) if self.bicubic else F.relu(1 - distances)
-        return weights / weights.sum(1, keepdim=True), (outputs >= 0) & (outputs < whole)
+        return weights / weights.sum(1, keepdim=True), (outputs >= 0) & (outputs < resized)
 
 
 def _round(pixels: Tensor) -> Tensor:

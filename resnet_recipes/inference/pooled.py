@@ -49,8 +49,8 @@ class PooledImages:
         pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
         if heat is None:
             return pixels.copy()
-        lit = pixels * (_DARK + (1 - _DARK) * heat[0, :, :, None].numpy(force=True))
-        return np.concatenate([pixels, lit.astype(np.uint8)], axis=1)
+        shaded = pixels * (_DARK + (1 - _DARK) * heat[0, :, :, None].numpy(force=True))
+        return np.concatenate([pixels, shaded.astype(np.uint8)], axis=1)
 
     def close(self) -> None:
         """Stop the workers."""

@@ -54,13 +54,13 @@ def find_failure(error: BaseException) -> Problem | None:
     frames = list(traceback.walk_tb(error.__traceback__))
     for method in INSTALLED:
         package = _find_package(method.__module__)
-        theirs = [
+        own_frames = [
             (frame.f_code, line)
             for frame, line in frames
             if _find_package(frame.f_globals.get("__name__", "")) == package
         ]
-        if theirs:
-            hook, (code, line) = theirs[0][0].co_name, theirs[-1]
+        if own_frames:
+            hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
             rule = f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}"
             return Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
     return None

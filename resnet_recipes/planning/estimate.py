@@ -47,7 +47,7 @@ class Speeds:
     # images per second of training on real images at the first size
     end_to_end: float | None = None
     # seconds to all-reduce the gradients of one step, without other work
-    exchange: float = 0.0
+    all_reduce: float = 0.0
     limits: Mapping[int, str] = field(default_factory=dict)  # image size -> bottleneck of the step
     start: float | None = None  # seconds from the command to the first step; None: unknown
     save: float = 0.0  # seconds to write a checkpoint to disk
@@ -81,11 +81,11 @@ class Speeds:
         return self.seconds_at(side).median * self.batch * self.devices
 
     def limit_at(self, side: int) -> str:
-        """Return the bottleneck: loader, exchange, step, or a part of the step."""
+        """Return the bottleneck: loader, all-reduce, step, or a part of the step."""
         if self.load_seconds(side) > self.seconds_at(side).median:
             return "loader"
-        if self.exchange > WAITS * self.step_seconds(side):
-            return "exchange"
+        if self.all_reduce > WAITS * self.step_seconds(side):
+            return "all-reduce"
         return self.limits.get(side, "step")
 
     @classmethod
@@ -203,7 +203,7 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
 
 
 #: Factor on the time of a step with an all-reduce: a guess.
-EXCHANGE = 1.05
+ALL_REDUCE = 1.05
 
 #: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
 #: 29 on CIFAR-10.
@@ -219,13 +219,13 @@ def make_key(facts: Mapping[str, object]) -> str:
 
     It depends on the machine, the version and `facts`.
     """
-    everything = {
+    content = {
         **{name: str(value) for name, value in facts.items()},
         "host": platform.node(),
         "cores": cores(),
         "resnet-recipes": __version__,
     }
-    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
 class Measurement(NamedTuple):
@@ -306,7 +306,7 @@ def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     work, eval_side, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
     sides = {*plan.sizes, eval_side}
     speeds = {side: predict_speed(gpu, work._replace(side=side)) for side in sides}
-    seconds = (EXCHANGE if devices > 1 else 1) * plan.passes / devices
+    seconds = (ALL_REDUCE if devices > 1 else 1) * plan.passes / devices
     forward, training = plan.network.operations(eval_side)
     return Speeds(
         {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},

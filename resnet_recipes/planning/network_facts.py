@@ -114,13 +114,13 @@ class BuiltNetwork:
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
         """Yield the sizes that the network rejects, with its messages."""
-        whys = {side: self._refusal(side) for side in dict.fromkeys((*sides, eval_side))}
-        refused = [side for side in sorted(whys) if whys[side]]
+        reasons = {side: self._refusal(side) for side in dict.fromkeys((*sides, eval_side))}
+        refused = [side for side in sorted(reasons) if reasons[side]]
         if not refused:
             return
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
         sizes = ", ".join(map(str, refused))
-        rule = f"{self._model.name} does not take images of {sizes} px: {whys[refused[-1]]}"
+        rule = f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
         fix = "" if self._refusal(native) else f"data.train_size={native} data.eval_size={native}"
         yield Problem(key, None, rule, fix)

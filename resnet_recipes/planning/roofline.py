@@ -94,27 +94,27 @@ class Speed(NamedTuple):
 
 def predict_speed(gpu: Gpu, work: Work) -> Speed:
     """Return the predicted speed of a GPU that runs all operations in turn."""
-    arithmetic = moving = 0.0
+    compute = traffic = 0.0
     for flops, moved in _passes(work):
         computing, loading = flops / gpu.flops, moved / gpu.traffic
         if computing > loading:
-            arithmetic += computing / gpu.convolution
+            compute += computing / gpu.convolution
         else:
-            moving += loading / gpu.convolution
+            traffic += loading / gpu.convolution
     kinds = count_traffic(work)
     others = kinds.total() - kinds["convolution"]
     if work.fused:
-        moving += others / (FUSED_SHARE * gpu.traffic)
+        traffic += others / (FUSED_SHARE * gpu.traffic)
     else:
         others -= kinds["blur"] + kinds["pool"]
-        moving += (others / gpu.plain + kinds["blur"] / BLURRED) / gpu.traffic
-        moving += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
-    moving += START * KERNELS * len(_layers(work)) / work.batch
+        traffic += (others / gpu.plain + kinds["blur"] / BLURRED) / gpu.traffic
+        traffic += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
+    traffic += START * KERNELS * len(_layers(work)) / work.batch
     host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
-    if host > arithmetic + moving:
+    if host > compute + traffic:
         return Speed(1 / host, "kernel launches")
-    limit = "arithmetic" if arithmetic > moving else "memory traffic"
-    return Speed(1 / (arithmetic + moving), limit)
+    limit = "arithmetic" if compute > traffic else "memory traffic"
+    return Speed(1 / (compute + traffic), limit)
 
 
 @cache

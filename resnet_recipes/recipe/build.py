@@ -157,8 +157,8 @@ def _choose_section(
             rule = f"is not a setting of {name}"
             fix = Hint(f"{setting} is a setting of {', '.join(readers)}")
             problems.append(Problem(f"{key}.{setting}", tree[setting], rule, fix))
-    mine = {each: value for each, value in tree.items() if each in kinds or not owners[each]}
-    return names[name], mine
+    settings = {each: value for each, value in tree.items() if each in kinds or not owners[each]}
+    return names[name], settings
 
 
 def _describe_settings(section: type) -> Hint:

@@ -70,17 +70,17 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return problem
     if problem.kind is Kind.UNKNOWN or "=" not in word:
         return problem._replace(fix=Hint(_list_siblings(word) or context.listing))
-    before, whose = context.before(problem.key), f"{context.name} uses"
+    before, source = context.before(problem.key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
         defaults = [getattr(each(), name, None) for each in find_dataclasses(get_kind(section))]
         before = next((each for each in defaults if each is not None), None)
-        whose = "the default is"
+        source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
     text = list(before) if isinstance(before, tuple) else text
-    return problem._replace(fix=Hint(f"{whose} {word.partition('=')[0]}={text}"))
+    return problem._replace(fix=Hint(f"{source} {word.partition('=')[0]}={text}"))
 
 
 def _list_siblings(word: str) -> str:
@@ -210,16 +210,16 @@ def _read_misshapen(word: str, context: Context) -> Meaning | None:
 
 def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     """Return the setting with a similar name, or the meaning of the name in other tools."""
-    alike = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(
+    closest = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(
         name, list_settings()
     )
     is_placed = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in list_settings()
     }
-    foreign = None if is_placed and alike else find_meaning(name, value, table=context.meanings)
-    if foreign is None and alike:
-        is_method = alike.startswith("methods.") and find_dataclasses(get_kind(alike))
-        return _make_setting(alike, value or "{}" if is_method else value)
+    foreign = None if is_placed and closest else find_meaning(name, value, table=context.meanings)
+    if foreign is None and closest:
+        is_method = closest.startswith("methods.") and find_dataclasses(get_kind(closest))
+        return _make_setting(closest, value or "{}" if is_method else value)
     return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
 
 

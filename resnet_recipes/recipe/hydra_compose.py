@@ -275,7 +275,7 @@ class _ReadFiles(ConfigSource):
 @contextmanager
 def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     """Initialize Hydra with these configs, and restore the state of a notebook afterwards."""
-    theirs = GlobalHydra.instance().hydra
+    previous = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     Plugins.instance().register(_ReadFiles)
     _ReadFiles.served = configs
@@ -284,5 +284,5 @@ def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None
             yield
     finally:
         _ReadFiles.served = {}
-        if theirs:
-            GlobalHydra.instance().initialize(theirs)
+        if previous:
+            GlobalHydra.instance().initialize(previous)

@@ -110,12 +110,12 @@ class PrecisionConfig(Section):
 _PIXELS = Bounds(
     least=8,
     most=1024,
-    said="between 8 and 1024 pixels",
+    text="between 8 and 1024 pixels",
     fix="'evaluation.sizes=[192,224,256,288]'",
 )
 
 
-_PERCENT = Bounds(least=1, most=100, said="a percentage from 1 to 100, as in 75.9")
+_PERCENT = Bounds(least=1, most=100, text="a percentage from 1 to 100, as in 75.9")
 
 
 @dataclass
@@ -161,7 +161,7 @@ class LogConfig(Section):
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
 
 
-_PRICE = Bounds(least=0, below=1e6, said="a price per hour, as in 32.77")
+_PRICE = Bounds(least=0, below=1e6, text="a price per hour, as in 32.77")
 
 
 @dataclass

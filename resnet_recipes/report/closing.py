@@ -94,9 +94,9 @@ def _training(summary: Summary) -> Iterator[Line]:
         estimate = f" ({clock_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
     seconds = clock_time(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
-    waits = percent(summary.data_wait_share)
+    data_wait = percent(summary.data_wait_share)
     speed = digits(summary.images_per_second)
-    yield Line("", f"{speed} images/s, {waits} of the time waiting for data")
+    yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
 
 
 def _times(summary: Summary) -> Iterator[Line]:

@@ -78,6 +78,6 @@ class PairedVerdict(NamedTuple):
         """
         if self.first_only == self.second_only:
             return None
-        apart = (self.first_only + self.second_only) / self.images
+        discordant = (self.first_only + self.second_only) / self.images
         gap = abs(self.points) / 100
-        return ceil((_Z * apart**0.5 + _POWER * (apart - gap**2) ** 0.5) ** 2 / gap**2)
+        return ceil((_Z * discordant**0.5 + _POWER * (discordant - gap**2) ** 0.5) ** 2 / gap**2)

@@ -200,12 +200,12 @@ class Recorder:
     def _end_epoch(self, done: int, seconds: float) -> None:
         """Log the training seconds of the epoch that ends now, if its start was recorded."""
         start = done - self._facts.steps_per_epoch
-        begun = (
+        starts = (
             record
             for record in reversed(self._records)
             if record["step"] == start and record["kind"] in ("begin", "epoch")
         )
-        if begin := next(begun, None):
+        if begin := next(starts, None):
             self._add(
                 "epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds
             )

@@ -211,24 +211,29 @@ def _figures(
         and USUAL in row["hardware"]
         and not row["note"].startswith("prototype")
     ]
-    runs_note = beside = theirs = ""
+    runs_note = published_note = cost_note = ""
     if rows:
         runs_note = (
             "Filled points: runs, by training time without evaluations and checkpoints; means over "
             "seeds, with bars of one standard deviation. "
         )
     if published:
-        beside = (
+        published_note = (
             f"Open points: results published for {USUAL}, on the papers' clock, where the first "
             "epoch is counted like the second. "
         )
-        theirs = f"; published results by training time, at {A100_PRICE}"
+        cost_note = f"; published results by training time, at {A100_PRICE}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
     front = "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
     prices = f"{price:g} dollars per hour, for the wall time of each run"
     axes = {
-        "minutes": ("time", "training time (min)", f"{runs_note}{beside}{front}{usage}", behind),
-        "cost": ("cost", "cost ($)", f"The same against cost: {prices}{theirs}.", behind),
+        "minutes": (
+            "time",
+            "training time (min)",
+            f"{runs_note}{published_note}{front}{usage}",
+            behind,
+        ),
+        "cost": ("cost", "cost ($)", f"The same against cost: {prices}{cost_note}.", behind),
         "pflops": (
             "pflops",
             "training PFLOPs",

@@ -35,12 +35,12 @@ class Waiting(AbstractContextManager):
         now = time.monotonic()
         if self._first is None or done < self._first[0]:
             self._first = (done, now)
-        first, began = self._first
+        first, start = self._first
         if now - self._shown < self._every:
             return
         self._shown, text = now, f"{done:,} of {total:,} {self._unit}"
         if done > first:
-            text += f", {clock_time((now - began) / (done - first) * (total - done))} left"
+            text += f", {clock_time((now - start) / (done - first) * (total - done))} left"
         if not is_live(self._stream):
             self.say(f"{self.what}: {text}")
             return

@@ -30,11 +30,11 @@ class Outcomes(NamedTuple):
     @classmethod
     def interleave(cls, ranks: Sequence[Self]) -> Self:
         """Return the outcomes of all ranks; rank r has images r, r + number of ranks, ..."""
-        whole = [torch.cat(parts) for parts in zip(*ranks, strict=True)]
+        merged = [torch.cat(parts) for parts in zip(*ranks, strict=True)]
         for rank, part in enumerate(ranks):
-            for field, values in zip(whole, part, strict=True):
+            for field, values in zip(merged, part, strict=True):
                 field[rank :: len(ranks)] = values
-        return cls(*whole)
+        return cls(*merged)
 
     @property
     def calibration_error_percent(self) -> float:
@@ -61,7 +61,7 @@ class ClassResult(NamedTuple):
     label: int
     images: int
     correct: int
-    taken: int  # images of any class that were predicted as this class
+    predicted: int  # images of any class that were predicted as this class
 
     @property
     def top1_percent(self) -> float:
@@ -71,12 +71,12 @@ class ClassResult(NamedTuple):
     @property
     def precision_percent(self) -> float:
         """Precision: the fraction of predictions of this class that are correct; 0 without any."""
-        return 100 * self.correct / self.taken if self.taken else 0.0
+        return 100 * self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def f1_percent(self) -> float:
         """The harmonic mean of precision and recall."""
-        return 200 * self.correct / (self.images + self.taken)
+        return 200 * self.correct / (self.images + self.predicted)
 
 
 class Means(NamedTuple):
@@ -127,9 +127,9 @@ class Confusion:
             values.bincount(minlength=most).tolist()
             for values in (labels, labels[labels == best], best)
         )
-        for label, (images, correct, taken) in enumerate(zip(*counts, strict=True)):
-            if images or taken:
-                yield ClassResult(label, images, correct, taken)
+        for label, (images, correct, predicted) in enumerate(zip(*counts, strict=True)):
+            if images or predicted:
+                yield ClassResult(label, images, correct, predicted)
 
     def mistakes(self, most: int) -> list[Cell]:
         """Return at most `most` confusions, the most frequent first."""

@@ -115,7 +115,7 @@ def measure_speeds(
             batch=size,
             devices=rank.world_size,
             warm_up_seconds=max(0.0, warm_up_seconds),
-            exchange=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
+            all_reduce=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
             start=started,
             save=_measure_save_seconds(run),
         )

@@ -37,7 +37,7 @@ def write_outputs(
     loader = open_train(plan, rank, stack)
     for epoch in missing:
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        jobs = loader.whole(epoch)
+        jobs = loader.list_epoch(epoch)
         stream = zip(jobs, Stream(loader.source.run(jobs), rank.device), strict=True)
         for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
             if is_stopped():

@@ -51,7 +51,7 @@ LIMITS = {
     "above": Bounds(above=0),
     "share": Bounds(above=0, most=1),
     "word": Bounds(least=0, most=64, word="auto"),
-    "said": Bounds(least=0, said="a price"),
+    "text": Bounds(least=0, text="a price"),
     "epochs": IsDuration(("ep",)),
     "Length": Length.__metadata__[0],
     "LengthOrZero": LengthOrZero.__metadata__[0],
@@ -68,7 +68,7 @@ least | 1, 9 | 0 | must be at least 1
 above | 0.1 | 0.0, -1.0 | must be positive
 share | 1.0 | 0, 1.1 | must be above 0 and at most 1
 word | auto, 0 | 65, all | must be auto or between 0 and 6
-said | 0 | -1 | must be a price
+text | 0 | -1 | must be a price
 epochs | 8ep | 8ba | must be given in ep
 Length | 0.5dur | 0ep | must be positive
 LengthOrZero | 0ep | soon | must be a number and a unit

@@ -82,13 +82,13 @@ def test_what_limits_the_run_is_named_with_what_to_change(enter):
     assert "methods.progressive_resizing.at=loader" in out
 
 
-def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, enter):
+def test_an_all_reduce_that_takes_most_of_a_step_is_named(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
-    speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
+    speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, all_reduce=0.3)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = enter(f"resnet-recipes estimate {WORDS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
-    assert "the exchange is the bottleneck" in out
+    assert "the all-reduce is the bottleneck" in out
     assert "precision.compress_gradients=true" in out
 
 

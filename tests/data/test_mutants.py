@@ -32,7 +32,7 @@ def refusal(data: bytes) -> str:
     try:
         picture = Picture(data)
         size = picture.height, picture.width
-        assert picture.whole().shape == (*size, 3)
+        assert picture.pixels().shape == (*size, 3)
         assert Picture(data).crop(0, 0, 1, 1).shape == (1, 1, 3)
         assert Picture(data).resized_crop((0, 0, *size), 8).shape == (8, 8, 3)
     except BadImageError as error:

@@ -63,7 +63,7 @@ def test_seconds_at_interpolates_sizes_by_area():
 {loader: {88: 2000.0}, first_epoch: 400.0} | [step, step] | [2.5, 4.0]
 {loader: {88: 500.0}, first_epoch: 400.0} | [loader, step] | [2.5, 4.0]
 {loader: {88: 500.0}, first_epoch: 5000.0} | [loader, step] | [2.0, 4.0]
-{devices: 2, exchange: 0.1} | [exchange, step] | [1.0, 4.0]
+{devices: 2, all_reduce: 0.1} | [all-reduce, step] | [1.0, 4.0]
 {limits: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
 """
     ),

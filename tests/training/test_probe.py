@@ -42,7 +42,7 @@ def test_measure_speeds_covers_smallest_and_largest_size(growing, monkeypatch):
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in speeds.step.values())
     assert speeds.evaluation > 0
     assert speeds.save > 0
-    assert (speeds.loader, speeds.end_to_end, speeds.exchange, speeds.devices) == ({}, None, 0, 1)
+    assert (speeds.loader, speeds.end_to_end, speeds.all_reduce, speeds.devices) == ({}, None, 0, 1)
 
 
 def test_measure_end_to_end_times_real_images(growing, monkeypatch):
@@ -92,7 +92,7 @@ def test_two_ranks_measure_together(launcher, growing, tmp_path):
     (tmp_path / "config.yaml").write_text(freeze(growing.recipe))
     first, second = launcher.call(tmp_path, 2, speeds_of_two)
     assert first["devices"] == 2
-    assert first["exchange"] > 0
+    assert first["all_reduce"] > 0
     assert first["step"].keys() == second["step"].keys()
     assert first["batch"] == second["batch"]
     assert first["evaluation"] > 0

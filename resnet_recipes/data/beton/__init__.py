@@ -153,8 +153,8 @@ def open_beton(path: Path) -> Beton:
     lengths = allocations["size"].astype(np.int64)
     _refuse(path, _find_image_faults(image, lengths))
     sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
-    said = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
-    if said not in (None, (count, total, structure)):
+    described = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
+    if described not in (None, (count, total, structure)):
         rule = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, rule, AGAIN)
     _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MOST_CLASSES))

@@ -171,5 +171,5 @@ def is_sorted_by_class(beton: Beton) -> bool:
     classes = len(np.unique(beton.labels))
     if classes < 2 or len(beton) < 2 * classes:
         return False
-    alike = np.mean(beton.labels[1:] == beton.labels[:-1])
-    return bool(alike > (1 + np.mean(np.bincount(beton.labels)[beton.labels]) / len(beton)) / 2)
+    matches = np.mean(beton.labels[1:] == beton.labels[:-1])
+    return bool(matches > (1 + np.mean(np.bincount(beton.labels)[beton.labels]) / len(beton)) / 2)

@@ -58,7 +58,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(SAMPLED, total))
-    size, unreadable, began = 0, [], time.perf_counter()
+    size, unreadable, start = 0, [], time.perf_counter()
     for place in chosen:
         number = int(np.searchsorted(ends, place, "right"))
         split, *half = files[number]
@@ -68,7 +68,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
             unreadable.append(f"{split.source.images.path(index)}: {encoded}")
         else:
             size += sum(len(level.data) for level in encoded)
-    seconds = (time.perf_counter() - began) / len(chosen)
+    seconds = (time.perf_counter() - start) / len(chosen)
     finished = count_finished(files)
     resumed = sum(len(levels[0]) for levels in files[:finished]) + sum(
         min(len(split.journal()) for split in levels) for levels in files[finished:]
@@ -239,7 +239,7 @@ def _verify(path: Path) -> str | None:
     samples = open_samples(path)
     for index in random.Random(0).sample(range(len(samples)), min(SAMPLED, len(samples))):
         try:
-            height, width, _ = samples.read(index).whole().shape
+            height, width, _ = samples.read(index).pixels().shape
         except BadImageError:
             height = width = 0
         if [height, width] != samples.beton.sizes[index].tolist():

@@ -107,9 +107,9 @@ def find_shards(src: Path) -> dict[str, Original]:
 
     Empty if there are no shards. Raises OSError, or NotReadyError if the shards cannot be used.
     """
-    there = sorted(_list_files(src))
-    tars = [path for path in there if path.suffix == ".tar"]
-    files = tars or [path for path in there if path.suffix == ".parquet"]
+    listed = sorted(_list_files(src))
+    tars = [path for path in listed if path.suffix == ".tar"]
+    files = tars or [path for path in listed if path.suffix == ".parquet"]
     if not files:
         return {}
     kind, samples = (TarShards, _read_tar) if tars else (ParquetShards, _read_parquet)
@@ -315,8 +315,8 @@ def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
 def _read_class_names(path: Path) -> object:
     """Return the class names in the Hugging Face metadata; None without metadata."""
     try:
-        said = parse_json(_open_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
-        features = said["info"]["features"]
+        metadata = parse_json(_open_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
+        features = metadata["info"]["features"]
         return next(features[name]["names"] for name in LABEL if name in features)
     except (TypeError, KeyError, ValueError, StopIteration):
         return None

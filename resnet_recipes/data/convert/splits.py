@@ -54,8 +54,8 @@ class Split:
     def key(self) -> str:
         """Return a digest of everything that must not change if an attempt is to be resumed."""
         settings = sorted((asdict(self.options) | _ANY).items())
-        said = repr((settings, self.fingerprint, self.source.classes))
-        return hashlib.sha256(said.encode()).hexdigest()
+        content = repr((settings, self.fingerprint, self.source.classes))
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def journal(self) -> np.ndarray:
         """Return the records in the journal of an interrupted attempt, one per image."""
@@ -72,9 +72,9 @@ class Split:
         """Return whether a file exists that was not made from this source."""
         if not os.path.lexists(self.target):
             return False
-        there = self.earlier()
-        return there is None or not (
-            there.source == self.source.place or there.source_sha256 == self.fingerprint
+        sidecar = self.earlier()
+        return sidecar is None or not (
+            sidecar.source == self.source.place or sidecar.source_sha256 == self.fingerprint
         )
 
     def is_made(self) -> bool:
@@ -143,13 +143,13 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         raise NotReadyError([problem._replace(key="SRC")])
     if shards := find_shards(src):
         return shards
-    there = find_parts(src)
-    if "val" in there or options.val_share:
+    parts = find_parts(src)
+    if "val" in parts or options.val_share:
         survey_files(config)
         return {split: Original.files(list_split(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
-    part = there.get("train") or there[""]
+    part = parts.get("train") or parts[""]
     listing = part.listing(config)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")

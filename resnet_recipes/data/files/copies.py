@@ -32,15 +32,15 @@ def find_copies(train: Listing, val: Listing) -> Copies:
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
 
     def is_copy(index: int) -> bool:
-        alike = np.flatnonzero(train.sizes == val.sizes[index])
-        places = [*_match_name(train, val.name(index), alike), *alike[:_COMPARED]]
+        same_size = np.flatnonzero(train.sizes == val.sizes[index])
+        places = [*_match_name(train, val.name(index), same_size), *same_size[:_COMPARED]]
         path = val.path(index)
         others = [other for other in map(train.path, places) if other != path]
         return bool(others) and _is_among(path, others)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         are_copies = list(pool.map(is_copy, chosen))
-    paths = [val.path(index) for index, yes in zip(chosen, are_copies, strict=True) if yes]
+    paths = [val.path(index) for index, copied in zip(chosen, are_copies, strict=True) if copied]
     return Copies(paths, len(are_copies))
 
 

@@ -27,8 +27,10 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
     looks plausible.
     """
     inside = find_inner_folders(listing)
-    if alike := _find_similar(inside):
-        yield _report_repeated(root, listing, alike, {*chain(*(inside[name] for name in alike))})
+    if similar := _find_similar(inside):
+        yield _report_repeated(
+            root, listing, similar, {*chain(*(inside[name] for name in similar))}
+        )
         return
     families = find_split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_both(family.values())]:
@@ -63,33 +65,33 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
     return sorted(folders) if len(folders) > 1 else []
 
 
-def _report_repeated(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
+def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders that contain the same folders."""
-    rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(alike)}"
+    rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(similar)}"
     if any(is_both(family.values()) for family in find_split_families(inner).values()):
         return make_problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
-    if pair := _choose_pair(listing, alike):
+    if pair := _choose_pair(listing, similar):
         links = (
             f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
             for split, name in zip(SPLITS, pair, strict=True)
         )
         fix = (" && ".join(links), Hint("if they are splits"))
     else:
-        place = shlex.quote(str(root / alike[0]))
+        place = shlex.quote(str(root / similar[0]))
         fix = (f"data={place} data.val_share=0.1", Hint("to train on one of them"))
     return make_problem(root, f"{rule}: they look like splits, not classes", (*fix, *_CLASSES))
 
 
-def _choose_pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
+def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
     """Return the folders for training and validation: by name, or the larger first."""
-    for family in find_split_families(alike).values():
+    for family in find_split_families(similar).values():
         if is_both(family.values()):
             names = {word: name for name, word in family.items()}
             return tuple(
                 next(names[word] for word in words if word in names) for words in SYNONYMS.values()
             )
     counts = dict(zip(listing.classes, listing.counts.tolist(), strict=True))
-    return tuple(sorted(alike, key=lambda name: -counts[name])) if len(alike) == 2 else ()
+    return tuple(sorted(similar, key=lambda name: -counts[name])) if len(similar) == 2 else ()
 
 
 def list_first(names: list[str]) -> str:

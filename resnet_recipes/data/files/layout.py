@@ -54,11 +54,11 @@ def find_parts(root: Path) -> dict[str, Part]:
     """
     if root.is_file():
         return _divide_table(root)
-    whole, there = _find_metadata(root), _find_named(root)
-    if whole:
-        tables = [part.place for part in there.values() if part.is_table]
-        return _divide_table(_require_one(root, [*whole, *tables]))
-    return there or {"": Part("", root)}
+    metadata, parts = _find_metadata(root), _find_named(root)
+    if metadata:
+        tables = [part.place for part in parts.values() if part.is_table]
+        return _divide_table(_require_one(root, [*metadata, *tables]))
+    return parts or {"": Part("", root)}
 
 
 def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
@@ -68,16 +68,16 @@ def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
     With data.fold, "val" is a part of the training images. With data.share, "train" is a fraction
     of all training images.
     """
-    there = find_parts(Path(config.root))
-    if config.fold or (config.val_share and "val" not in there):
-        whole = (there.get("train") or there[""]).listing(config, tell)
+    parts = find_parts(Path(config.root))
+    if config.fold or (config.val_share and "val" not in parts):
+        complete = (parts.get("train") or parts[""]).listing(config, tell)
         if config.fold:
-            chosen = choose_fold(whole, config.fold, config.val_seed)
+            chosen = choose_fold(complete, config.fold, config.val_seed)
         else:
-            chosen = choose_images(whole, config.val_share, config.val_seed, whole.counts - 1)
-        listing = whole.select(chosen == (split == "val"))
-    elif split in there:
-        listing = there[split].listing(config, tell)
+            chosen = choose_images(complete, config.val_share, config.val_seed, complete.counts - 1)
+        listing = complete.select(chosen == (split == "val"))
+    elif split in parts:
+        listing = parts[split].listing(config, tell)
     else:
         raise make_error(config.root, f"has no images for {split}")
     if split == "train" and config.share < 1:
@@ -177,8 +177,8 @@ def _find_metadata(folder: Path) -> list[Path]:
 def _require_one(root: Path, places: list[Path]) -> Path:
     """Return the only place. Raises NotReadyError if there are several."""
     if len(places) > 1:
-        said = " and ".join(str(place.relative_to(root)) for place in places)
-        rule = f"has several sources of labels: {said}"
+        names = " and ".join(str(place.relative_to(root)) for place in places)
+        rule = f"has several sources of labels: {names}"
         raise make_error(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
     return places[0]
 

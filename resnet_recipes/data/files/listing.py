@@ -159,10 +159,10 @@ class Listing:
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:
             return cached
-        began, listing, folders = time.time_ns(), *_list(split, tell)
+        start, listing, folders = time.time_ns(), *_list(split, tell)
         if (
             len(listing) >= _WORTH_KEEPING
-            and max(changed for _, changed, _ in folders) < began - _SETTLED
+            and max(changed for _, changed, _ in folders) < start - _SETTLED
         ):
             _write_cache(cache, listing, folders, tell)
         return listing
@@ -206,7 +206,7 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
     classes, others = list_classes(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
-    began = reported = time.monotonic()
+    start = reported = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
         for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
             images += of_class
@@ -215,7 +215,7 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
             others += rest
             if (now := time.monotonic()) > reported + 10:
                 reported, done = now, len(counts)
-                left = (now - began) / done * (len(classes) - done)
+                left = (now - start) / done * (len(classes) - done)
                 tell(
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
                     f"classes, {left:.0f} s left"

@@ -49,7 +49,7 @@ class TableRow(NamedTuple):
     split: str
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the row has a file and a label."""
         is_file = self.name and "\0" not in self.name and not self.name.endswith("/")
         return bool(is_file and self.label)
@@ -72,7 +72,7 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
         TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
-    if wrong := [row.line for row in rows if not row.is_whole]:
+    if wrong := [row.line for row in rows if not row.is_complete]:
         rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
         raise make_error(table, rule, _ROWS)
     if not rows:

@@ -103,7 +103,7 @@ class NativeImages:
 
     def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
         """Let the engine crop an image that Python decodes, as it later crops it from memory."""
-        pixels = self._images.opened(rows, 0).whole()
+        pixels = self._images.opened(rows, 0).pixels()
         engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
         engine_rows["size"], engine_rows["raw"], engine_rows["checked"] = (
             pixels.shape[:2],

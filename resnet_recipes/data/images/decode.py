@@ -91,13 +91,13 @@ class Pixels:
         """Return a box of the image as uint8 [height, width, 3]."""
         return self._pixels[top : top + height, left : left + width]
 
-    def whole(self) -> np.ndarray:
+    def pixels(self) -> np.ndarray:
         """Return the image as uint8 [height, width, 3]. Raises BadImageError."""
         return self.crop(0, 0, self.height, self.width)
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
         """Shrink by area averaging to uint8 [height, width, 3]. Raises BadImageError."""
-        return shrink_by_area(self.whole(), height, width)
+        return shrink_by_area(self.pixels(), height, width)
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
@@ -150,7 +150,7 @@ class Picture(Pixels):
     def check(self) -> None:
         """Raise BadImageError if the image cannot be decoded; three times as fast as decoding."""
         if self._shrink_natively(0, 0) is None:
-            self.whole()
+            self.pixels()
 
     def _shrink_natively(self, height: int, width: int) -> np.ndarray | None:
         if self._image.format != "JPEG" or native.explain_unavailable():
@@ -195,7 +195,7 @@ def read_pixels(image: object) -> Pixels:
     if isinstance(image, Tensor):
         image = (image.movedim(0, -1).squeeze(-1) if image.ndim == 3 else image).numpy(force=True)
     if isinstance(image, bytes):
-        return Pixels(Picture(image).whole())
+        return Pixels(Picture(image).pixels())
     if isinstance(image, np.ndarray):
         is_color = image.ndim == 3 and image.shape[2] in (3, 4)
         if image.dtype != np.uint8 or not (is_color or image.ndim == 2):

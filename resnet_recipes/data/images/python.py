@@ -110,7 +110,7 @@ class TrainImages(PythonRows):
             with self._reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
                 pixels = pictures.popleft().resized_crop(crops.numbers[row].tolist(), *how)
-            if crops.mirrored[row]:
+            if crops.flipped[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
                 rng = self.crop.generator(rows, row)
@@ -126,7 +126,7 @@ class TrainImages(PythonRows):
         """Return the engine rows, without input images and output pixels."""
         crop, engine_rows = self.crop, make_blank_rows(len(rows.indices))
         crops = crop.draw_attempts(rows)
-        draws, engine_rows["mirror"] = crops.numbers, crops.mirrored
+        draws, engine_rows["mirror"] = crops.numbers, crops.flipped
         engine_rows["draws"] = draws.ctypes.data + np.arange(len(engine_rows)) * draws.strides[0]
         engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         engine_rows["whole"] = not self.reduce
@@ -204,7 +204,7 @@ def center_crop(
     if fit == "pad":
         # in this order, as in timm, which rounds half to even
         height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
-    image = resize_exactly(picture.whole(), height, width, bicubic)
+    image = resize_exactly(picture.pixels(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
         _find_middle(height, side),
         _find_middle(width, side),

@@ -98,7 +98,7 @@ class TrainLoader(EvalLoader):
             )
         )
 
-    def whole(self, epoch: int) -> list[BatchOrder]:
+    def list_epoch(self, epoch: int) -> list[BatchOrder]:
         """Return this rank's jobs for all images of an epoch, with training crops.
 
         They are blocks in file order, copy after copy.

@@ -123,20 +123,20 @@ class Slots:
 
         Returns a note if that fails.
         """
-        whole = self._memory.whole
-        error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0).value
+        memory = self._memory.content
+        error = torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0).value
         self._is_pinned = not error
         if not error:
             return []
         with suppress(RuntimeError):
             torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch, so consume it
         return [
-            f"{byte_size(whole.nbytes)} of batches cannot be pinned (CUDA error {error}): "
+            f"{byte_size(memory.nbytes)} of batches cannot be pinned (CUDA error {error}): "
             "copies to the GPU are slower; raise `ulimit -l` or lower data.prefetch"
         ]
 
     def unpin(self) -> None:
         """Undo `pin`; safe to call twice."""
         if self._is_pinned:
-            torch.cuda.cudart().cudaHostUnregister(self._memory.whole.ctypes.data)
+            torch.cuda.cudart().cudaHostUnregister(self._memory.content.ctypes.data)
         self._is_pinned = False

@@ -194,10 +194,10 @@ class Engine:
 
         Other threads keep running.
         """
-        whole = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
-        if whole:
+        is_done = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
+        if is_done:
             self._kept.pop(ticket, None)
-        return whole
+        return is_done
 
     def close(self) -> None:
         """Wait for rows in progress and stop the threads; safe to call twice."""

@@ -31,7 +31,7 @@ class _Remote(NamedTuple):
     named: str  # the table named in the URL
     name: str  # name of the folder with its copies
     version: str
-    whole: Path | None  # the complete copy, if there is one
+    complete: Path | None  # the complete copy, if it exists
 
     def copy(self, cache: str) -> Copy:
         """Return a copy to complete. Raises NotReadyError if no disk has enough free space."""
@@ -52,28 +52,28 @@ def fetch_outline(config: DataConfig) -> DataOutline:
 
     Raises NotReadyError, also if no disk has enough free space for the complete copy.
     """
-    there = _look_up(config)
-    if whole := there.whole:
-        note = f"read from a copy on this machine, {whole}"
-        if not (whole / "train.beton").exists():
+    remote = _look_up(config)
+    if complete := remote.complete:
+        note = f"read from a copy on this machine, {complete}"
+        if not (complete / "train.beton").exists():
             note += (
                 ", whose table is that at the address; whether its images still are was not "
                 "compared: delete the copy to fetch them again"
             )
-        return DataOutline(whole / there.named, note)
-    copy = there.copy(config.cache)
-    began, before, total = time.monotonic(), copy.fetched, copy.contents.size
-    copy.outline(lambda: time.monotonic() > began + _SAMPLED)
+        return DataOutline(complete / remote.named, note)
+    copy = remote.copy(config.cache)
+    start, before, total = time.monotonic(), copy.fetched, copy.contents.size
+    copy.outline(lambda: time.monotonic() > start + _SAMPLED)
     fetched, speed = copy.fetched, ""
     if before < fetched < total:
-        rate = (fetched - before) / (time.monotonic() - began)
+        rate = (fetched - before) / (time.monotonic() - start)
         minutes = max(1, (total - fetched) / rate / 60)
         speed = f", about {minutes:,.0f} min at {byte_size(rate)}/s"
     note = (
         f"{byte_size(total - fetched)} of {byte_size(total)} are still to be fetched before "
-        f"the first step{speed}, to {copy.whole}; compared with {copy.contents.checked}"
+        f"the first step{speed}, to {copy.final}; compared with {copy.contents.checked}"
     )
-    return DataOutline(copy.place / there.named, note)
+    return DataOutline(copy.place / remote.named, note)
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
@@ -81,13 +81,13 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path
 
     Returns None if stopped before the copy is complete. Raises NotReadyError.
     """
-    there = _look_up(config)
-    if there.whole:
-        return there.whole / there.named
+    remote = _look_up(config)
+    if remote.complete:
+        return remote.complete / remote.named
     if stopped():
         return None
-    copy = there.copy(config.cache)
-    return copy.whole / there.named if copy.complete(progress, stopped) else None
+    copy = remote.copy(config.cache)
+    return copy.final / remote.named if copy.complete(progress, stopped) else None
 
 
 def _look_up(config: DataConfig) -> _Remote:
@@ -102,8 +102,8 @@ def _look_up(config: DataConfig) -> _Remote:
     name = _make_name(config.root)
     version = _digest(repr(heads))
     home = disk.find_copy(config.cache, name)
-    whole = home / version if home and (home / version).is_dir() else None
-    return _Remote(store, heads, named, name, version, whole)
+    complete = home / version if home and (home / version).is_dir() else None
+    return _Remote(store, heads, named, name, version, complete)
 
 
 def read_version(copy: str) -> str:

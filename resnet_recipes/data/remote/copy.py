@@ -51,7 +51,7 @@ class Copy:
     def __init__(self, store: Store, contents: Contents, home: Path, version: str):
         """Use the contents of a URL, and the folder of all its copies."""
         self.contents, self._store, self._home = contents, store, home
-        self.whole, self._part = home / version, home / f"{version}{PART}"
+        self.final, self._part = home / version, home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
         self._pieces = [
             Piece(remote, start, min(start + PIECE, remote.size))
@@ -63,7 +63,7 @@ class Copy:
     @property
     def place(self) -> Path:
         """The folder where the files are now."""
-        return self.whole if self.whole.is_dir() else self._part
+        return self.final if self.final.is_dir() else self._part
 
     @property
     def fetched(self) -> int:
@@ -96,13 +96,13 @@ class Copy:
         """Fetch all missing pieces, check the copy and rename it; False if stopped."""
         if not self._fetch(range(len(self._pieces)), progress, stopped):
             return False
-        with self._lock(lambda: stopped() or self.whole.is_dir()) as is_held:
-            if is_held and not self.whole.is_dir():
+        with self._lock(lambda: stopped() or self.final.is_dir()) as is_held:
+            if is_held and not self.final.is_dir():
                 if not self._check(progress, stopped):
                     return False
-                os.rename(self._part, self.whole)
+                os.rename(self._part, self.final)
                 self._journal.unlink()
-        return self.whole.is_dir()
+        return self.final.is_dir()
 
     def _of(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
         """Return the numbers of the pieces that contain these parts of files."""
@@ -127,7 +127,7 @@ class Copy:
         def is_done() -> bool:
             done = self._done()
             self._show(progress, self.fetched)
-            return self.whole.is_dir() or all(number in done for number in parts)
+            return self.final.is_dir() or all(number in done for number in parts)
 
         with self._lock(lambda: stopped() or is_done()) as is_held:
             if is_held and not is_done():
@@ -221,7 +221,7 @@ class Copy:
 
     def _done(self) -> set[int]:
         """Return the numbers of the fetched pieces."""
-        if self.whole.is_dir():
+        if self.final.is_dir():
             return {*range(len(self._pieces))}
         if self._journal_key() != self._key:
             return set()

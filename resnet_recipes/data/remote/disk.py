@@ -47,15 +47,15 @@ def make_folder(folder: Path) -> None:
     check_owner(folder)
 
 
-def choose_folder(cache: str, name: str, begun: str, needed: int) -> Path:
+def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
     """Return a folder `name` for `needed` bytes, including the bytes in its subfolder `begun`.
 
     Raises NotReadyError if no disk has enough free space.
     """
-    there = find_copy(cache, name)
+    existing = find_copy(cache, name)
     problems = []
-    for folder in [there.parent] if there else _list_folders(cache):
-        blocks = sum(path.lstat().st_blocks for path in (folder / name / begun).rglob("*"))
+    for folder in [existing.parent] if existing else _list_folders(cache):
+        blocks = sum(path.lstat().st_blocks for path in (folder / name / part).rglob("*"))
         left = needed - 512 * blocks
         need = f"the copy needs {byte_size(left)}"
         problem = find_folder_problem("data.cache", folder, left, need)
@@ -76,9 +76,9 @@ def _list_folders(cache: str) -> list[Path]:
 
 def is_local(folder: Path) -> bool:
     """Return whether a folder is on a local disk and was not created by another user."""
-    there = find_existing_parent(folder)
-    facts = os.stat(there)
-    if there == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
+    existing = find_existing_parent(folder)
+    facts = os.stat(existing)
+    if existing == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
         return False
     number = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
     kinds = [kind for device, kind in _list_mounts() if device == number]

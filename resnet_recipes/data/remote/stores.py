@@ -87,11 +87,11 @@ class Web(Store):
             try:
                 if answer.status in (404, 410):
                     raise FileNotFoundError(name)
-                said = f"the server answered {answer.status} {answer.reason or ''}".strip()
+                status = f"the server answered {answer.status} {answer.reason or ''}".strip()
                 if answer.status in (401, 403):
-                    raise PermissionError(said)
+                    raise PermissionError(status)
                 if answer.status not in (200, 206, 416):
-                    raise OSError(said)
+                    raise OSError(status)
                 yield answer
             finally:
                 # a connection with an unread body cannot be reused
@@ -133,9 +133,9 @@ class Bucket(Store):
 
     def _look(self, name: str) -> RemoteFile:
         with _as_system_errors():
-            said = self._said(f"{self.address}/{name}")
-        version = next((str(said[key]) for key in _VERSIONS if said.get(key)), "")
-        return RemoteFile(name, int(said["size"]), version, _get_md5(said))
+            description = self._describe(f"{self.address}/{name}")
+        version = next((str(description[key]) for key in _VERSIONS if description.get(key)), "")
+        return RemoteFile(name, int(description["size"]), version, _get_md5(description))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         with _as_system_errors():
@@ -144,27 +144,28 @@ class Bucket(Store):
             raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
         return content
 
-    def _said(self, path: str) -> dict[str, Any]:
+    def _describe(self, path: str) -> dict[str, Any]:
         """Return the description of an object from the store."""
         if self._scheme == "s3":
             # s3fs does not report how an object is encrypted
             bucket, key, _ = self._files.split_path(path)
-            said = self._files.call_s3("head_object", Bucket=bucket, Key=key)
-            return said | {"size": said["ContentLength"]}
-        said = self._files.info(path)
-        if said["type"] != "file":
+            description = self._files.call_s3("head_object", Bucket=bucket, Key=key)
+            return description | {"size": description["ContentLength"]}
+        description = self._files.info(path)
+        if description["type"] != "file":
             raise FileNotFoundError(path)
-        return said
+        return description
 
 
-def _get_md5(said: dict[str, Any]) -> str:
+def _get_md5(description: dict[str, Any]) -> str:
     """Return an object's MD5 in hex, if the store provides it."""
-    if "md5Hash" in said:  # Google Cloud Storage
-        return b64decode(said["md5Hash"]).hex()
+    if "md5Hash" in description:  # Google Cloud Storage
+        return b64decode(description["md5Hash"]).hex()
     # an S3 ETag is an MD5, except for multipart uploads or customer-provided keys
-    etag = str(said.get("ETag", "")).strip('"')
+    etag = str(description.get("ETag", "")).strip('"')
     is_md5 = (
-        said.get("ServerSideEncryption") in (None, "AES256") and "SSECustomerAlgorithm" not in said
+        description.get("ServerSideEncryption") in (None, "AES256")
+        and "SSECustomerAlgorithm" not in description
     )
     return etag if is_md5 and re.fullmatch("[0-9a-f]{32}", etag) else ""
 

@@ -52,7 +52,7 @@ class OptimizerSettings(Section):
 
     name: str = ""  # which optimizer
     # peak learning rate, for the global batch
-    lr: Annotated[float, Bounds(above=0, below=10_000, said="positive and below 10000")] = 0.1
+    lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10000")] = 0.1
     weight_decay: BelowOne = 0.0  # strength of the decay
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"

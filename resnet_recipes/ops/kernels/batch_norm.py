@@ -89,8 +89,8 @@ def _normalized(x, moments, weight, bias, channel, c):
     is_channel = channel < c
     inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
     scale = tl.load(weight + channel, mask=is_channel, other=0.0) * inverse
-    apart = x - tl.load(moments + channel, mask=is_channel, other=0.0)[None, :]
-    return apart * scale[None, :] + tl.load(bias + channel, mask=is_channel, other=0.0)[None, :]
+    offset = x - tl.load(moments + channel, mask=is_channel, other=0.0)[None, :]
+    return offset * scale[None, :] + tl.load(bias + channel, mask=is_channel, other=0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["m", "area"])

@@ -144,18 +144,18 @@ def _unpool_halves(
     places += image * ho * wo * c
     dx += image * h * w * c
     here, here_at = _maximum(g, places, (top, column, channel), outputs)
-    beside, beside_at = _maximum(g, places, (top, column + 1, channel), outputs)
+    right, right_at = _maximum(g, places, (top, column + 1, channel), outputs)
     for r in tl.static_range(R):
         row, below = (top + r) * 2, top + r + 1
         under, under_at = _maximum(g, places, (below, column, channel), outputs)
         across, across_at = _maximum(g, places, (below, column + 1, channel), outputs)
         even = tl.where(here_at == 4, here, 0.0)
         put(dx, (row, column * 2, channel), size, even)
-        odd = tl.where(here_at == 5, here, 0.0) + tl.where(beside_at == 3, beside, 0.0)
+        odd = tl.where(here_at == 5, here, 0.0) + tl.where(right_at == 3, right, 0.0)
         put(dx, (row, column * 2 + 1, channel), size, odd)
         even = tl.where(here_at == 7, here, 0.0) + tl.where(under_at == 1, under, 0.0)
         put(dx, (row + 1, column * 2, channel), size, even)
-        odd = tl.where(here_at == 8, here, 0.0) + tl.where(beside_at == 6, beside, 0.0)
+        odd = tl.where(here_at == 8, here, 0.0) + tl.where(right_at == 6, right, 0.0)
         odd += tl.where(under_at == 2, under, 0.0) + tl.where(across_at == 0, across, 0.0)
         put(dx, (row + 1, column * 2 + 1, channel), size, odd)
-        here, here_at, beside, beside_at = under, under_at, across, across_at
+        here, here_at, right, right_at = under, under_at, across, across_at

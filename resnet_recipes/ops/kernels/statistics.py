@@ -50,10 +50,10 @@ def _statistics(
     total = tl.zeros([BM, BC], tl.float32)
     square = tl.zeros([BM, BC], tl.float32)
     for start in range(0, count, BM):
-        apart = tile(x, start + row, count, channel, c) - shift[None, :]
-        apart = tl.where((start + row < count)[:, None], apart, 0.0)
-        total += apart
-        square += apart * apart
+        offset = tile(x, start + row, count, channel, c) - shift[None, :]
+        offset = tl.where((start + row < count)[:, None], offset, 0.0)
+        total += offset
+        square += offset * offset
     sum_apart = tl.sum(total, 0)
     squares = tl.sum(square, 0) - sum_apart * sum_apart / count
     tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
@@ -76,15 +76,15 @@ def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
     total = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        apart = tile(shares, start + row, blocks, channel, c) - near[None, :]
-        total += tl.where((start + row < blocks)[:, None], apart * count, 0.0)
+        offset = tile(shares, start + row, blocks, channel, c) - near[None, :]
+        total += tl.where((start + row < blocks)[:, None], offset * count, 0.0)
     mean = near + tl.sum(total, 0) / m
     square = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        apart = tile(shares, start + row, blocks, channel, c) - mean[None, :]
+        offset = tile(shares, start + row, blocks, channel, c) - mean[None, :]
         within = tile(shares + blocks * c, start + row, blocks, channel, c)
-        square += tl.where((start + row < blocks)[:, None], within + apart * apart * count, 0.0)
+        square += tl.where((start + row < blocks)[:, None], within + offset * offset * count, 0.0)
     return mean, tl.sum(square, 0)
 
 

@@ -86,14 +86,14 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
         return []
     places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
     places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
-    taken, labels = places, []
+    occupied, labels = places, []
     for end in np.cumsum([*map(len, lines)]) - 1:
         letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + places[end]
         spots = {dy: letters + np.array((0, dy)) for dy in _HEIGHTS}
-        hits = {dy: abs(spot[:, None] - taken) < 2 * _LETTER for dy, spot in spots.items()}
+        hits = {dy: abs(spot[:, None] - occupied) < 2 * _LETTER for dy, spot in spots.items()}
         dy = min(_HEIGHTS, key=lambda dy: hits[dy].all(2).sum())
         labels.append(rows[end] | {"dy": dy})
-        taken = np.concatenate([taken, spots[dy]])
+        occupied = np.concatenate([occupied, spots[dy]])
     return labels
 
 

@@ -36,7 +36,7 @@ def test_encode_stores_first_of_two_jpegs():
     two = encoded(PICTURE) + encoded(Image.fromarray(255 - PIXELS))
     stored = encode(Picture(two), 0, ConvertOptions("jpg"))
     assert not ends_early(stored.data)
-    assert np.abs(Picture(stored.data).whole().astype(int) - PIXELS).mean() < 10
+    assert np.abs(Picture(stored.data).pixels().astype(int) - PIXELS).mean() < 10
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_encode_stores_first_of_two_jpegs():
     ids=["16 bits", "grey", "palette", "CMYK", "JPEG"],
 )
 def test_beton_pixels_equal_folder_pixels(original):
-    pixels = Picture(original).whole().tobytes()
+    pixels = Picture(original).pixels().tobytes()
     assert encode(Picture(original), 0, ConvertOptions("raw")) == (RAW, 60, 90, pixels)
 
 

@@ -29,7 +29,7 @@ LAST = PROGRESSIVE.rindex(b"\xff\xda")  # the last scan
 
 def whole(data: bytes) -> np.ndarray:
     """Return all pixels at full resolution."""
-    return Picture(data).whole()
+    return Picture(data).pixels()
 
 
 def as_rgb(grey: np.ndarray) -> np.ndarray:

@@ -158,7 +158,7 @@ def test_memory_is_shared_by_name(copied):
     shutil.rmtree(copied / "train")
     assert [source.read(index).width for index in range(len(source))]
     another = Shrunk(files, LONGEST, name)  # found by name
-    assert another.read(0).whole().tobytes() == source.read(0).whole().tobytes()
+    assert another.read(0).pixels().tobytes() == source.read(0).pixels().tobytes()
 
 
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
@@ -230,7 +230,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, worke
 def test_memory_is_freed_when_system_runs_short(mixed, free):
     files, name = Files.of(in_memory(mixed), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
-    expected = [source.read(index).whole().tobytes() for index in range(len(source))]
+    expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     before = _kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
     free[0] = 100_000  # half of the reserve: no more images are kept
@@ -243,7 +243,7 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
     late = Shrunk(files, 90, name)  # joins the existing memory
     for each in (source, late):
-        assert [each.read(index).whole().tobytes() for index in range(len(each))] == expected
+        assert [each.read(index).pixels().tobytes() for index in range(len(each))] == expected
     assert 1024 * (before - _kilobytes(os.getpid(), name)[0]) == freed
 
 
