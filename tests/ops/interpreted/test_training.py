@@ -5,6 +5,7 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import Bottleneck, ResNet
 
+import tests.ops.processor  # noqa: F401
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
