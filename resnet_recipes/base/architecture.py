@@ -90,6 +90,11 @@ class ModelConfig(Section):
         return self.args | stem | arguments
 
     @property
+    def freezes_statistics(self) -> bool:
+        """Whether all BatchNorms keep the initial mean and variance."""
+        return self.freeze_bn or self.freeze == "backbone"
+
+    @property
     def title(self) -> str:
         """The name, with the settings that differ from the torchvision network."""
         return " ".join(

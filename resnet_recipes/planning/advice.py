@@ -70,7 +70,7 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
             "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
             f"this plan assumes {rank_size} images, the step of one GPU."
         )
-    elif int(batch.bn_size) > rank_size:
+    elif int(batch.bn_size) > rank_size and not recipe.model.freezes_statistics:
         yield (
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
             f"device, so BatchNorm uses {rank_size}."

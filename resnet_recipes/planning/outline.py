@@ -66,7 +66,6 @@ def list_notes(plan: Plan) -> Iterator[OutlineRow]:
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield rows on the details of a run: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
-    is_frozen = model.freeze_bn or model.freeze == "backbone"
     length = f"{format_length(plan)}{_describe_scaling(plan)}"
     yield (
         "duration",
@@ -77,7 +76,7 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         "batch",
         f"{recipe.batch.global_size:,} images per step: {counted(plan.world_size, 'device')} x "
         f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
-        f"{'frozen' if is_frozen else 'per micro-batch'})",
+        f"{'frozen' if model.freezes_statistics else 'per micro-batch'})",
     )
     yield "lr", f"learning rate {_describe_lr(plan)}"
     yield "optimizer", recipe.optimizer.text()

@@ -17,6 +17,11 @@ def notes(line: str) -> str:
     return "\n".join(imagenet(line, int(ranks[0])).notes)
 
 
+def test_frozen_statistics_need_no_batch():
+    assert "batch.bn_size" in notes("finetune model.freeze=none model.freeze_bn=false bs=8 gpus=1")
+    assert "batch.bn_size" not in notes("finetune bs=8 gpus=1")
+
+
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
 def test_notes_on_published_recipes_are_empty(name):
     assert notes(name) == ""
