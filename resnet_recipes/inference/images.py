@@ -110,10 +110,9 @@ def _map_labels(
         rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
         raise make_error(root, rule, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
-        hint = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
-        raise make_error(
-            root, f"has classes that the network does not know: {list_first(unknown)}", Hint(hint)
-        )
+        hint = Hint(f"its classes are {list_first(classes)}")
+        rule = f"has classes that the network does not have: {list_first(unknown)}"
+        raise make_error(root, rule, hint)
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)
 

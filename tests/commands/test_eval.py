@@ -116,7 +116,7 @@ def test_class_folders_are_told_apart_by_name(evaluated, enter):
         shutil.copytree(f"images/val/{name}", f"some/{name}")
     assert right(evaluated("data=some")) == {name: whole[name] for name in some}
     Path("some/strange").mkdir()
-    assert "does not know: strange" in enter("resnet-recipes eval mine data=some", 3).err
+    assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
 
 
 def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run, enter):

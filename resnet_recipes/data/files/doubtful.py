@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -94,6 +94,6 @@ def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
     return tuple(sorted(similar, key=lambda name: -counts[name])) if len(similar) == 2 else ()
 
 
-def list_first(names: list[str]) -> str:
+def list_first(names: Sequence[str]) -> str:
     """Return the first few names, and the number of names."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
