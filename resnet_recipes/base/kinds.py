@@ -165,10 +165,7 @@ def to_plain(value: Any) -> Any:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one with dotted keys and plain values.
-
-    A method without settings stays an empty mapping, because a method that is off is absent.
-    """
+    """Return nested mappings as one mapping with dotted keys and plain values."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}

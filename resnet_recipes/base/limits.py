@@ -108,7 +108,7 @@ LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 def find_number_problem(
     key: str, text: str, least: int, most: int = 9999, fix: Fix = ()
 ) -> Problem | None:
-    """Return the problem of text that must be a whole number; None if it is one."""
+    """Return the problem of text that must be an integer; None if it is an integer."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
     return Problem(key, text, f"must be a whole number from {least} to {most:,}", fix)

@@ -1,4 +1,4 @@
-"""Suggest what the user most likely meant: a similar name, or the meaning of a foreign name.
+"""Suggest the likely intention of a user: a similar name, or the meaning of a foreign name.
 
 The table answers.csv maps names from timm, torchvision references, Lightning, Ultralytics,
 Composer, Hydra, Hugging Face, Keras and fastai, common habits, and units that users add to values.

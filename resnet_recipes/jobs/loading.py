@@ -13,20 +13,20 @@ from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: Loading limits a run that takes this many times as long as without loading.
+#: If a run takes this many times as long as without loading, loading limits it.
 LIMITS = 1.05
 
 
 class Supply(NamedTuple):
-    """What the loaders of all ranks deliver, in images per second."""
+    """Images per second of the loaders of all ranks."""
 
-    rates: dict[int, float]  # by side of the crop, after the first epoch
+    rates: dict[int, float]  # by crop size, after the first epoch
     first_epoch: float
-    source: str  # how this is known
+    source: str  # source of the numbers
 
     @classmethod
     def of(cls, plan: Plan) -> "Supply | None":
-        """Return the supply of loaders; None if images are not read, unknown or damaged."""
+        """Return the speed of loaders; None if images are not read, unknown or damaged."""
         if not (sample := sample_images(plan)):
             return None
         memory = plan_memory(plan)
@@ -44,7 +44,7 @@ class Supply(NamedTuple):
 
 
 def list_supplies(plan: Plan) -> dict[str, Supply]:
-    """Return the supply of loaders from the place of the images, and from memory."""
+    """Return the speed of loaders for the location of the images, and for memory."""
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
     supplies = {here: Supply.of(set_memory_pixels(plan, 0))}
     other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
@@ -54,7 +54,7 @@ def list_supplies(plan: Plan) -> dict[str, Supply]:
 
 
 def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
-    """Return speeds with loaders, which take turns with training if that uses the same cores."""
+    """Return speeds with loaders, which alternate with training on the same cores."""
     if not (supply := Supply.of(plan)):
         return speeds
     loaded = replace(speeds, loader=supply.rates, first_epoch=supply.first_epoch)
@@ -65,16 +65,16 @@ def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
 
 
 class Gain(NamedTuple):
-    """What a run whose loading limits it would gain."""
+    """The gain of a run that is limited by loading."""
 
-    alone: float  # minutes if nothing had to be loaded
-    memory: InMemory | None  # None: images do not fit into memory, or are there
-    minutes: float  # with these
-    fix: str  # what to type; "": nothing is known to help
+    alone: float  # minutes without loading
+    memory: InMemory | None  # None: images do not fit into memory, or are already there
+    minutes: float  # minutes with images in memory
+    fix: str  # the setting or command to use; "": nothing is known to help
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
-    """Return the time that images in memory save; None if loading does not limit the run."""
+    """Return the time saved by images in memory; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:

@@ -12,8 +12,8 @@ from resnet_recipes.data.sample import Sample, Typical
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: Longer sides that auto tries, relative to the largest training crop: half of an image is then cut
-#: out without being enlarged, or two thirds.
+#: Image sizes that auto tries, relative to the largest training crop. A crop that covers half of an
+#: image, or two thirds, then needs no enlarging.
 RATIOS = (2.0, 1.5)
 
 
@@ -21,8 +21,8 @@ class InMemory(NamedTuple):
     """Images of a size, and the memory for them."""
 
     pixels: int  # longer side
-    needed: int  # bytes of all images, about
-    available: int  # bytes
+    needed: int  # approximate bytes of all images
+    available: int  # available bytes
 
     @property
     def fraction(self) -> float:
@@ -31,7 +31,7 @@ class InMemory(NamedTuple):
 
     @property
     def space(self) -> str:
-        """The memory in words."""
+        """The memory, described in text."""
         return f"{byte_size(self.needed)} of {byte_size(self.available)} usable"
 
     def __str__(self) -> str:
@@ -42,16 +42,16 @@ class InMemory(NamedTuple):
 
 
 def sample_images(plan: Plan) -> Sample | Typical | None:
-    """Return images by which to judge; None if the run reads none, or none can be read."""
+    """Return sample images; None if the run reads no images, or none can be read."""
     if not plan.facts.augments_samples:
         return None
     return Typical() if plan.facts.root == IMAGENET.root else Sample.of(plan.facts)
 
 
 def plan_memory(plan: Plan) -> InMemory | None:
-    """Return the images that a plan keeps in memory; None if none, or if they are not known.
+    """Return the images that a plan keeps in memory; None if there are none or they are unknown.
 
-    With auto, they have the largest size at which all of them fit.
+    With auto, they have the largest size that fits for all images.
     """
     pixels, sample = plan.recipe.data.memory_pixels, sample_images(plan)
     if not pixels or sample is None:
@@ -77,7 +77,7 @@ def _measure_usable(plan: Plan) -> int:
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     """Return the plan with the size of images in memory in place of auto.
 
-    Raises RecipeError if nothing can be kept in memory here.
+    Raises RecipeError if no images can be kept in memory.
     """
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_samples:

@@ -77,8 +77,8 @@ def find_offers(
     shortest run with at least this known accuracy, in percent, fastest first. Otherwise it is every
     duration with a known accuracy, and the default duration. Raises RecipeError if no recipe fits.
 
-    If there are several recipes, those for small images are skipped for photographs. A recipe whose
-    weights are not on this machine fits, since they can be downloaded.
+    If there are several recipes, recipes for small images are skipped for photographs. A recipe
+    whose weights are not on this machine fits, since they can be downloaded.
     """
     offers, skipped, errors = list[Offer](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()

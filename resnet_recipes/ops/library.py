@@ -10,7 +10,7 @@ _library = torch.library.Library("resnet_recipes", "FRAGMENT")
 
 
 def register(schema: str, cuda: Callable, fake: Callable) -> None:
-    """Register an operation for GPUs; tests add one for CPUs.
+    """Register an operation for GPUs; tests register the CPU implementation.
 
     `fake` returns outputs with the right shapes and strides but without values.
     """

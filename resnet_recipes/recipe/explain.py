@@ -99,7 +99,7 @@ def _is_taken(meaning: Meaning, context: Context) -> bool:
 
 
 def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem | None]:
-    """Return the meaning with a valid value, and the problem if there is no known valid value."""
+    """Return the meaning with a valid value, and the problem if no valid value is known."""
     several = shlex.split(meaning.words)
     if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
         return meaning._replace(words=" ".join(map(_convert_value, several))), None

@@ -105,7 +105,7 @@ class ParquetShards(Shards):
 def find_shards(src: Path) -> dict[str, Original]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
-    Empty if there are no shards. Raises OSError, or NotReadyError if the shards cannot be used.
+    Empty without shards. Raises OSError, or NotReadyError if the shards cannot be used.
     """
     listed = sorted(_list_files(src))
     tars = [path for path in listed if path.suffix == ".tar"]

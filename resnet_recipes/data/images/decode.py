@@ -214,7 +214,7 @@ def read_pixels(image: object) -> Pixels:
 def resize_exactly(
     pixels: np.ndarray, height: int, width: int, bicubic: bool = False
 ) -> np.ndarray:
-    """Resize uint8 [h, w, 3] to [height, width, 3] with Pillow's antialiased filter.
+    """Resize uint8 [h, w, 3] to [height, width, 3] with the antialiased Pillow filter.
 
     Resizes the width first with every version of Pillow. From Pillow 13 on, a single call resizes
     the height first if that removes more than twice as many pixels.
