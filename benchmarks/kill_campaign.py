@@ -208,7 +208,7 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
     elif code not in codes | ({0} if step == STEPS else set()):
         problem = f"exit code {code}"
     elif saved and digest_of(saved[1]) != truth[step]:
-        problem = f"step {step} differs from the undisturbed run"
+        problem = f"step {step} differs from the uninterrupted run"
     elif done - step > may_lose(fault, code, done):
         problem = f"{done - step} steps were lost"
     return Outcome(fault, done, step, seconds, code, problem)
@@ -246,7 +246,7 @@ def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
     step, state = Checkpoints(victim.folder / "checkpoints").newest()
     if (step, digest_of(state)) == (STEPS, truth[STEPS]):
         return []
-    problem = "the final weights differ from the undisturbed run's"
+    problem = "the final weights differ from those of the uninterrupted run"
     return [Outcome("resumed to the end", STEPS, step, 0.0, code, problem)]
 
 

@@ -64,7 +64,7 @@ def main() -> None:
     """Compare every case, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sizes", default="176,128,88", help="sides of the crops in pixels")
+    parser.add_argument("--sizes", default="176,128,88", help="crop sizes, pixels")
     parser.add_argument("--memory", default="256,352,500", help="longer sides of images")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()

@@ -64,7 +64,7 @@ def main() -> None:
     """Measure every case, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--sizes", default="176,88", help="sides of the crops in pixels")
+    parser.add_argument("--sizes", default="176,88", help="crop sizes, pixels")
     parser.add_argument("--memory", type=int, default=352, help="longer side of images in memory")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()

@@ -134,7 +134,9 @@ def require_network(name: str) -> None:
         other = "torchvision" if library == "timm" else "timm"
         if find_spec(other) and short in list_networks(other):
             fixes = [f"model.name={other}:{short}"]
-        others = Hint(f"one of its {len(available):,} networks, as {library}:{available[0]}")
+        others = Hint(
+            f"choose from its {len(available):,} networks, such as {library}:{available[0]}"
+        )
         rule = f"{library} has no such network"
         raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)
 

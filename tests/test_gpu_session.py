@@ -190,7 +190,7 @@ def test_call_without_time_reports_skipped_parts(session, monkeypatch, tmp_path)
     code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "decide")
     assert code == 1
     assert [row["part"] for row in rows] == [part.name for part in CALLS["decide"].parts]
-    assert {row["fault"] for row in rows} == {"left out: the parts before it took the call's time"}
+    assert {row["fault"] for row in rows} == {"skipped: earlier parts used up the call's time"}
 
 
 def test_ratios_use_best_peer_of_same_work(session):

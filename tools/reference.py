@@ -44,7 +44,7 @@ def methods() -> Iterator[str]:
     """Yield a section for each method, in running order."""
     yield "# Methods\n"
     yield (
-        "The methods, in the order in which they run. A method is on if its key is in the "
+        "The methods, in the order they run. A method is on if its key is in the "
         "`methods` section of the recipe: `methods.NAME={}` adds it with its defaults, "
         "`~methods.NAME` removes it. `resnet-recipes methods NAME` prints the same card.\n"
     )
@@ -140,7 +140,7 @@ def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterat
         if row.name in left_out:
             continue
         if not row.meaning:
-            raise ValueError(f"{prefix}{row.name} has no comment that says what it means")
+            raise ValueError(f"{prefix}{row.name} has no comment that explains it")
         kind = types[row.name]
         cells = (
             f"`{prefix}{row.name}`",

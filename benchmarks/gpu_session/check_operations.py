@@ -19,7 +19,7 @@ def decisive(device: torch.device) -> Iterator[Check]:
     """Yield the checks that all other checks depend on."""
     if device.type == "cuda":
         yield "fused operations, bf16", partial(_operations, torch.bfloat16, device)
-        yield "300 BatchNorms beside another stream", partial(_steady, device)
+        yield "300 BatchNorms while another stream runs", partial(_steady, device)
 
 
 def dtypes(device: torch.device) -> Iterator[Check]:

@@ -21,7 +21,10 @@ PAUSE = 0.2  # seconds between checks for new rows
 def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
     """Yield a part's rows; the last row has its duration or its failure."""
     if part.seconds <= 0:
-        yield {"case": "seconds", "fault": "left out: the parts before it took the call's time"}
+        yield {
+            "case": "seconds",
+            "fault": "skipped: earlier parts used up the call's time",
+        }
         return
     command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.words]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -19,7 +19,7 @@ def rows(device: torch.device, quick: bool, tool: str) -> Iterator[dict]:
     """Yield the number of errors that the tool reports while every fused operation runs once."""
     program = shutil.which("compute-sanitizer")
     if device.type != "cuda" or not program:
-        yield {"case": tool, "note": "left out: compute-sanitizer or a GPU is missing"}
+        yield {"case": tool, "note": "skipped: compute-sanitizer or a GPU is missing"}
         return
     command = [program, "--tool", tool, "--error-exitcode", "1", sys.executable, "-c", CHECK]
     done = subprocess.run(command, capture_output=True, text=True)

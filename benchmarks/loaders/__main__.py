@@ -83,7 +83,7 @@ def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--sizes", default="176,88", help="sides of the training crop, pixels")
+    parser.add_argument("--sizes", default="176,88", help="training crop sizes, pixels")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
     parser.add_argument(

@@ -136,6 +136,7 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
     number, unit = _split_unit(text)
     if unit == "":
         unit = Duration.parse(default).unit if default else "ep"
+        unit = "ep" if unit == "dur" and number > 1 else unit
         unit = "ba" if unit == "ep" and number >= MANY and name != "max_duration" else unit
     if unit == "%":
         number, unit = number / 100, "dur"

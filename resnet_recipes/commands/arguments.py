@@ -157,7 +157,7 @@ def split(
     while ahead:
         if usage.composes and _SEVERAL.search(ahead[0]):
             words = ahead.popleft()
-            problems.append(Problem(words, None, "is one word; type it without quotes", words))
+            problems.append(Problem(words, None, "is a single argument; remove the quotes", words))
             ahead.extendleft(reversed(words.split()))
         word = HYDRAS.get(ahead[0], ahead.popleft())
         name, equals, value = word.partition("=")

@@ -31,10 +31,10 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         words += typed
         problems += [(word, f"contains {name}") for name in names]
         if word == "...":
-            problems.append((word, "stands for the other words of your command"))
+            problems.append((word, "is a placeholder, not an argument"))
             words.remove(word)
         if word.isspace():  # an empty argument may be an unset shell variable
-            problems.append(("a word of spaces", "stands where a line of a longer command ended"))
+            problems.append(("an argument of spaces", "is where a line of a longer command ended"))
     while words and words[0] in _PROMPTS:
         problems.append((words[0], "is not a part of the command"))
         program = words[0] if words[0].startswith("resnet") else program

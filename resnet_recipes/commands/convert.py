@@ -116,7 +116,7 @@ def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
     ]
     if names := expected.left_out:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        lines.append(f"left out, because train and val are read from other files: {names[0]}{more}")
+        lines.append(f"skipped, because train and val come from other files: {names[0]}{more}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return [*lines, *(f"unreadable: {name}" for name in expected.unreadable[:10])]

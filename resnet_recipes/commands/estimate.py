@@ -287,7 +287,7 @@ def _format_offers(
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
     for reason in dict.fromkeys(offers.skipped.values()):
         names = [name for name, why in offers.skipped.items() if why == reason]
-        yield from wrapped(f"left out: {', '.join(names)}: {reason}", get_width(), rest="    ")
+        yield from wrapped(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in offers.absent.items():
         yield f"{name} needs weights first: {problem}"
 

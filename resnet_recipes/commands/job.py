@@ -87,7 +87,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     launch = point.recipe.launch
     if any(replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in rest):
         rule, fix = (
-            "the jobs of an array must have the same GPUs",
+            "all jobs of an array must request the same GPUs",
             Hint("use one value for gpus and each launch setting"),
         )
         raise RecipeError.of("-m", None, rule, fix)
@@ -162,7 +162,7 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of --time and --parallel."""
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
     if not (length := slurm.parse_seconds(time)):
-        rule = "must be a time limit in one of Slurm's forms"
+        rule = "must be a time limit as Slurm accepts it"
         yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
     elif length < slurm.SHORTEST:
         least = slurm.SHORTEST // 60
@@ -198,7 +198,7 @@ def _find_place_problems(
             fix = Hint(f"--storage {_STORAGE[engine]}")
             yield Problem("--storage", None, rule, fix, kind=Kind.MISSING)
         elif "://" in storage and (engine == "kubernetes" or nodes != "nodes=1"):
-            rule = "is a bucket; several nodes, or Kubernetes, need a volume that they share"
+            rule = "is a bucket; Kubernetes and several nodes need a shared volume"
             yield Problem("--storage", storage, rule, "--storage my-volume")
         if root:
             yield Problem("run.root", root, "is set by the job: /storage/runs", kind=Kind.UNUSED)
@@ -206,5 +206,5 @@ def _find_place_problems(
             rule = "must be an absolute path on the machines of the job"
             yield Problem("data", data, rule, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
-        rule = "must be a folder that all nodes share"
+        rule = "must be an absolute path that all nodes can access"
         yield Problem("run.root", root, rule, "run.root=/a/shared/folder")

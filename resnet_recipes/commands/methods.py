@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     for word in words:
         print("\n".join(_format_page(cards[word], width)))
     if not words:
-        order = f"Methods are in the order in which they run. More about one: {USAGE.example}"
+        order = f"Methods are listed in the order they run. For details, run: {USAGE.example}"
         lines = [*_list_cards(ORDER, width), "", *wrapped(order, width), ""]
         lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]
         print("\n".join(lines))

@@ -208,7 +208,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows
         result, bounds = forecast.estimate, ""
         if forecast.when:
             low, high = (clock_time(60 * minutes) for minutes in result.bounds)
-            bounds = f", of which training {low} to {high}"
+            bounds = f", training {low} to {high}"
         yield (
             "time",
             f"{forecast.format_time(60 * result.total_minutes)}{bounds}: {forecast.source}",

@@ -155,7 +155,7 @@ def _describe(
         yield f"  {name}{time}"
         if changes := [word for word in words if word not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
-    note = f"; stable phases that several lengths share save {digits(saved)}" if saved else ""
+    note = f"; shared stable phases save {digits(saved)}" if saved else ""
     yield f"{digits(operations)} PFLOPs of training in total{note}"
     if minutes:
         share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores

@@ -38,7 +38,7 @@ USAGE = Usage(
         "--extend RUN": "train RUN for a different number of epochs, from its stable phase "
         "(schedule=wsd only): --extend RUN epochs=60",
         "-m": "train every combination of several values: recipe=mild,medium seed=1,2,3. "
-        "epochs=curve means 22.5,30,54,60,72,90, the durations of MosaicML's curves",
+        "epochs=curve means 22.5,30,54,60,72,90, the durations of the MosaicML curves",
         "--parallel N": "with -m: train N runs at a time, each on one GPU or part of the cores",
     }
     | RECIPES

@@ -100,7 +100,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     if steps:
         last = steps[-1]
         yield (
-            f"loss {last['loss']:.3f}   rate {last['lr']:.3g}   {last['pixels']} px   "
+            f"loss {last['loss']:.3f}   lr {last['lr']:.3g}   {last['pixels']} px   "
             f"{digits(last['images_per_second'])} images/s   waiting for data "
             f"{percent(last['data_wait_share'])}"
         )

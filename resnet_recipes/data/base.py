@@ -135,7 +135,9 @@ class DataConfig(Section):
             yield Problem("mean", self.mean, rule, Value(f"[{levels}]"))
         match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
         if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
-            yield Problem("fold", self.fold, "must be one of several parts", "data.fold=1/5")
+            yield Problem(
+                "fold", self.fold, "must be PART/PARTS, with at least two parts", "data.fold=1/5"
+            )
         if self.val_share and self.fold:
             rule = "cannot be used with data.fold, which sets images aside itself"
             yield Problem("val_share", self.val_share, rule, "data.val_share=0")
@@ -154,7 +156,7 @@ class DataConfig(Section):
                     rule = f"cannot be used with data.{key}={getattr(self, key)}"
                     yield Problem("sampling", self.sampling, rule, f"data.{key}={plain}")
             if self.backend == "synthetic":
-                rule = "needs images with labels of their own"
+                rule = "cannot be used with synthetic images"
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
@@ -211,7 +213,7 @@ class DataFacts:
             if {*map(type, values["classes"])} - {str} or {*map(type, values["class_images"])} - {
                 int
             }:
-                raise ValueError("class names that are not text, or counts that are not whole")
+                raise ValueError("class names that are not text, or counts that are not integers")
         except ValueError as error:
             raise make_read_error(path, error) from None
         lists = {name: tuple(values[name]) for name in ("classes", "class_images")}

@@ -211,9 +211,11 @@ def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
             os.posix_fallocate(handle, 0, size)
             os.truncate(handle, size)
             return file
-        rule = "was begun with other settings or another teacher: delete it, or give another name"
+        rule = (
+            "was started with other settings or another teacher: delete it, or choose another name"
+        )
     except BlockingIOError:
-        rule = "is being written by another command: wait, or give another name"
+        rule = "is being written by another command: wait, or choose another name"
     except OSError as error:
         error.filename = part
         raise

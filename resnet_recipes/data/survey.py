@@ -69,8 +69,8 @@ def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]
     problems = list(_find_class_problems(config, train, val))
     has_table = any(part.is_table for part in parts.values())
     if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
-        rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
-        problems.append(make_problem(root, rule, Hint("keep each in one of them")))
+        rule = f"lists {len(twice):,} images for both training and validation: {min(twice)}"
+        problems.append(make_problem(root, rule, Hint("keep each image in one split")))
     NotReadyError.refuse(problems)
     facts = DataFacts(
         "torchvision",
@@ -188,7 +188,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             f"{config.root}/train", rule, Hint("rename these folders in both splits")
         )
     if config.sets_aside and (alone := _list_single_classes(config, train, val)):
-        rule = f"needs two images of each class; there is one of {list_first(alone)}"
+        rule = f"needs at least two images per class; these have one: {list_first(alone)}"
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, rule, Hint("add images, or remove the class"))

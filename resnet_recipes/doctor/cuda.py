@@ -42,10 +42,10 @@ def explain_untested_machine() -> Finding | None:
     import torch
 
     if sys.platform == "darwin":
-        what = "nobody has run this program on macOS, and a Mac's GPU (mps) cannot be used"
+        what = "macOS is untested, and Apple GPUs (mps) are not supported"
         return Finding("warn", what)
     if torch.version.hip and is_usable():
-        what = "nobody has run this program on AMD's GPUs (ROCm)"
+        what = "AMD GPUs (ROCm) are untested"
         return Finding("warn", what, "launch.device=cpu")
     return None
 

@@ -37,7 +37,7 @@ ODDITIES = {
     "animated": ("warn", "animated images (only the first frame is read)"),
     "rotated": (
         "warn",
-        "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)",
+        "images with an EXIF orientation (ignored, as in torchvision ImageFolder)",
     ),
 }
 

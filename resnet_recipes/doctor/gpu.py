@@ -120,7 +120,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with plain torch, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
-        fix = Hint("runs use torch's operations instead, which are correct but slower")
+        fix = Hint("runs use the torch operations instead, which are correct but slower")
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     if notes := ops.compare(device, dtype, torch.device("cpu")).notes:
         return Finding(

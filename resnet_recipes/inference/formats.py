@@ -230,8 +230,8 @@ image = Image.open("cat.jpg")
 if image.mode[0] == "I":        # 16-bit grayscale: the upper eight bits
     image = Image.fromarray((numpy.asarray(image) >> 8).astype("uint8"))
 pixels = numpy.asarray(image.convert("RGB"))        # uint8 [height, width, 3]
-shares = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
-print(classes[shares.argmax()], shares.max())""",
+probabilities = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
+print(classes[probabilities.argmax()], probabilities.max())""",
         needs=("export", "onnx", "onnxruntime", "onnxscript"),
     ),
     "exported_program": Target(

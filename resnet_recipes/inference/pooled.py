@@ -68,7 +68,7 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
     with closing(PooledImages.of(networks)) as images:
         paths = images.paths()
     if twice := len(paths) - len({*paths}):
-        rule = f"have {twice:,} validation images in common; those of pooled runs must differ"
+        rule = f"cannot be pooled: they have {twice:,} validation images in common"
         names = " ".join(str(network.place) for network in networks)
         hint = Hint("resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5 trains such runs")
         raise RecipeError.of("RUN", names, rule, hint)

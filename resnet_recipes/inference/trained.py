@@ -158,7 +158,7 @@ class TrainedNetwork:
 def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
     local = data.fetch(config, stopped=lambda: not fetches)
     if local is None:
-        raise NotReadyError.of("data.root", config.root, "has no whole copy on this machine")
+        raise NotReadyError.of("data.root", config.root, "has no complete copy on this machine")
     return local
 
 

@@ -183,7 +183,7 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     `side` is their typical shorter side in pixels; 0 if unknown.
     """
     if facts.train_examples == IMAGENET_IMAGES:
-        return Ranking((), "the most accurate by what was published")
+        return Ranking((), "the most accurate according to published results")
     if 0 < side <= SMALL:
         rule = f"images of {side:g} px are what small is made for"
         return Ranking(("small", "finetune", "mild"), rule)

@@ -86,7 +86,7 @@ def work(process: RankProcess) -> int:
     if about != describe_file(plan, job["cycle"], rank.device.type):
         rule = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
-    with show_progress(process, "storing what the teacher says", "batches") as progress:
+    with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, job["cycle"])
         if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):
             return interruption.exit_code

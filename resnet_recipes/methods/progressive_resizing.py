@@ -38,7 +38,7 @@ class ProgressiveResizing(Method):
     cost = "one resampling of the batch."
     gain = (
         "speed: 48% fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
-        "ImageNet (Composer, method card). Measured here: 54% less arithmetic for 5.7 points, not "
+        "ImageNet (Composer, method card). Measured here: 54% less compute for 5.7 points, not "
         "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
         f"({DOCS}/lab/methods.html)."
     )

@@ -79,7 +79,7 @@ class StochasticDepth(Method):
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
         if key := next((key for key, keys in _OWN.items() if keys & parts), ""):
-            rule = "this network has its own stochastic depth, which drops whole branches"
+            rule = "this network has its own stochastic depth, which drops entire branches"
             fix = f"'~methods.stochastic_depth' model.args.{key}={self.drop_rate}"
             yield Problem("stochastic_depth", None, rule, fix)
         elif not any(map(_is_block, model.modules())):

@@ -93,9 +93,9 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
         yield HfApi()
     except Exception as error:  # any type of error, if the response cannot be read
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
-        reason = (str(error).splitlines() or ["no answer"])[0][:200]
+        reason = (str(error).splitlines() or ["no response"])[0][:200]
         if not isinstance(error, OSError | HTTPError | ValueError):
-            reason = f"the answer cannot be read: {type(error).__name__}: {reason}"
+            reason = f"the response cannot be read: {type(error).__name__}: {reason}"
         rule = {
             401: "no access: you are not logged in, the token is invalid, or there is no such "
             "repository",

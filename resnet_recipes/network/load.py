@@ -173,7 +173,7 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
     if assumed and (not name or assumed.architecture not in NETWORKS):
         description = assumed
     elif not name:
-        rule = "it does not say which network it is, and its names are not a ResNet's"
+        rule = "it does not name its network, and its parameter names are not those of a ResNet"
         raise UnknownNetworkError(rule, state, path)
     else:
         description = About(name, 1, **published.find_image_settings(name, str(path)))
@@ -189,7 +189,7 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
     return Network(model, description, False, next(iter(renamed)) not in state)
 
 
-_NAMING = "model.name=timm:NAME or model.name=torchvision:NAME says which network it is"
+_NAMING = "name the network: model.name=timm:NAME or model.name=torchvision:NAME"
 
 
 class UnknownNetworkError(ArchiveError):

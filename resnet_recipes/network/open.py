@@ -62,7 +62,7 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     about = network.about
     if network.is_matched_by_order:
         yield (
-            f"the file has the names of another library; its tensors were matched with those of "
+            f"the file uses the parameter names of another library; its tensors were matched to "
             f"{about.architecture} by order and shape"
         )
     if network.is_described:
@@ -75,7 +75,7 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     )
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
-            f"{name} takes this file too, and differs in {', '.join(how)}; to compare:\n"
+            f"{name} also accepts this file, and differs in {', '.join(how)}; to compare:\n"
             f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
         )
 
@@ -136,7 +136,7 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
     """
     if model is None:
         fix = Value("torchvision:resnet50")
-        raise NotReadyError.at(place, "does not say which network it is", fix)
+        raise NotReadyError.at(place, "does not name its network", fix)
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
         rule = f"has no weights for {model.name}"

@@ -23,7 +23,7 @@ from resnet_recipes.ops import FUSED
 from resnet_recipes.ops.library import SampleCall
 
 #: Why kernels cannot be compiled, with the commands for Debian and Red Hat that fix it.
-_NO_COMPILER = "there is no C compiler: apt install gcc or dnf install gcc"
+_NO_COMPILER = "a C compiler is missing: apt install gcc or dnf install gcc"
 _NO_HEADERS = "Python.h is missing: apt install python{0}-dev or dnf install python{0}-devel"
 
 
@@ -78,7 +78,7 @@ def _find_difference(
         if not distance <= allowed:
             name = "GPU" if reference.type == "cuda" else reference.type.upper()
             return (
-                f"its {result.dtype} results differ from torch's on the {name} "
+                f"its {result.dtype} results differ from torch on the {name} "
                 f"by {distance:.1e} of their norm; rounding explains {allowed:.1e}"
             )
     return ""

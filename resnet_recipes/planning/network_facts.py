@@ -107,7 +107,7 @@ class BuiltNetwork:
         names = backbones.read_facts(network).get("classifier")
         head = network.get_parameter(f"{backbones.find_classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
-            rule = "has several classifiers, or one that is not its last layer"
+            rule = "has several classifiers, or its classifier is not its last layer"
             yield Problem("model.name", model.name, rule, Hint("another network"))
         for method in self._methods:
             yield from (problem.under("methods") for problem in method.misfits(network))

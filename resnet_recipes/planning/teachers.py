@@ -189,13 +189,13 @@ def find_unstorable(plan: Plan) -> Iterator[Problem]:
     """Yield the settings that mix images, so that outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
-            rule = "draws anew for each batch, after a stored teacher has seen the images"
+            rule = "samples new values for each batch, after a stored teacher has seen the images"
             yield Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
     if plan.recipe.data.class_share:
-        rule = "shows an image any number of times in an epoch; each needs an output of its own"
+        rule = "may show an image several times per epoch, and each time needs its own output"
         yield Problem("data.sampling", plan.recipe.data.sampling, rule, "data.sampling=natural")
     if not plan.facts.augments_samples:
-        rule = "has no images of their own, which a teacher could see"
+        rule = "has no stored images that a teacher could see"
         yield Problem("data.backend", plan.facts.backend, rule, "data=/path/to/images")
 
 

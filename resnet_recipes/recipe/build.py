@@ -36,7 +36,7 @@ def fit_sections(
             and not isinstance(value, dict)
             and not (value is None and type(None) in get_args(kind))
         ):
-            rule = "must be a mapping of its settings"
+            rule = "is a section of settings, not a single value"
             fix = _write_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):

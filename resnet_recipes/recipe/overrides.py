@@ -88,13 +88,13 @@ def parse(words: Iterable[str]) -> ParseResult:
             Problem(
                 "epochs",
                 None,
-                "sets the whole length, so ssr= cannot stretch it",
+                "sets the total duration, so ssr= cannot scale it",
                 Hint("remove one of them"),
             )
         )
     lengths = [item.typed for item in overrides if item.key in LENGTH]
     if lengths and any(item.key == "launch.budget" for item in overrides):
-        rule = f"sets the length, and so does {lengths[0]}"
+        rule = f"sets the duration, and so does {lengths[0]}"
         problems.append(Problem("budget", None, rule, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
@@ -163,7 +163,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif key in _NEEDED and not value.strip("'\" "):
         rule, fix = EMPTY, f"{key}=PATH"
     elif key == "epochs" and (value == "curve" or "," in value):
-        rule, fix = "stands for several lengths: a sweep", SWEEP
+        rule, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
         length = read_length(value)
         rule, fix = "must be a positive number", length if "=" in length else Value(length)
@@ -222,4 +222,4 @@ def _respell(key: str, value: str) -> Fix:
         if _NUMBER_OR_NULL.fullmatch(value.strip(" ,")):
             return Value(value.strip(" ,"))
         return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
-    return Hint("put the whole word in quotes if it has brackets or commas")
+    return Hint("quote the complete argument if it has brackets or commas")

@@ -230,4 +230,4 @@ class RunConfig(Section):
             fix = f"run={called}" if names.RUN.fullmatch(called) else Hint("as in run=baseline")
             yield Problem("name", self.name, rule, fix)
         if self.name == "last":
-            yield Problem("name", self.name, "stands for the run that was started last")
+            yield Problem("name", self.name, "is reserved for the most recent run")

@@ -153,7 +153,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(line, "a second document begins here; a recipe is one document")
+                    self.stop(line, "a second document starts here; a recipe is a single document")
                 if event.tags or event.version:
                     rule = "YAML directives (%...) are not used in recipes"
                     self.refuse(line, None, rule, Hint("delete the line"))
@@ -224,7 +224,7 @@ class _Reader:
     def _read_scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
         text = node.value
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
-            self.refuse(line, None, f"contains {odd!a}, which nobody can see", Hint("delete it"))
+            self.refuse(line, None, f"contains the invisible character {odd!a}", Hint("delete it"))
         if len(text) > MAX_TEXT:
             self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
         if "???" in text:

@@ -59,8 +59,8 @@ _HINTS = (
     ),
     (
         r"address already in use|EADDRINUSE",
-        "another program uses the port: choose a free one with MASTER_PORT, or torchrun's "
-        "--rdzv-endpoint",
+        "another program uses the port: choose a free port with MASTER_PORT, or with "
+        "--rdzv-endpoint of torchrun",
     ),
     (
         r"torchvision::nms does not exist|undefined symbol",
@@ -81,7 +81,7 @@ _HINTS = (
     ),
     (
         r"timed out|timeout",
-        "a rank or a node does not answer: see its log; between nodes, check the firewall and "
+        "a rank or a node does not respond: see its log; between nodes, check the firewall and "
         "NCCL_SOCKET_IFNAME",
     ),
     (

@@ -85,7 +85,7 @@ def refuse_links(folder: Path) -> None:
     )
     if path := next(_find_special_files(folder), None):
         raise NotReadyError.of(
-            str(path), None, rule, Hint("remove it, or replace it with what it points to")
+            str(path), None, rule, Hint("remove it, or replace it with its target")
         )
 
 

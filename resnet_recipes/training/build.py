@@ -151,7 +151,7 @@ def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operation
         if name in fused and lacking >= 0:
             note = (
                 f"the {name} kernel cannot be used on the GPU of rank {lacking}; all ranks use "
-                f"plain torch instead: logs/rank{lacking}.log says why"
+                f"plain torch instead: see logs/rank{lacking}.log"
             )
             operations = operations.without(name, note)
     return operations

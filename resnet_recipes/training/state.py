@@ -231,8 +231,7 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
     ]
     if newer:
         warnings.append(
-            "settings that did not exist when the run began have their defaults: "
-            f"{', '.join(newer)}"
+            f"settings that were added since the run started use their defaults: {', '.join(newer)}"
         )
     return warnings
 

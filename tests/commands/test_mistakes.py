@@ -20,6 +20,7 @@ batch-size=64 | bs=64
 model.pretrained=true | model.weights=torchvision
 --fast-dev-run | --check
 +trainer.fast_dev_run=true | --check
+dry_run=true | --dry-run
 -v | --verbose
 resume=true | --resume last
 epoch=5 | epochs=5
@@ -188,7 +189,7 @@ resnet-recipes compare mild hot | resnet-recipes diff mild hot
 resnet-recipes predict --run first images | resnet-recipes predict first images
 resnet-recipes predict images first | resnet-recipes predict first images
 resnet-recipes predict first images runs/first | resnet-recipes predict first images
-resnet-train 'mild data=images' | mild data=images: is one word; type it without quotes
+resnet-train 'mild data=images' | mild data=images: is a single argument; remove the quotes
 resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
 resnet-recipes convert images images | `images`: already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
@@ -211,6 +212,7 @@ resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
+resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
 """

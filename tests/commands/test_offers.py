@@ -153,5 +153,5 @@ def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, si
 
 def test_a_budget_on_imagenet_chooses_by_what_was_published(imagenet, started, enter):
     said = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
-    assert "the most accurate by what was published; next: " in said
+    assert "the most accurate according to published results; next: " in said
     assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err

@@ -38,12 +38,12 @@ predict | 2 | IMAGE is missing
 predict RUN | 2 | IMAGE is missing
 predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN /nowhere/*.jpg | 3 | no file matches this
-predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
+predict RUN IMAGES --top 0 | 2 | must be a positive integer
 predict RUN IMAGES --json --csv x | 2 | remove one of them
 predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
-slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same GPUs
+slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
 slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a whole number from 1
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
 slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
@@ -53,8 +53,8 @@ slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe is missing
 slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9: is not UTF-8
-slurm hot data=/data --time soon | 2 | --time soon: must be a time limit in one of Slurm's forms
-slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
+slurm hot data=/data --time soon | 2 | --time soon: must be a time limit as Slurm accepts it
+slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
 slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
 job mild data=/data | 2 | --for is missing
 job mild --for skypilott | 2 | --for skypilot
@@ -64,11 +64,11 @@ job mild --for skypilott | 2 | --for skypilot
 {STORED} skypilot -m --time 3:00:00 | 2 | 2 problems
 {STORED} skypilot run.root=/a | 2 | run.root=/a: is set by the job
 job mild data=here --for skypilot | 2 | 2 problems
-job mild data=/data nodes=2 --for torchx run.root=here | 2 | a folder that all nodes share
+job mild data=/data nodes=2 --for torchx run.root=here | 2 | must be an absolute path that
 train mild,hot data=x | 2 | several recipes need a sweep
 train mild seed=1,2 data=x | 2 | resnet-train -m trains several values
-train mild epochs=36,72 data=x | 2 | stands for several lengths: a sweep
-train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
+train mild epochs=36,72 data=x | 2 | means several durations: a sweep
+train mild epochs=curve data=x | 2 | means several durations: a sweep
 train mild --parallel 2 data=x | 2 | works only with a sweep
 plan mild seed=1,2 | 2 | resnet-train -m trains
 plan mild epochs=curve | 2 | resnet-train -m trains
@@ -83,8 +83,8 @@ runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run folder
 stop RUN | 3 | is not running
-train demo run=last | 2 | stands for the run that was started last
-train demo dropout=0.1 | 2 | methods.stochastic_depth= drops whole blocks
+train demo run=last | 2 | is reserved for the most recent run
+train demo dropout=0.1 | 2 | methods.stochastic_depth= drops residual blocks
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
 train demo data= | 2 | data=: is empty (is a shell variable unset?)
@@ -104,8 +104,8 @@ train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer 
 train demo data=. budget=99999999h | 2 | budget=99999999h: is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
 job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
-train mild data=x budget=2m epochs=3 | 2 | budget=2m: sets the length, and so does epochs=3
-train mild data=x budget=2m ssr=2 | 2 | budget=2m: sets the length, and so does ssr=2
+train mild data=x budget=2m epochs=3 | 2 | budget=2m: sets the duration, and so does epochs=3
+train mild data=x budget=2m ssr=2 | 2 | budget=2m: sets the duration, and so does ssr=2
 train mild data=x budget=2m max_duration=3ep | 2 | and so does max_duration=3ep
 train mild data=x budget=2 | 2 | must be a time (2h
 train mild data=x budget=$9 | 2 | needs launch.price
@@ -152,7 +152,7 @@ convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
 convert a b quality=90 | 2 | unknown option quality=90
-train mild data=x ... gpus=2 | 2 | stands for the other words
+train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
 train mild data=x budget=0h | 2 | budget=0h: must be positive
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml

@@ -177,7 +177,7 @@ def test_second_writer_is_rejected(part):
         pytest.raises(NotReadyError, match="being written by another"),
     ):
         open_for_writing(part, *SMALL)
-    with pytest.raises(NotReadyError, match="was begun with other settings"):
+    with pytest.raises(NotReadyError, match="was started with other settings"):
         open_for_writing(part, *LARGE)
 
 

@@ -84,7 +84,7 @@ def test_published_name_of_no_network_is_rejected(place, near):
     with pytest.raises(NotReadyError) as caught:
         open_network(f"{place.partition(':')[0]}:xyzzy")
     (hint,) = caught.value.problems[0].advice
-    assert hint.startswith("one of its ")
+    assert hint.startswith("choose from its ")
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_torchvision_weights_are_found_by_either_name(place, tmp_path, monkeypat
     with pytest.raises(AbsentError, match=r"resnet18-f37072fd\.pth does not exist"):
         open_network(place, model)
     if model:
-        with pytest.raises(NotReadyError, match="does not say which network it is"):
+        with pytest.raises(NotReadyError, match="does not name its network"):
             open_network(place)

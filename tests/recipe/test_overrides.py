@@ -83,10 +83,10 @@ def test_quotes_around_a_value_are_taken_off():
 epochs=-3 | must be a positive number | mild uses epochs=36
 lr=0,1 | must be one value | lr=0.1
 log.to=csv,mlflow | must be one value | 'log.to=[csv,mlflow]'
-methods.mixup=true | must be a mapping of its settings | 'methods.mixup={}'
-methods.ema=off | must be a mapping of its settings | '~methods.ema'
-methods.label_smoothing=0.1 | must be a mapping | methods.label_smoothing.smoothing=0.1
-model=resnet18 | must be a mapping of its settings | model.name=resnet18
+methods.mixup=true | is a section of settings, not a single value | 'methods.mixup={}'
+methods.ema=off | is a section of settings, not a single value | '~methods.ema'
+methods.label_smoothing=0.1 | is a section of settings | methods.label_smoothing.smoothing=0.1
+model=resnet18 | is a section of settings, not a single value | model.name=resnet18
 data.flip={a:1} | must be true or false | mild uses data.flip=true
 lr=??? | ??? means a missing value | write the value out
 model.config=hot | unknown setting | recipe=hot
@@ -109,7 +109,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         (
             f"data.crop_scale={30 * '['}{31 * ']'}",
             "cannot be read",
-            "put the whole word in quotes if it has brackets or commas",
+            "quote the complete argument if it has brackets or commas",
         ),
     ],
 )

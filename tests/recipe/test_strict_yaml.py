@@ -102,7 +102,7 @@ def test_values_that_readers_disagree_about_are_refused(value, said):
         ("optimizer.lr: 1", 1, "optimizer: {lr: ...}"),
         ("1: 2", 1, "unknown setting"),
         ("? [a, b]\n: 1", 1, "must be a name"),
-        ("name: 'a\\0b'\nx: \"a\\0b\"", 2, "nobody can see"),
+        ("name: 'a\\0b'\nx: \"a\\0b\"", 2, "invisible character"),
         ("a: ${oc.env:HOME}", 1, "is not a reference"),
         ("a: ${b}", 1, "your own ./recipes folder"),
         ("a: x${b}", 1, "is not a reference"),

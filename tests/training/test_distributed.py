@@ -154,7 +154,7 @@ def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
     assert [first, *(fused for fused, _ in others)] == [["max_pool"]] * 3
     assert notes == [
         f"the {name} kernel cannot be used on the GPU of rank {rank}; all ranks use plain torch "
-        f"instead: logs/rank{rank}.log says why"
+        f"instead: see logs/rank{rank}.log"
         for name, rank in (("blur", 1), ("batch_norm", 2))
     ]
     assert "why" in others[0][1]

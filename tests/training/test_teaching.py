@@ -226,7 +226,7 @@ def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
         "methods.randaugment={depth:1,severity:10.0,",
         "is off in",
         "'~methods.randaugment'",
-        "methods.colout: draws anew for each batch",
+        "methods.colout: samples new values for each batch",
         "'~methods.colout'",
         "methods.progressive_resizing: is {",
     ):

@@ -113,7 +113,7 @@ class Beton:
             height, width, channels = read_frame_size(data)
             is_right = (height, width) == tuple(self.sizes[index]) and channels in (1, 3)
             if not is_right or ends_early(data.tobytes()):
-                return "its JPEG is damaged, or of another size than the file says"
+                return "its JPEG is damaged, or its size differs from the size in the file"
         return None
 
 
@@ -196,7 +196,7 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
     if version == 0 and table_ptr == 0:
         yield "was never finished: its header is still empty"
     if version != VERSION:
-        yield f"is not a .beton file of version {VERSION} (its header says version {version})"
+        yield f"is not a .beton file of version {VERSION} (its header has version {version})"
     if fields != 2:
         yield f"has {fields} fields; an image and a label are expected"
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
@@ -240,7 +240,7 @@ def _find_table_faults(
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
         pair = order[:-1][overlap][0], order[1:][overlap][0]
-        yield f"is damaged: samples {pair[0]} and {pair[1]} share bytes"
+        yield f"is damaged: samples {pair[0]} and {pair[1]} overlap"
 
 
 def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:

@@ -243,5 +243,5 @@ def _verify(path: Path) -> str | None:
         except BadImageError:
             height = width = 0
         if [height, width] != samples.beton.sizes[index].tolist():
-            return f"sample {index} reads back differently from what was written"
+            return f"sample {index} was not read back as it was written"
     return None

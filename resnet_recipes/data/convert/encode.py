@@ -78,8 +78,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     height, width, _ = pixels.shape
     if max(height, width) > _LONGEST:
         raise BadImageError(
-            f"has a side of {max(height, width):,} pixels; the limit of .beton files is "
-            f"{_LONGEST:,}"
+            f"is {max(height, width):,} pixels long; .beton files allow at most {_LONGEST:,}"
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":

@@ -40,7 +40,7 @@ def list_members(path: Path) -> Iterator[Member]:
             raise ValueError(f"it is damaged or truncated at byte {end:,}")
         while rest := file.read(1 << 20):
             if rest.count(0) < len(rest):
-                raise ValueError(f"it goes on after its closing blocks, at byte {file.tell():,}")
+                raise ValueError(f"it continues after its end marker, at byte {file.tell():,}")
 
 
 def _list_headers(file: BufferedReader) -> Iterator[tarfile.TarInfo]:

@@ -52,7 +52,7 @@ def walk(
     first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
     """
     if inside.count("/") >= _DEEPEST:
-        raise OSError(errno.ELOOP, f"More than {_DEEPEST} folders in one another", str(root))
+        raise OSError(errno.ELOOP, f"More than {_DEEPEST} nested folders", str(root))
     if folders is not None:
         folders.append(inside)
     with os.scandir(os.path.join(root, inside)) as entries:

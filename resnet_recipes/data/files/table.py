@@ -83,9 +83,9 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     synonyms = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in rows}
     if splits != {""} and (odd := splits.difference(synonyms)):
-        meant = "that of the table's name" if only else "training or validation"
+        meant = "the split in its file name" if only else "training or validation"
         rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
-        fix = Hint(f"call it one of {', '.join(sorted(synonyms))}")
+        fix = Hint(f"use {', '.join(sorted(synonyms))}")
         raise make_error(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
     return rows
 

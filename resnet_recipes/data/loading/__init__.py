@@ -158,7 +158,7 @@ class Pipeline(BatchSource):
         while True:
             if run != self._runs:
                 raise RuntimeError(
-                    "these batches ended when the loader was closed or a new iteration began"
+                    "these batches ended when the loader was closed or a new iteration started"
                 )
             while len(self._ahead) < self._capacity.slots and (job := next(jobs, None)) is not None:
                 slot = started % self._capacity.slots

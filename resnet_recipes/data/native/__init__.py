@@ -219,7 +219,7 @@ class Engine:
             raise MemoryError
         if result < 0:
             raise RuntimeError(
-                f"process {os.getpid()} was forked from the one whose engine this is, and has none "
-                "of its threads"
+                f"process {os.getpid()} is a fork of the process that created this engine, "
+                "and does not have its threads"
             )
         return result

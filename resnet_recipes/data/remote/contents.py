@@ -55,7 +55,7 @@ class Contents(NamedTuple):
             ),
         }
         contents = [f"{what} ({count:,} files)" for what, count in counts.items() if count]
-        return " and ".join(contents) or f"sizes, for there is no {SUMS}"
+        return " and ".join(contents) or f"sizes, because {SUMS} is missing"
 
 
 def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:

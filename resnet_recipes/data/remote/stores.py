@@ -46,7 +46,7 @@ class Web(Store):
         with self._answer("HEAD", name, {}) as answer:
             length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
             if not re.fullmatch("[0-9]{1,18}", length):
-                raise self.refused(name, "comes from a server that does not say how long it is")
+                raise self.refused(name, "cannot be fetched: its server does not send its length")
             return RemoteFile(name, int(length), _get_version(answer), _decode_md5(md5))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
@@ -87,7 +87,7 @@ class Web(Store):
             try:
                 if answer.status in (404, 410):
                     raise FileNotFoundError(name)
-                status = f"the server answered {answer.status} {answer.reason or ''}".strip()
+                status = f"the server returned {answer.status} {answer.reason or ''}".strip()
                 if answer.status in (401, 403):
                     raise PermissionError(status)
                 if answer.status not in (200, 206, 416):

@@ -34,7 +34,7 @@ _SCRIPT = """\
 
 {choice}
 
-# Once a task has ended, the others get {wait} seconds to end as well.
+# Once a task has ended, the others get {wait} seconds to end.
 srun --kill-on-bad-exit=0 --wait={wait} --cpu-bind=none resnet-train --resume auto {words} &
 step=$!
 

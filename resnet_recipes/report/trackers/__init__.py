@@ -71,7 +71,7 @@ class Background:
             tell(f"waiting up to {seconds:.0f} s for log.to={self.name}")
             self._thread.join(seconds)
         if self._thread.is_alive():
-            tell(f"log.to={self.name} did not answer in time; metrics.jsonl has everything")
+            tell(f"log.to={self.name} did not respond in time; metrics.jsonl has everything")
 
     def _pass(self, event: Callable[[Tracker], None]) -> None:
         if self._failed:

@@ -93,7 +93,7 @@ def described(path: Path, text: bytes, times: int = 1) -> None:
         ),
         ("size of 15.jpg is wrong", lambda path: sized(path, b"\xff" * 11 + b"\0")),
         ("size of 15.jpg is wrong", lambda path: sized(path, b"7" * 11 + b"\0")),
-        ("goes on after its closing", lambda path: path.write_bytes(path.read_bytes() * 2)),
+        ("continues after its end marker", lambda path: path.write_bytes(path.read_bytes() * 2)),
         ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.LNKTYPE)),
         ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.GNUTYPE_SPARSE)),
         ("invalid header", lambda path: described(path, b"0 path=\n")),

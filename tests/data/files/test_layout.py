@@ -114,7 +114,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied):
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
-    assert "needs two images of each class; there is one of bee" in refusal(
+    assert "needs at least two images per class; these have one: bee" in refusal(
         small(flowers, fold="1/3")
     )
 
@@ -127,7 +127,7 @@ def test_fold_and_share_need_two_images_before_the_share(flowers):
     next((flowers / "bee").iterdir()).unlink()
     for part in range(1, 6):
         said = refusal(small(flowers, fold=f"{part}/5", share=0.1))
-        assert "needs two images of each class; there is one of bee" in said
+        assert "needs at least two images per class; these have one: bee" in said
 
 
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
@@ -193,7 +193,7 @@ def test_every_class_has_images_in_both_splits(flowers):
         config = small(flowers, val_share=share)
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
-    rule = "needs two images of each class; there is one of bee"
+    rule = "needs at least two images per class; these have one: bee"
     assert f"data.val_share=0.1: {rule}" in refusal(small(flowers, val_share=0.1))
     said = refusal(small(flowers))
     assert f"hint:  data.val_share=0.1 {rule}" in said
@@ -425,6 +425,6 @@ def test_table_of_renamed_split_needs_its_folder(listed):
 def test_rows_of_other_split_are_rejected(listed):
     table = listed / "train.csv"
     (listed / "val.csv").write_text(table.read_text())
-    assert "has 37 images for training that are for validation too" in refusal(small(listed))
+    assert "lists 37 images for both training and validation" in refusal(small(listed))
     table.write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
-    assert "has rows whose split is not that of the table's name: val" in refusal(small(listed))
+    assert "has rows whose split is not the split in its file name: val" in refusal(small(listed))

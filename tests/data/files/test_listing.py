@@ -75,7 +75,7 @@ def test_folder_change_is_seen_with_old_mtime(root, command):
 
 def test_hundred_nested_folders_are_rejected(root):
     (root / "train" / ("a/" * 102)).mkdir(parents=True)
-    with pytest.raises(OSError, match="More than 100 folders in one another"):
+    with pytest.raises(OSError, match="More than 100 nested folders"):
         Listing.of(root / "train")
 
 

@@ -178,7 +178,7 @@ def test_stop_does_not_wait_for_comparison(config, origin):
 def test_failed_fetch_keeps_fetched_files(config, site):
     stopped_after(config, 3)
     site.busy = 10_000
-    assert "could not be fetched in 3 attempts: the server answered 503" in unfetched(config)
+    assert "could not be fetched in 3 attempts: the server returned 503" in unfetched(config)
     site.busy = 0
     site.asked.clear()
     fetched(config)
@@ -254,9 +254,9 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
     ("status", "moved_to", "rule"),
     rows(
         """
-403 | - | access denied: the server answered 403
+403 | - | access denied: the server returned 403
 404 | - | has neither train.beton and val.beton nor a table
-500 | - | could not be fetched in 3 attempts: the server answered 500
+500 | - | could not be fetched in 3 attempts: the server returned 500
 302 | http://[::1 | could not be fetched in 3 attempts
 302 | file:///etc/passwd | could not be fetched in 3 attempts
 """

@@ -179,7 +179,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     assert warning.startswith("log.to=mlflow is too slow")
     assert said == [
         "waiting up to 0 s for log.to=mlflow",
-        "log.to=mlflow did not answer in time; metrics.jsonl has everything",
+        "log.to=mlflow did not respond in time; metrics.jsonl has everything",
     ]
     answers.set()
 
@@ -191,7 +191,7 @@ def test_trackers_share_the_closing_seconds():
     said = []
     tracker.end(is_finished=True)
     tracker.wait(said.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
-    assert said == ["log.to=mlflow did not answer in time; metrics.jsonl has everything"]
+    assert said == ["log.to=mlflow did not respond in time; metrics.jsonl has everything"]
     answers.set()
 
 
