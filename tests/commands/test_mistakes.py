@@ -173,6 +173,7 @@ resnet-recipes eval first --batch-size 64 | batch.eval_size=64
 resnet-recipes eval first --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1
 resnet-train mild data=images seed=[1,2] | -m seed=1,2
 resnet-train mild data=images seed=1-3 | -m 'seed=range(1,4)'
+resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
 resnet-train mild data=images sampler=weighted | data.sampling=balanced
 resnet-train mild --no-such-thing | resnet-train mild --cfg   prints every setting
 resnet-recipes eval first --ema | settings here: data.root
@@ -212,7 +213,6 @@ resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
-resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
 """
