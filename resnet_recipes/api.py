@@ -163,7 +163,7 @@ def plan(
     Without `needs_weights`, missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
-        raise RecipeError.of("ranks", ranks, "must be a positive integer", "plan(recipe, 8)")
+        raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     recipe, origin = _judge(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET

@@ -134,7 +134,7 @@ def _number(value: Any, kind: Any) -> float:
 def _whole_number(value: Any, kind: Any) -> int:
     number = int(_check_type(value, Integral, kind))
     if not -(1 << 63) <= number < 1 << 63:
-        raise WrongTypeError("an integer of at most 64 bits")
+        raise WrongTypeError("a whole number of at most 64 bits")
     return number
 
 

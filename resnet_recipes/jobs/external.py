@@ -133,7 +133,7 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
     invalid = {name: text for name, text in values.items() if not re.fullmatch("[0-9]{1,10}", text)}
     for name, text in invalid.items():
         yield Problem(
-            name, text, "must be a non-negative integer; torchrun or srun sets it", f"unset {name}"
+            name, text, "must be a whole number; torchrun or srun sets it", f"unset {name}"
         )
     if invalid:
         return

@@ -38,7 +38,7 @@ predict | 2 | IMAGE is missing
 predict RUN | 2 | IMAGE is missing
 predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN /nowhere/*.jpg | 3 | no file matches this
-predict RUN IMAGES --top 0 | 2 | must be a positive integer
+predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | remove one of them
 predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
