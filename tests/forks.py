@@ -1,6 +1,6 @@
 """Run `python -m MODULE` as a fork of a process that has imported torch: milliseconds, not seconds.
 
-The server is a fork of pytest's process. It reads JSON lines and answers each: {"command",
+The server is a fork of the pytest process. It reads JSON lines and answers each: {"command",
 "folder", "environment", "out", "err"} with a process id, and that id with the exit code of the
 process, or null while it runs.
 """
@@ -33,12 +33,12 @@ from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import die_with_parent
 from tests.tiny_networks import narrow_resnet18, shallow_resnet18
 
-#: What processes find imported.
+#: Modules that are imported before processes are forked.
 PRELOADED = (train,)
 
 
 class ForkServer:
-    """The process that forks others, as tests use it."""
+    """The test's interface to the forking process."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()

@@ -174,4 +174,4 @@ class BuiltNetwork:
 #: The facts about a network that a plan uses.
 NetworkFacts = ResNet | BuiltNetwork
 
-_MADE: dict[str, NetworkFacts] = {}  # by everything that a network is built from
+_MADE: dict[str, NetworkFacts] = {}  # by everything that defines a network

@@ -52,13 +52,13 @@ def configs() -> dict[int, Recipe]:
 
 
 def with_largest_file(process: RankProcess, size: int) -> int:
-    """Do the work of a rank, none of whose files grows beyond a number of bytes."""
+    """Do the work of a rank whose files are limited to a number of bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     return work(process)
 
 
 def terminated_at(process: RankProcess, step: int) -> int:
-    """Do the work of a rank; the last one gets SIGTERM when it has done a number of steps."""
+    """Do the work of a rank; the last rank gets SIGTERM after a number of steps."""
     beat = process.watchdog.beat
 
     def beat_and_terminate(done: int, phase: str) -> None:
@@ -78,13 +78,13 @@ class Run:
         self.folder, self.launcher, self.ranks = begun(folder, configs[ranks]), launcher, ranks
 
     def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "Run":
-        """Start or resume the run; ranks do their work, or what a function does instead."""
+        """Start or resume the run; a function may replace the work of its ranks."""
         self.observer = Observer(self.folder)
         self.command = self.launcher.start(self.folder, self.ranks, function, **arguments)
         return self
 
     def await_step(self, step: int) -> list[int]:
-        """Wait until all ranks have done so many steps since the start; return process ids."""
+        """Wait until all ranks have done `step` steps since the start; return their process ids."""
         while True:
             beats = [beat for beat in self.observer.read_beats() if beat.step >= step]
             if len(beats) == self.ranks:

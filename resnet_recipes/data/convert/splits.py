@@ -33,7 +33,7 @@ class Split:
     source: Original
     target: Path
     options: ConvertOptions
-    is_half: bool = False  # the small level of the file before it
+    is_half: bool = False  # small level of the previous file
 
     def __len__(self) -> int:
         return len(self.source.images.labels)
