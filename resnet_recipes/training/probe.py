@@ -221,7 +221,7 @@ def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
         scale_schedule_ratio=1.0,
         data=replace(recipe.data, backend="synthetic"),
         batch=replace(recipe.batch, global_size=batch, bn_size=size),
-        schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[], values=[]),
+        schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[]),
     )
     facts = replace(
         plan.facts,
