@@ -3,7 +3,6 @@
 They work with the current package, and write the documented rows.
 """
 
-import itertools
 import json
 import re
 import runpy
@@ -74,31 +73,19 @@ def weights_of(model: nn.Module) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
-def test_proof_pairs_seeds_and_corrects_for_comparisons(tmp_path, monkeypatch):
-    top1 = {"tiny_baseline": (50.0, 52.0, 51.0), "tiny_mild": (53.0, 55.5, 54.5)}
-    for (recipe, reached), epochs in itertools.product(top1.items(), (4.0, 8.0)):
-        for seed, value in enumerate(reached, start=1):
-            name, more = f"{recipe}-{seed}-{epochs:g}", seed * (epochs > 4)
-            settings = {"max_duration": f"{epochs:g}ep"}
-            run_folder(tmp_path / "runs", name, recipe, value + more, seed, epochs, config=settings)
-    table, picture = tmp_path / "runs.csv", tmp_path / "proof.png"
-    words = ["--csv", str(table), "--png", str(picture)]
-    words += ["--against", "tiny_mild@8:tiny_baseline@4"]
-    rows = tmp_path / "rows.json"
-    found = [
+def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
+    for recipe, seed, top1 in (("base", 1, 50.0), ("base", 2, 52.0), ("mild", 1, 53.0)):
+        run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
+    table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
+    words = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
+    of_runs, of_table = (
         rows_of("proof", "--table", str(place), *words, rows=rows, patched=monkeypatch)
         for place in (tmp_path / "runs", table)
-    ]
-    assert found[0] == found[1]
+    )
+    assert of_runs == of_table
+    assert of_runs["cells"][0]["top1"] == {"1": 50.0, "2": 52.0}
+    assert [one["points"] for one in of_runs["differences"]] == [[-3.0]]
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert found[0]["cells"][0]["top1"] == {"1": 50.0, "2": 52.0, "3": 51.0}
-    short, long, across = found[0]["differences"]
-    assert (short["first"], short["second"], short["cost"]) == ("tiny_mild@4", "tiny_baseline@4", 1)
-    assert short["points"] == long["points"] == [3.0, 3.5, 3.5]
-    # Student's t with 2 degrees of freedom at 1 - 0.05 / 6 is 7.6488
-    assert short["half_width"] == pytest.approx(7.6488 * stdev([3.0, 3.5, 3.5]) / 3**0.5, rel=1e-4)
-    assert (short["verdict"], across["verdict"]) == ("more accurate", "not settled")
-    assert across["points"] == [4.0, 5.5, 6.5]
 
 
 def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
@@ -125,14 +112,17 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     assert found <= printed
 
 
-def test_differences_p_follows_student_and_holm(proof):
+def test_differences_are_corrected_for_their_number(proof):
     table = proof("table")
-    cells = [
-        table["Cell"](name, 8.0, dict(enumerate(top1)), None, 0.0)
-        for name, top1 in (("a", (50, 50, 50)), ("b", (54, 55, 56)), ("c", (51, 50, 49)))
-    ]
-    first, second, third = cells
+    first, second, third = (
+        table["Cell"]("", 8.0, dict(enumerate(top1)), pflops, 0.0)
+        for top1, pflops in (((50, 50, 50), 2.0), ((54, 55, 56), 3.0), ((51, 50, 49), None))
+    )
     found = table["differences"]([(second, first), (second, third), (third, first)])
+    assert [one.verdict for one in found] == ["more accurate", "not settled", "not settled"]
+    assert (found[0].points, found[0].cost, found[1].cost) == ((4, 5, 6), 1.5, None)
+    # Student's t with 2 degrees of freedom at 1 - 0.05 / 6 is 7.6488
+    assert found[1].half_width == pytest.approx(7.6488 * stdev([3, 5, 7]) / 3**0.5, rel=1e-4)
     # with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2), where t = mean / standard error
     alone = []
     for points in ((4, 5, 6), (3, 5, 7)):
@@ -167,26 +157,20 @@ def test_factor_effects_match_means_of_published_table(proof):
         assert (effect.p < factors["LEVEL"]) == (name == "smallest_crop")
 
 
-def test_supply_compares_predictions_with_epochs(tmp_path, monkeypatch):
-    images = random_images(tmp_path / "images", train=6)
-    words = str(images), "--sizes", "16", "--memory", "48"
-    found = rows_of("supply.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
+    images, rows = random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
+    words = str(images), "--sizes", "16", "--memory"
+    found = rows_of("supply.py", *words, "48", rows=rows, patched=monkeypatch)
     assert [row["case"].removeprefix("images, 16 px, ") for row in found] == [
         "files",
         "memory at 48 px, later",
         "memory at 48 px, first epoch",
     ]
     assert all(row["predicted"] > 0 and row["measured"] > 0 for row in found)
-
-
-def test_smaller_images_are_compared_with_full_ones(tmp_path, monkeypatch):
-    images = random_images(tmp_path / "images", train=5)
-    words = str(images), "--sizes", "16", "--memory", "30,60"
-    found = rows_of("smaller_images.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
-    assert [row["memory"] for row in found] == [0, 30, 60]
-    assert found[1]["changed_percent"] == 100
+    found = rows_of("smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch)
+    # no image is larger than the last limit
+    assert [row["changed_percent"] for row in found[1:]] == [100, 0]
     assert found[1]["low_db"] < found[1]["median_db"] < 30
-    assert found[2]["changed_percent"] == 0  # no image is larger than the limit
 
 
 def test_psnr_follows_its_formula():

@@ -6,7 +6,7 @@ import os
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from select import select
 from unittest.mock import Mock
@@ -31,12 +31,6 @@ def session(monkeypatch: pytest.MonkeyPatch):
             del sys.modules[name]
 
 
-def write_part(folder: Path, name: str, body: str) -> None:
-    """Write a module of the session, and an empty torch, because importing torch takes seconds."""
-    (folder / f"{name}.py").write_text(f"def rows(device, quick):\n    {body}\n")
-    (folder / "torch.py").write_text("device = set_num_threads = str\n")
-
-
 def rows_of(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[int, list[dict]]:
     """Run a call in this process; return its exit code and the rows in its file."""
     words = "--out", str(out), "--device", "cpu", "--quick", *words
@@ -57,24 +51,6 @@ def test_session_five_commands_cover_every_call(session):
     assert all(sum(CALLS[name].seconds for name in names.split()) <= LIMIT for names in commands)
     assert sum(call.seconds for call in CALLS.values()) <= SECONDS
     assert all(part.seconds <= call.seconds for call in CALLS.values() for part in call.parts)
-
-
-def test_session_part_crashes_keeps_rows_of_others(session, monkeypatch, tmp_path):
-    from calls import CALLS, Call, Part
-
-    row = "yield {'case': 'before', 'value': 1, 'unit': 'x'}"
-    write_part(tmp_path, "breaks", f"import os; {row}; os.abort()")
-    write_part(tmp_path, "works", row.replace("before", "after"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    parts = Part("first", 9999, "breaks"), Part("second", 9999, "works")
-    monkeypatch.setitem(CALLS, "whole", Call(500, parts))
-    out = tmp_path / "rows.jsonl"
-    code, rows = rows_of(monkeypatch, out, "--call", "whole")
-    assert code == 1
-    assert [row["case"] for row in rows if row["part"] == "first"] == ["before", "seconds"]
-    assert "ended with -6" in rows[1]["fault"]
-    assert [row["case"] for row in rows if "fault" in row] == ["seconds"]
-    assert [row["case"] for row in rows if row["part"] == "second"] == ["after", "seconds"]
 
 
 def failing_once(function):
@@ -156,24 +132,45 @@ def test_kind_of_kernel_by_its_name(kernel, kind, session):
 
 
 @pytest.fixture
-def started(session, monkeypatch, tmp_path):
-    """Return a function that starts a part, and returns its rows as they are measured."""
-    import part
+def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
+    """Return a function that makes a call `tried` of parts with these bodies.
+
+    They find an empty torch, because importing torch takes seconds.
+    """
+    from calls import CALLS, Call, Part
+
+    def make(seconds: int = 500, **bodies: str) -> None:
+        (tmp_path / "torch.py").write_text("device = set_num_threads = str\n")
+        for name, body in bodies.items():
+            (tmp_path / f"{name}.py").write_text(f"def rows(device, quick):\n    {body}\n")
+        parts = tuple(Part(name, 9999, name) for name in bodies)
+        monkeypatch.setitem(CALLS, "tried", Call(seconds, parts))
 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-    def start(body: str) -> Iterator[dict]:
-        write_part(tmp_path, "tried", body)
-        return part.run(part.Part("tried", 9999, "tried"), "cpu", True)
-
-    return start
+    return make
 
 
-def test_part_hangs_is_killed_and_keeps_rows(started, monkeypatch):
+def test_session_part_crashes_keeps_rows_of_others(call, monkeypatch, tmp_path):
+    row = "yield {'case': 'row', 'value': 1, 'unit': 'x'}"
+    call(breaks=f"import os; {row}; os.abort()", works=row)
+    code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
+    assert code == 1
+    assert [(row["part"], row["case"]) for row in rows] == [
+        ("breaks", "row"),
+        ("breaks", "seconds"),
+        ("works", "row"),
+        ("works", "seconds"),
+    ]
+    assert ["fault" in row for row in rows] == [False, True, False, False]
+    assert "ended with -6" in rows[1]["fault"]
+
+
+def test_part_hangs_is_killed_and_keeps_rows(call, monkeypatch):
     import part
 
     start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"
-    rows = started(f"import subprocess, time; yield {start}; time.sleep(1000)")
+    call(hangs=f"import subprocess, time; yield {start}; time.sleep(1000)")
+    rows = part.run(part.Part("hangs", 9999, "hangs"), "cpu", True)
     child = os.pidfd_open(next(rows)["case"])
     now = part.time.monotonic()
     monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
@@ -183,13 +180,11 @@ def test_part_hangs_is_killed_and_keeps_rows(started, monkeypatch):
     os.close(child)
 
 
-def test_call_without_time_reports_skipped_parts(session, monkeypatch, tmp_path):
-    from calls import CALLS
-
-    monkeypatch.setitem(CALLS, "decide", CALLS["decide"]._replace(seconds=0))
-    code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "decide")
+def test_call_without_time_reports_skipped_parts(call, monkeypatch, tmp_path):
+    call(0, first="", second="")
+    code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
     assert code == 1
-    assert [row["part"] for row in rows] == [part.name for part in CALLS["decide"].parts]
+    assert [row["part"] for row in rows] == ["first", "second"]
     assert {row["fault"] for row in rows} == {"skipped: earlier parts used up the call's time"}
 
 
