@@ -1,6 +1,5 @@
 """Find validation images that are copies of training images, from a small sample."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -10,7 +9,8 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, read_file
 
 _LOOKED_AT = 32  # validation images that are read
-_COMPARED = 4  # training images of the same size that are read for each
+_COMPARED = 5  # training images of the same size that are read for each
+_CONSIDERED = 1000  # training images of the same size whose names are compared
 _THREADS = 16  # network file systems serve many requests at once
 _HEAD = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
@@ -32,26 +32,16 @@ def find_copies(train: Listing, val: Listing) -> Copies:
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
 
     def is_copy(index: int) -> bool:
-        same_size = np.flatnonzero(train.sizes == val.sizes[index])
-        places = [*_match_name(train, val.name(index), same_size), *same_size[:_COMPARED]]
-        path = val.path(index)
-        others = [other for other in map(train.path, places) if other != path]
+        path, name = val.path(index), val.name(index)
+        same_size = np.flatnonzero(train.sizes == val.sizes[index])[:_CONSIDERED].tolist()
+        same_size.sort(key=lambda other: train.name(other) != name)
+        others = [other for other in map(train.path, same_size[:_COMPARED]) if other != path]
         return bool(others) and _is_among(path, others)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         are_copies = list(pool.map(is_copy, chosen))
     paths = [val.path(index) for index, copied in zip(chosen, are_copies, strict=True) if copied]
     return Copies(paths, len(are_copies))
-
-
-def _match_name(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
-    """Return which of these images have this name, int64 [0 or 1]."""
-    lengths = listing.ends[among] - np.where(among > 0, listing.ends[among - 1], 0)
-    encoded = os.fsencode(name)
-    candidates = among[lengths == len(encoded)]
-    for place, byte in enumerate(reversed(encoded), start=1):
-        candidates = candidates[listing.text[listing.ends[candidates] - place] == byte]
-    return candidates
 
 
 def _is_among(path: str, others: list[str]) -> bool:

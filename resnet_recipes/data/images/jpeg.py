@@ -30,20 +30,19 @@ def read_frame_size(data: np.ndarray) -> FrameSize:
     A JPEG is incomplete without its start, frame header or end. Reads about ten segments and the
     last two bytes.
     """
-    if data.size < 16 or data[-2:].tobytes() != b"\xff\xd9" or not (start := _find_frame(data)):
+    frame = _find_header(data).frame
+    if not frame or bytes(data[-2:]) != b"\xff\xd9":
         return FrameSize()
-    height, width = (
-        int.from_bytes(data[place : place + 2], "big") for place in (start + 5, start + 7)
-    )
-    return FrameSize(height, width, int(data[start + 9]))
+    height, width = (int.from_bytes(data[at : at + 2], "big") for at in (frame + 5, frame + 7))
+    return FrameSize(height, width, int(data[frame + 9]))
 
 
 def has_usual_chroma(data: bytes) -> bool:
     """Return whether a JPEG is grayscale or has chroma 4:4:4, 4:2:2, 4:2:0 or 4:4:0."""
-    start = _find_frame(data)
-    channels, factors = data[start + 9 : start + 10], data[start + 11 : start + 20 : 3]
+    frame = _find_header(data).frame
+    channels, factors = data[frame + 9 : frame + 10], data[frame + 11 : frame + 20 : 3]
     is_usual = channels == b"\1" or (channels == b"\3" and factors[1:] == b"\x11\x11")
-    return bool(start) and is_usual and factors[:1] in (b"\x11", b"\x21", b"\x12", b"\x22")
+    return bool(frame) and is_usual and factors[:1] in (b"\x11", b"\x21", b"\x12", b"\x22")
 
 
 def count_passes(data: bytes) -> int:
@@ -51,7 +50,7 @@ def count_passes(data: bytes) -> int:
 
     Reads the complete file. The result is an upper bound if the file is damaged.
     """
-    frame, scan = _find_frame(data), _find_scan(data)
+    frame, scan = _find_header(data)
     is_sequential = data[frame + 1] in (0xC0, 0xC1)  # baseline, extended
     if data[:2] != _START or (scan and is_sequential and data[scan + 4] == data[frame + 9]):
         return 0
@@ -64,29 +63,13 @@ def ends_early(data: bytes) -> bool:
 
     Reads the complete file.
     """
-    return next((at for marker, at in _list_scan_segments(data) if marker == _END), 0) + 2 != len(
-        data
-    )
-
-
-def _find_frame(data: bytes | np.ndarray) -> int:
-    """Return the offset of the frame header; 0 without a frame header."""
-    segments = (
-        start
-        for marker, start in _list_segments(data)
-        if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME
-    )
-    return next(segments, 0)
-
-
-def _find_scan(data: bytes) -> int:
-    """Return the offset of the first scan; 0 without a scan."""
-    return next((start for marker, start in _list_segments(data) if marker == _SCAN), 0)
+    ends = (start for marker, start in _list_scan_segments(data) if marker == _END)
+    return next(ends, 0) + 2 != len(data)
 
 
 def _list_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield marker and start of each segment from the first scan to the end marker."""
-    at = _find_scan(data) or len(data)
+    at = _find_header(data).scan or len(data)
     while match := _MARKER.search(data, at):
         marker, place = match[0][1], match.end()
         yield marker, match.start()
@@ -95,15 +78,24 @@ def _list_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
         at = place + int.from_bytes(data[place : place + 2], "big")
 
 
-def _list_segments(data: bytes | np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield marker and start of a JPEG's segments up to the first scan or invalid segment."""
-    start = 2 if bytes(data[:2]) == _START else len(data)
-    while start + 9 < len(data) and data[start] == 0xFF:
-        marker = int(data[start + 1])
-        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # never occurs before a scan
-            return
-        yield marker, start
+class _Header(NamedTuple):
+    """The offsets of a JPEG's frame header and first scan; 0: there is none."""
+
+    frame: int
+    scan: int
+
+
+def _find_header(data: bytes | np.ndarray) -> _Header:
+    """Read the segments up to the first scan or invalid segment."""
+    frame, at = 0, 2 if bytes(data[:2]) == _START else len(data)
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker = int(data[at + 1])
         if marker == _SCAN:
-            return
+            return _Header(frame, at)
+        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # never occurs before a scan
+            break
+        if marker <= 0xCF and marker not in _NO_FRAME:
+            frame = frame or at
         is_fill = marker == 0xFF
-        start += 1 if is_fill else 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+        at += 1 if is_fill else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return _Header(frame, 0)
