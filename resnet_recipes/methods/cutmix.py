@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Batch, Method, Now, send
-from resnet_recipes.methods.mixup import blend_targets
+from resnet_recipes.methods.mixup import mix_labels
 
 
 @dataclass
@@ -42,11 +42,7 @@ class CutMix(Method):
         rows, cols, share = draw_box(batch.images, self.alpha, now.rng)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = paste(batch.images, batch.images[..., rows, cols][order], rows, cols)
-        return batch._replace(
-            images=images,
-            targets=blend_targets(batch, order, share),
-            soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
-        )
+        return mix_labels(batch._replace(images=images), order, share)
 
 
 class Box(NamedTuple):

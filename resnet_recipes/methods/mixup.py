@@ -51,13 +51,16 @@ class MixUp(Method):
         order = now.rng.permutation(len(batch.labels))
         order = send(order, batch.labels.device)
         images = batch.images.lerp(batch.images[order], share)
-        return batch._replace(
-            images=images,
-            targets=blend_targets(batch, order, share),
-            soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
-        )
+        return mix_labels(batch._replace(images=images), order, share)
 
 
-def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:
-    """Return targets mixed with the partners' hard labels at `order` [N], with weight `share`."""
-    return batch.targets.lerp(one_hot(batch.labels[order], batch.targets.shape[1]), share)
+def mix_labels(batch: Batch, order: Tensor, share: float) -> Batch:
+    """Return a batch with targets and soft labels mixed with those at `order` [N].
+
+    The partners have the weight `share`; their targets are their hard labels.
+    """
+    partners = one_hot(batch.labels[order], batch.targets.shape[1])
+    return batch._replace(
+        targets=batch.targets.lerp(partners, share),
+        soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
+    )
