@@ -1,13 +1,20 @@
 """Depthwise 3x3 binomial blur: [1, 2, 1] x [1, 2, 1] / 16, zero-padded by 1."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, register, to_nhwc
+from resnet_recipes.ops.library import (
+    make_gradient,
+    make_output,
+    register,
+    sample_windows,
+    to_nhwc,
+)
 
 Stride = int | tuple[int, int]
 
@@ -38,11 +45,7 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     return unfused(x, stride)
 
 
-def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
-    """Yield arguments that reach every kernel: both strides, odd and even sizes, partial tiles."""
-    for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
-        x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
-        yield SampleCall((x.requires_grad_(), stride))
+make_samples = sample_windows
 
 
 class Blurring:
@@ -53,13 +56,13 @@ class Blurring:
 
 class _Blur(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, stride: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
         ctx.stride, ctx.height, ctx.width = stride, x.shape[2], x.shape[3]
         return torch.ops.resnet_recipes.blur.default(x, stride)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: torch.autograd.function.FunctionCtx, g: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return torch.ops.resnet_recipes.blur_backward.default(
             g, ctx.stride, ctx.height, ctx.width
         ), None
@@ -81,15 +84,6 @@ def _backward_cuda(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     )
 
 
-def _forward_fake(x: Tensor, stride: int) -> Tensor:
-    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
-    return to_nhwc(x.new_empty(*x.shape[:2], height, width))
-
-
-def _backward_fake(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    return to_nhwc(g.new_empty(*g.shape[:2], height, width))
-
-
 def _kernel(x: Tensor) -> Tensor:
     kernel = x.new_full((3, 3), 1 / 16)  # created on the device: a copy from the host would block
     kernel[1] *= 2
@@ -97,9 +91,9 @@ def _kernel(x: Tensor) -> Tensor:
     return kernel.expand(x.shape[1], 1, 3, 3)
 
 
-register("blur(Tensor x, int stride) -> Tensor", cuda=_forward_cuda, fake=_forward_fake)
+register("blur(Tensor x, int stride) -> Tensor", cuda=_forward_cuda, fake=make_output)
 register(
     "blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
     cuda=_backward_cuda,
-    fake=_backward_fake,
+    fake=make_gradient,
 )

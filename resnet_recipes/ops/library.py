@@ -1,7 +1,7 @@
 """Register operations in `torch.ops.resnet_recipes`, and create samples to test them."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,3 +44,24 @@ SampleCalls = Iterator[SampleCall]
 def draw(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:
     """Return normally distributed numbers on the generator's device."""
     return torch.randn(shape, generator=generator, device=generator.device)
+
+
+def sample_windows(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
+    """Yield arguments of an operation on 3x3 pixels that reach every kernel.
+
+    Both strides, odd and even sizes, partial tiles.
+    """
+    for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
+        x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
+        yield SampleCall((x.requires_grad_(), stride))
+
+
+def make_output(x: Tensor, stride: int) -> Tensor:
+    """Return a tensor without values for the output of an operation on 3x3 pixels."""
+    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
+    return to_nhwc(x.new_empty(*x.shape[:2], height, width))
+
+
+def make_gradient(g: Tensor, *rest: Any) -> Tensor:
+    """Return a tensor without values for its input gradient; `rest` ends with height and width."""
+    return to_nhwc(g.new_empty(*g.shape[:2], *rest[-2:]))

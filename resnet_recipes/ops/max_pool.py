@@ -7,7 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, register, to_nhwc
+from resnet_recipes.ops.library import (
+    make_gradient,
+    make_output,
+    register,
+    sample_windows,
+    to_nhwc,
+)
 
 
 def unfused(x: Tensor, stride: int) -> Tensor:
@@ -24,11 +30,7 @@ def fused(x: Tensor, stride: int) -> Tensor:
     return _MaxPool.apply(x, stride)
 
 
-def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
-    """Yield arguments that reach every kernel: both strides, odd and even sizes, partial tiles."""
-    for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
-        x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
-        yield SampleCall((x.requires_grad_(), stride))
+make_samples = sample_windows
 
 
 class _MaxPool(torch.autograd.Function):
@@ -60,13 +62,8 @@ def _backward_cuda(g: Tensor, places: Tensor, *sizes: int) -> Tensor:
 
 
 def _forward_fake(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
-    y = to_nhwc(x.new_empty(*x.shape[:2], height, width))
+    y = make_output(x, stride)
     return y, torch.empty_like(y, dtype=torch.uint8)
-
-
-def _backward_fake(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
-    return to_nhwc(g.new_empty(*g.shape[:2], height, width))
 
 
 register(
@@ -77,5 +74,5 @@ register(
 register(
     "max_pool_backward(Tensor g, Tensor places, int stride, SymInt height, SymInt width) -> Tensor",
     cuda=_backward_cuda,
-    fake=_backward_fake,
+    fake=make_gradient,
 )
