@@ -323,10 +323,10 @@ def teach(
     Raises RecipeError and NotReadyError like `plan`, TrainingError if it was stopped or failed. A
     second call continues the file.
     """
-    from resnet_recipes.jobs import teach as storing
+    from resnet_recipes.jobs.teach import plan_labels
 
     say = partial(print, file=sys.stderr)
-    return storing.teach(_judge(recipe), str(top), str(cycle), str(out), say)
+    return plan_labels(_judge(recipe), str(top), str(cycle), str(out), say).write(say)
 
 
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":

@@ -25,11 +25,11 @@ and the image, so each output belongs to one crop. To resume, run the same comma
 
 def run(arguments: Arguments) -> int:
     """Print the cost, and write the file unless --dry-run is set."""
-    from resnet_recipes.jobs.teach import teach
+    from resnet_recipes.jobs.teach import plan_labels
 
-    flags, is_dry = arguments.flags, "--dry-run" in arguments
+    flags = arguments.flags
     options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    path = teach(compose_recipe(arguments), *options, say, is_dry)
-    if not is_dry:
-        print(printable(path))
+    labels = plan_labels(compose_recipe(arguments), *options, say)
+    if "--dry-run" not in arguments:
+        print(printable(labels.write(say)))
     return 0

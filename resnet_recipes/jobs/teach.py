@@ -2,18 +2,19 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
-from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
+from resnet_recipes.data.stored import FileStart, make_header, map_outputs, open_for_writing
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.network_facts import count_teaching
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import describe_file, find_unstorable, make_cycle
 from resnet_recipes.training import distributed
 
@@ -21,18 +22,39 @@ if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
 
 
-def teach(
-    composed: "Composed",
-    top: str,
-    cycle: str,
-    out: str,
-    say: Say,
-    is_dry: bool = False,
-) -> Path:
-    """Store the outputs of a recipe's teacher on all devices of this machine; return the file.
+class LabelFile(NamedTuple):
+    """A file of soft labels that can be written: everything was checked."""
 
-    `say` is called with the cost. `top`, `cycle` and `out` are command-line arguments. Raises
-    RecipeError and NotReadyError if it cannot start, NotDoneError if it was stopped or failed.
+    plan: Plan
+    path: Path
+    start: FileStart
+    cycle: int  # epochs of full-size crops; 0: those of the run
+
+    @property
+    def part(self) -> Path:
+        """The file while it is incomplete."""
+        return self.path.with_name(f"{self.path.name}.part")
+
+    def write(self, say: Say) -> Path:
+        """Store the outputs of the teacher on all devices of this machine; return the file.
+
+        Raises NotDoneError if it was stopped or failed; the next call continues.
+        """
+        values = {"part": str(self.part), "cycle": self.cycle}
+        failure = "the teacher's outputs are incomplete: the same command continues"
+        recipe, group = self.plan.recipe, make_group(self.plan.recipe.launch)
+        ranks = Task("teach", failure, values).run(recipe, self.plan.facts, group, say)
+        with open_for_writing(self.part, *self.start) as file, ranks:
+            os.fsync(file)
+            self.part.rename(self.path)
+        return self.path
+
+
+def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) -> LabelFile:
+    """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
+
+    `top`, `cycle` and `out` are command-line arguments. Raises RecipeError and NotReadyError if the
+    file cannot be written.
     """
     path = new_path("--out", str(typed_path("--out", out).with_suffix(".safetensors").absolute()))
     outputs = "1" if top == "all" else top
@@ -43,33 +65,24 @@ def teach(
     if not any(teacher.network for teacher in plan.teachers):
         rule = "none of them has a teacher, so there is nothing to store"
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
-    teacher, sizes = plan.teachers[0].text, make_cycle(plan, int(cycle)).sizes
-    copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes
-    stored_outputs = classes if top == "all" else min(int(top), classes)
+    sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
+    images = plan.recipe.data.repeats * plan.facts.train_examples
+    kept = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
-    description = describe_file(plan, int(cycle), device)
-    first, size = make_header(description, (len(sizes), copies, images, stored_outputs), classes)
-    part = path.with_name(f"{path.name}.part")
-    need = f"the teacher's outputs need {byte_size(size)}"
-    missing = 0 if os.path.exists(part) else size
+    shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
+    start = make_header(describe_file(plan, int(cycle), device), shape, classes)
+    labels, size = LabelFile(plan, path, start, int(cycle)), byte_size(start.size)
+    need, missing = f"the teacher's outputs need {size}", start.size
+    if os.path.exists(labels.part):
+        missing = 0
     NotReadyError.refuse([find_folder_problem("--out", path.parent, missing, need)])
-    operations = images * copies * sum(count_teaching(plan.teachers, side) for side in sizes)
+    operations = images * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
-        f"{teacher}: {stored_outputs} outputs for each of {copies * images:,} images in "
-        f"{counted(len(sizes), 'epoch')}, {byte_size(size)} and "
+        f"{plan.teachers[0].text}: {kept} outputs for each of {images:,} images in "
+        f"{counted(len(sizes), 'epoch')}, {size} and "
         f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
     )
-    if is_dry:
-        return path
-    values = {"part": str(part), "cycle": int(cycle)}
-    failure = "the teacher's outputs are incomplete: the same command continues"
-    ranks = Task("teach", failure, values).run(
-        plan.recipe, plan.facts, make_group(plan.recipe.launch), say
-    )
-    with open_for_writing(part, first, size) as file, ranks:
-        os.fsync(file)
-        part.rename(path)
-    return path
+    return labels
 
 
 def work(process: RankProcess) -> int:
