@@ -67,9 +67,9 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
     sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
-    kept = classes if top == "all" else min(int(top), classes)
+    stored_outputs = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
-    shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
+    shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, stored_outputs
     start = make_header(describe_file(plan, int(cycle), device), shape, classes)
     labels, size = LabelFile(plan, path, start, int(cycle)), byte_size(start.size)
     need, missing = f"the teacher's outputs need {size}", start.size
@@ -78,7 +78,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     NotReadyError.refuse([find_folder_problem("--out", path.parent, missing, need)])
     operations = images * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
-        f"{plan.teachers[0].text}: {kept} outputs for each of {images:,} images in "
+        f"{plan.teachers[0].text}: {stored_outputs} outputs for each of {images:,} images in "
         f"{counted(len(sizes), 'epoch')}, {size} and "
         f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
     )
