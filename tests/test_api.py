@@ -84,7 +84,7 @@ def test_import_is_light_and_has_all_names():
     assert all(getattr(resnet_recipes, name) for name in resnet_recipes.__all__)
 
 
-def test_a_notebook_completes_what_is_public_alone():
+def test_notebook_completes_only_public_names():
     assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(
         resnet_recipes.__all__
     )
@@ -186,7 +186,7 @@ def mine(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ended_run(make_run, Path("runs/mine"))
 
 
-def test_load_takes_what_the_command_line_takes(mine):
+def test_load_accepts_command_line_arguments(mine):
     images = torch.randn(2, 3, 32, 32)
     expected = resnet_recipes.load(mine)(images)
     for place in ("last", "mine", "runs/mine", RunResult(mine, ""), mine / "weights.safetensors"):

@@ -343,7 +343,7 @@ def test_weights_describe_stem_and_width(tmp_path):
     torch.testing.assert_close(network(images), model(images))
 
 
-def test_error_of_a_method_is_no_problem_of_the_image_size(monkeypatch):
+def test_method_error_is_not_reported_as_image_size(monkeypatch):
     def fail(*_: object) -> None:
         raise ValueError("broken")
 

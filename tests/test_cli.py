@@ -131,7 +131,7 @@ def test_windows_gets_advice_before_anything_fails(tmp_path):
     )
 
 
-def test_a_mistake_of_our_own_keeps_its_traceback():
+def test_internal_error_keeps_its_traceback():
     def fail(_):
         raise ZeroDivisionError
 
@@ -153,7 +153,7 @@ def test_messages_cannot_act_on_the_terminal(error, capsys):
     assert "\x1b" not in said
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path):
+def test_closed_pipe_is_not_an_error(tmp_path):
     result = shell(
         "train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path
     )

@@ -210,7 +210,7 @@ def test_ratios_use_best_peer_of_same_work(session):
     }
 
 
-def test_steps_accept_other_arithmetic_and_reject_lost_updates(session, monkeypatch):
+def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     import check_steps
 
     cpu, changed = torch.device("cpu"), check_steps.changed

@@ -42,7 +42,7 @@ def entered(guide: str, text: str, entry: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_pages_are_of_ours(forks, tmp_path):
+def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
     for top in ("resnet_recipes", "tests"):
         shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")

@@ -82,7 +82,7 @@ def test_control_flow_is_not_nested_deeply():
     )
 
 
-def test_file_names_say_what_is_inside():
+def test_file_names_are_descriptive():
     none(str(path) for path in all_files() if path.stem.removeprefix("test_") in VAGUE)
 
 

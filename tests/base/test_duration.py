@@ -107,7 +107,7 @@ def test_fraction_of_the_run_is_not_scaled():
 """
     ),
 )
-def test_durations_become_whole_steps_rounded_down(total, per_epoch, text, steps):
+def test_duration_is_rounded_down_to_steps(total, per_epoch, text, steps):
     horizon = Horizon(int(total), int(per_epoch))
     assert horizon.steps(Duration.parse(text)) == int(steps)
     assert horizon.epochs == Fraction(int(total), int(per_epoch))

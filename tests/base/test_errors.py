@@ -78,7 +78,7 @@ recipe=mild --resume | --resume | needs a value
         ),
     ],
 )
-def test_a_command_that_means_nothing_is_answered(capsys, row):
+def test_meaningless_command_gets_an_explanation(capsys, row):
     words, *said = row
     check(capsys, words.split(), *said)
 
@@ -238,6 +238,6 @@ def test_secrets_in_addresses_are_masked_in_print(capsys, address):
         assert "cret" not in said
 
 
-def test_an_address_without_secrets_is_printed_whole():
+def test_address_without_secrets_is_printed_unchanged():
     plain = "s3://bucket/a@2x/train.csv and https://host:80/a@b.png"
     assert str(Problem(plain, plain, plain, plain)).count(plain) == 4

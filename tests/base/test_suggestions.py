@@ -188,7 +188,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
         ),
     ],
 )
-def test_every_flag_for_an_argument_is_answered_with_it(typed, words):
+def test_flags_for_arguments_suggest_the_argument(typed, words):
     with pytest.raises(RecipeError) as refused:
         split(typed[1:], get_usage(typed[0]))
     assert refused.value.problems[0].fixes == (words,)

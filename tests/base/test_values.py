@@ -77,7 +77,7 @@ fit | stretch |
 """
     ),
 )
-def test_the_value_that_is_meant_is_told(name, typed, meant):
+def test_wrong_value_suggests_the_intended_one(name, typed, meant):
     fixes = add_likely_value(Problem(name, typed, "wrong"), Section, name, typed).fixes
     assert fixes == ((Value(meant),) if meant else ())
 

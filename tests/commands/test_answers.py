@@ -106,7 +106,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)
-def test_a_setting_is_answered_with_one_that_is_accepted(typed, line, capsys, folder):
+def test_suggested_settings_are_accepted(typed, line, capsys, folder):
     assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
     said = answer(capsys)
     assert said == line or (line.endswith(",") and said.startswith(line))
@@ -117,7 +117,7 @@ def test_a_setting_is_answered_with_one_that_is_accepted(typed, line, capsys, fo
 
 
 @pytest.mark.parametrize(("typed", "line"), COMMANDS)
-def test_a_command_is_answered_with_one_that_is_accepted(typed, line, capsys, folder):
+def test_suggested_commands_are_accepted(typed, line, capsys, folder):
     assert cli.main(shlex.split(typed)) in (2, 3)
     said = answer(capsys)
     assert said.startswith(line)

@@ -26,7 +26,7 @@ eval run | --csv | x.txt | --csv=x.txt
 """
     ),
 )
-def test_a_problem_has_the_word_that_was_typed(argv, key, value, named):
+def test_problem_quotes_the_argument_as_typed(argv, key, value, named):
     assert name_as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named}: wrong"
 
 

@@ -33,7 +33,7 @@ def length(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
-def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, enter):
+def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measured, enter):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
         said = enter(f"resnet-train {WORDS} {words}", 75).err
@@ -79,9 +79,7 @@ def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, ente
     assert guessed != shown
 
 
-def test_ranks_that_have_one_thread_each_use_what_was_measured_from_a_command_with_two(
-    enter, monkeypatch
-):
+def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
     two = f"{WORDS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("resnet_recipes.jobs.group.cores", lambda: 2)
@@ -109,7 +107,7 @@ def test_the_job_of_a_budget_has_time_for_it(enter):
     assert "#SBATCH --time=2:15:00\n" in enter(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
 
 
-def test_a_program_can_give_a_budget_and_ask_what_a_run_takes(measured, tmp_path):
+def test_api_plans_a_budget_and_estimates_a_run(measured, tmp_path):
     words = shlex.split(WORDS)[1:]
     recipe = api.compose("mild", *words, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)

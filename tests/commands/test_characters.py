@@ -42,7 +42,7 @@ def test_pasted_characters_are_cleaned(typed: str, command: str):
     assert cleaned(typed.split(" ")) == command
 
 
-def test_pasted_line_continuation_is_left_out():
+def test_pasted_line_continuation_is_ignored():
     assert cleaned(["mild", " ", "data=x"]) == "resnet-train mild data=x"
 
 

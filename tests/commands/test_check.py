@@ -26,7 +26,7 @@ def test_the_last_steps_are_trained_evaluated_and_deleted(forks, tmp_path, monke
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeypatch, enter):
+def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, enter):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tried = []
 

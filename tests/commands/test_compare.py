@@ -25,7 +25,7 @@ def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     return " ".join(names)
 
 
-def test_runs_may_have_the_names_of_recipes(compared):
+def test_compare_accepts_runs_named_like_recipes(compared):
     for name in ("mild", "hot"):
         run_folder(Path("runs"), name)
     assert compared("mild hot")

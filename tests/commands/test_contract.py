@@ -60,7 +60,7 @@ def test_a_table_for_people_is_also_there_for_programs(name):
 
 
 @pytest.mark.parametrize("shell", PLACES)
-def test_shells_complete_every_command_and_the_recipe_of_those_that_take_one(shell):
+def test_completion_lists_commands_and_their_recipes(shell):
     text = write_script(shell)
     assert " ".join(VERBS) in text
     taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*get_usage(name).line.split()}]

@@ -43,7 +43,7 @@ def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
     assert max(map(len, _format_findings(findings))) <= 40
 
 
-def test_json_says_the_same_to_programs(data, enter):
+def test_doctor_json_equals_the_printed_report(data, enter):
     shutil.rmtree(data / "val/pattern1")
     told = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
     assert told["exit_code"] == 3

@@ -109,9 +109,7 @@ def test_the_plan_has_time_and_cost_once_measured(enter):
         (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
-def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
-    words, epochs, asked, enter
-):
+def test_sample_trains_epochs_of_the_full_schedule(words, epochs, asked, enter):
     values = json.loads(enter(f"resnet-recipes estimate {WORDS} {words} --sample 4 --json").out)
     assert [row["epoch"] - 1 for row in values["trained"]] == epochs
     assert asked[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
@@ -121,7 +119,7 @@ def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
     assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
 
 
-def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, enter):
+def test_sample_reports_its_epochs_and_omissions(asked, enter):
     out = enter(f"resnet-recipes estimate {WORDS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out

@@ -104,13 +104,13 @@ def test_a_table_of_the_images_is_not_replaced(run, flag, enter, monkeypatch):
     assert table.read_bytes() == before
 
 
-def test_a_file_needs_only_to_be_told_where_the_images_are(evaluated, enter):
+def test_eval_of_weights_file_needs_only_images(evaluated, enter):
     from_file = evaluated("data=images workers=0", of="mine/weights.safetensors")
     assert from_file["loss"] == pytest.approx(evaluated()["loss"], abs=1e-6)
     assert "data is missing" in enter("resnet-recipes eval mine/weights.safetensors", 3).err
 
 
-def test_class_folders_are_told_apart_by_name(evaluated, enter):
+def test_eval_matches_class_folders_by_name(evaluated, enter):
     whole, some = right(evaluated()), CLASSES[3:9:2]
     for name in some:
         shutil.copytree(f"images/val/{name}", f"some/{name}")
@@ -119,7 +119,7 @@ def test_class_folders_are_told_apart_by_name(evaluated, enter):
     assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
 
 
-def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run, enter):
+def test_eval_sizes_scale_resize_and_print_a_table(run, enter):
     head, *rows = enter("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
@@ -152,7 +152,7 @@ def test_two_ranks_count_what_one_counts(evaluated, forks, tmp_path):
     assert two == one
 
 
-def test_an_unreadable_image_is_named_with_what_lists_all_on_a_line_of_its_own(run, enter):
+def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
     said = enter("resnet-recipes eval mine", 1).err
     assert "\\x1b.jpg is not an image of a known format" in said

@@ -41,7 +41,7 @@ def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
     assert "on 64 random images" in said
 
 
-def test_an_export_says_and_does_what_its_settings_say(enter, run):
+def test_export_follows_its_settings(enter, run):
     found = load(run)
     measured = replace(found.about, top1_percent=50.0, eval_examples=30)
     write_weights(found.model, run / "weights.safetensors", measured)
@@ -93,7 +93,7 @@ def test_the_comparison_reads_files_as_those_programs_do(run):
         assert torch.equal(transformed, again)
 
 
-def test_drawn_images_are_smooth_like_photographs():
+def test_generated_images_are_smooth_like_photographs():
     steps = [
         np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean()
         for drawn in _generate_images()
@@ -170,7 +170,7 @@ def test_wrong_types_and_losses_are_rejected(words, key, run, enter):
     assert key in enter(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
-def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
+def test_export_without_images_compares_generated_ones(run, enter):
     Path("images").rename("moved")
     out = enter("resnet-recipes export mine --to exported_program --out out --fold-batchnorm").out
     assert "on 64 random images" in out
@@ -202,7 +202,7 @@ def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monke
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_a_network_with_its_preprocessing_answers_as_predict_does(run, enter):
+def test_export_with_preprocessing_predicts_like_predict(run, enter):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     said = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out

@@ -18,7 +18,7 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 
 @pytest.mark.slow
-def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its_trunk(
+def test_extended_run_reports_its_origin_everywhere(
     started: list[Path], forks: ForkServer, enter: Callable[..., Said]
 ):
     words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps

@@ -135,7 +135,7 @@ def test_a_teacher_that_does_not_describe_itself_is_exported_first(theirs, enter
     assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in said
 
 
-def test_a_command_in_a_note_stands_on_a_line_of_its_own(enter, monkeypatch):
+def test_notes_print_commands_on_separate_lines(enter, monkeypatch):
     name, near = "timm:tf_efficientnet_lite0", "timm:efficientnet_lite0"
     model = timm.create_model(name.removeprefix("timm:"), num_classes=2)
     torch.save(model.state_dict(), "lite0.pth")

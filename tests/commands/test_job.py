@@ -7,7 +7,7 @@ import pytest
 from tests.commands.conftest import TINY
 
 
-def test_the_script_repeats_what_was_typed(enter):
+def test_job_script_repeats_the_arguments(enter):
     out = enter("resnet-recipes slurm hot data=/data nodes=2 gpus=4 lr=1.5 --time 4:00:00").out
     assert 'resnet-train --resume auto recipe=hot data=/data lr=1.5 "run.name=$run" &' in out
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n" in out
@@ -26,7 +26,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(enter):
     assert 'resnet-train --resume auto "${words[@]}" gpus=1 &' in text
 
 
-def test_an_array_over_lengths_trains_their_trunk_once(enter):
+def test_job_array_trains_a_shared_stable_phase_once(enter):
     own = "schedule=wsd '~methods.progressive_resizing' epochs=60,30,90"
     text = enter(f"resnet-recipes slurm -m mild data=/elsewhere {own}").out
     found = re.findall(r"(?:run.extends=mild-epochs(\d+)-\w+ )?run.name=mild-epochs(\d+)-", text)
@@ -34,7 +34,7 @@ def test_an_array_over_lengths_trains_their_trunk_once(enter):
 
 
 @pytest.mark.parametrize("engine", ["skypilot", "kubernetes", "torchx"])
-def test_the_run_has_the_same_name_whenever_its_job_starts(engine, enter):
+def test_job_restarts_use_the_same_run_name(engine, enter):
     storage = "" if engine == "torchx" else "--storage mine"
     line = f"resnet-recipes job --for {engine} mild data=/storage/set {storage}"
     names = []

@@ -242,14 +242,14 @@ def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.parametrize(("typed", "answer"), WORDS)
-def test_words_of_other_programs_are_answered_with_ours(typed, answer, answered, monkeypatch):
+def test_settings_of_other_programs_suggest_ours(typed, answer, answered, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = answered(f"resnet-train mild data.backend=synthetic {typed}")
     assert answer in lines or any(line.startswith(f"{answer}: ") for line in lines)
 
 
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
-def test_every_answer_is_accepted(answer, enter, folder):
+def test_suggestions_for_mistakes_are_accepted(answer, enter, folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
     is_form = re.search("=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer)  # a placeholder for the value
     if is_form or answer == "remove it" or "--resume" in answer:  # a run that keeps its recipe
@@ -258,12 +258,12 @@ def test_every_answer_is_accepted(answer, enter, folder):
 
 
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
-def test_commands_of_other_programs_are_answered_with_ours(typed, answer, answered, folder):
+def test_commands_of_other_programs_suggest_ours(typed, answer, answered, folder):
     assert any(answer in line for line in answered(typed))
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
-def test_everything_wrong_is_answered_at_once(case, answered, folder):
+def test_all_mistakes_are_reported_at_once(case, answered, folder):
     typed, *answers = case
     lines = answered(typed)
     assert f"error: {len(answers)} problems" in lines or "fit" in typed
@@ -290,7 +290,7 @@ def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
     assert " problems" not in answered(f"resnet-train {flag} mild data=images")[0]
 
 
-def test_a_short_run_of_a_recipe_with_a_long_warm_up_says_what_to_type(answered, enter, folder):
+def test_run_shorter_than_its_warm_up_suggests_settings(answered, enter, folder):
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
     fix = next(text for text in answered(line) if text.startswith("schedule.warmup=0"))
     enter(f"{line} {fix.partition(',')[0]} --dry-run")

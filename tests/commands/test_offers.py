@@ -55,7 +55,7 @@ def test_every_published_length_is_listed_with_its_accuracy_and_the_front(imagen
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
-def test_what_fits_into_a_time_is_listed_with_the_most_accurate_first(imagenet, asked):
+def test_offers_list_the_most_accurate_first(imagenet, asked):
     hours = 3000
     rows = asked(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
@@ -80,7 +80,7 @@ def folder(tmp_path):
     return random_images(tmp_path / "images")
 
 
-def test_other_images_have_the_accuracy_of_own_runs_alone(folder, asked, enter):
+def test_offers_on_other_images_use_only_own_runs(folder, asked, enter):
     rows = asked(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
@@ -94,14 +94,14 @@ def test_other_images_have_the_accuracy_of_own_runs_alone(folder, asked, enter):
     assert found["small", 7]["accuracy"] == "2 own runs"
 
 
-def test_a_budget_without_a_recipe_chooses_one_and_says_why(folder, enter):
+def test_budget_without_recipe_explains_its_choice(folder, enter):
     out, err = enter(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
 
 
-def test_a_budget_that_is_too_little_for_all_says_what_the_likeliest_recipe_needs(folder, enter):
+def test_budget_too_small_reports_the_minimum(folder, enter):
     said = enter(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
     assert "budget=0.01s: is too small: with a warm-up of" in said
     assert " problems" not in said
@@ -127,7 +127,7 @@ def test_a_budget_for_photographs_fine_tunes_and_names_missing_weights(
     assert "torchvision.models.resnet50(weights=" in said
 
 
-def test_small_recipes_are_left_out_for_photographs(photographs, enter, monkeypatch, tmp_path):
+def test_offers_omit_small_image_recipes_for_photographs(photographs, enter, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     said = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in said
@@ -139,7 +139,7 @@ def test_small_recipes_are_left_out_for_photographs(photographs, enter, monkeypa
 
 @pytest.mark.parametrize("has_val", [True, False])
 @pytest.mark.parametrize(("side", "name"), [(32, "small"), (97, "finetune")])
-def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, side, name):
+def test_missing_recipe_is_suggested_from_the_images(folder, enter, has_val, side, name):
     for image in [*folder.rglob("*.jpg")]:
         Image.new("RGB", (side, side)).save(image)
         shutil.copy(image, image.with_name("two.jpg"))
@@ -151,7 +151,7 @@ def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, si
     assert ("data.val_share=0.1" in said) == (not has_val)
 
 
-def test_a_budget_on_imagenet_chooses_by_what_was_published(imagenet, started, enter):
+def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, started, enter):
     said = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
     assert "the most accurate according to published results; next: " in said
     assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err

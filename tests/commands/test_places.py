@@ -68,7 +68,7 @@ def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, 
 
 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
-def test_a_name_that_does_not_exist_is_answered_with_the_nearest(runs, word):
+def test_unknown_run_suggests_the_nearest_name(runs, word):
     with pytest.raises(RecipeError, match=r"does not exist\n.*try:   alpha"):
         find_runs([word])
 
@@ -80,12 +80,12 @@ def test_all_names_that_do_not_exist_are_reported_at_once(runs):
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])
-def test_without_any_run_the_answer_says_how_to_start_one(word):
+def test_missing_runs_suggest_how_to_start_one(word):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
         find_runs([word])
 
 
-def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
+def test_records_of_runs_and_folders_are_listed(runs):
     assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 

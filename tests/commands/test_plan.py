@@ -90,7 +90,7 @@ methods.blurpool.min_channels=8 | 8 | blurpool is kept
 """
     ),
 )
-def test_weights_that_were_trained_with_blurpool_keep_it_unless_told_otherwise(
+def test_plan_keeps_blurpool_of_pretrained_weights(
     words, channels, said, make_run, tmp_path, monkeypatch, enter
 ):
     monkeypatch.setenv("COLUMNS", "1000")

@@ -32,7 +32,7 @@ def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(run, enter):
     assert "%" not in enter("resnet-recipes eval mine", 1).out
 
 
-def test_the_gallery_shows_what_can_be_read_with_a_heat_map(run, enter):
+def test_gallery_shows_readable_images_with_heat_maps(run, enter):
     Path("bad.jpg").write_text("no image")
     said = enter(f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html")
     page = Path("p.html").read_text()
@@ -84,12 +84,12 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(predicted):
     assert len(predicted(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
-def test_printed_shares_of_all_classes_are_percent(run, enter):
+def test_predict_prints_probabilities_in_percent(run, enter):
     lines = enter(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
-def test_missing_folder_is_answered_with_similar_name(run, enter, monkeypatch, tmp_path):
+def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
     said = enter(f"resnet-recipes predict {run} plain_disk", code=3)

@@ -33,7 +33,7 @@ def test_columns_are_dropped_in_order_until_the_rest_fits():
     assert format_table(ROWS, ("COST", "TIME"), 5)[0] == "NAME    TOP-1  STATE"
 
 
-def test_without_a_room_the_terminal_has_it(monkeypatch):
+def test_table_without_width_uses_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "23")
     assert "TIME" not in format_table(ROWS, ("TIME",))[0]
     monkeypatch.setenv("COLUMNS", "80")
@@ -48,7 +48,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
-def test_what_a_killed_command_left_of_the_same_file_is_deleted(tmp_path):
+def test_leftover_of_a_killed_command_is_deleted(tmp_path):
     left, other = (tmp_path / f"{name}.{16 * 'f'}.part" for name in ("a.csv", "b.csv"))
     left.touch()
     other.touch()
@@ -66,7 +66,7 @@ def test_a_special_file_is_refused(tmp_path):
         pass
 
 
-def test_a_missing_folder_is_found_before_the_work_and_after_what_is_wrong_with_the_words(tmp_path):
+def test_missing_output_folder_is_reported_before_the_work(tmp_path):
     usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
     missing = str(tmp_path / "none/a.csv")
     with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):

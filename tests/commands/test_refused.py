@@ -164,9 +164,7 @@ valdate | 2 | did you mean validate?
 
 
 @pytest.mark.parametrize(("words", "code", "said"), REFUSED)
-def test_what_cannot_be_done_is_explained_and_leaves_nothing(
-    words, code, said, request, tmp_path, enter
-):
+def test_rejected_command_explains_and_writes_no_files(words, code, said, request, tmp_path, enter):
     run = request.getfixturevalue("run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():
@@ -178,9 +176,7 @@ def test_what_cannot_be_done_is_explained_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
-def test_a_limit_on_the_size_of_files_is_a_message_with_what_to_type(
-    run, enter, words, monkeypatch
-):
+def test_file_size_limit_is_reported_with_a_fix(run, enter, words, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))

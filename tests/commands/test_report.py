@@ -82,7 +82,7 @@ def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(page):
         )
 
 
-def test_lines_join_lengths_alone_and_are_called_after_what_differs(page):
+def test_report_lines_join_durations_and_name_other_settings(page):
     for lr, epochs, seed in product((0.1, 0.2), (2, 4), (1, 2)):
         changes = {
             "config": {"optimizer": {"lr": lr}, "max_duration": f"{epochs}ep"},
@@ -102,7 +102,7 @@ def test_lines_join_lengths_alone_and_are_called_after_what_differs(page):
     assert len(curves) == 8
 
 
-def test_names_stand_beside_their_points_and_not_on_each_other():
+def test_report_labels_are_next_to_points_without_overlap():
     places = {"far": (1, 60), "a": (50, 70), "b": (52, 70), "c": (50, 70.1)}
     rows = [
         {"series": name, "minutes": minutes, "top1_percent": top1}
@@ -153,7 +153,7 @@ def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(page,
     assert not Path("none.html").exists()
 
 
-def test_the_head_answers_and_says_shared_settings_once(page):
+def test_report_head_prints_shared_settings_once(page):
     three_runs(training_pflops=0.0018)
     text = page("runs --price 36")
     assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
@@ -223,7 +223,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(page):
     assert "70.00% top-1" in text
 
 
-def test_plots_are_written_as_pictures_beside_no_others(page, enter):
+def test_report_png_writes_plots_into_a_new_folder(page, enter):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     run_folder(RUNS, "a")
     text = page("runs --png png")

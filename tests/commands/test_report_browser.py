@@ -94,7 +94,7 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize(("count", "plots"), [(1, 7), (500, 10)])
-def test_pages_of_any_size_are_drawn(count, plots, browser, tmp_path):
+def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     (tmp_path / "runs").mkdir()
     for i in range(count):
         run_folder(

@@ -130,7 +130,7 @@ def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(mine, enter)
     assert CONFIG.read_bytes() == before
 
 
-def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(mine, enter, refused):
+def test_resume_keeps_the_measured_micro_batch(mine, enter, refused):
     enter(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
     assert "this run uses 16" in refused("batch.bn_size=auto")
@@ -194,7 +194,7 @@ def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(st
     ("word", "key"),
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
-def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, enter, word, key):
+def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key):
     enter(START, 75)
     said = enter(f"{START} {word} --resume auto", 75).err
     assert started[1] != started[0]
@@ -214,7 +214,7 @@ def test_a_run_folder_with_a_link_in_it_is_not_resumed(mine, refused, tmp_path):
     assert "runs/mine/checkpoints: is a symbolic link" in refused("", 3)
 
 
-def test_a_resumed_run_forgets_how_it_ended_last(mine, enter):
+def test_resume_deletes_the_previous_ending(mine, enter):
     Path("runs/mine/exit.json").write_text('{"code": 75}')
     enter("resnet-train --resume runs/mine", 75)
     assert not Path("runs/mine/exit.json").exists()

@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
+def test_runs_prints_shared_settings_once_above_the_table(root, enter):
     (root / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     lines = enter(f"resnet-recipes runs {root}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
@@ -45,7 +45,7 @@ def test_runs_are_sorted_and_filtered(words, names, root, enter):
     assert [row["name"] for row in rows] == names.split()
 
 
-def test_csv_has_the_same_rows(root, enter):
+def test_runs_csv_lists_name_state_and_cost(root, enter):
     enter(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
     rows = csv_rows(f"{root}/runs.csv")
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [

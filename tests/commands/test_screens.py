@@ -93,7 +93,7 @@ def with_runs(folder: Path) -> Path:
 
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("name", SCREENS)
-def test_the_screen_is_the_one_that_was_looked_at(name, columns, tmp_path):
+def test_screen_equals_its_golden_file(name, columns, tmp_path):
     found = screen(SCREENS[name], with_runs(tmp_path), columns)
     assert found == (GOLDEN / f"{name}-{columns}.txt").read_text()
 

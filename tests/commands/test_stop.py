@@ -41,7 +41,7 @@ def test_a_run_is_asked_to_end_as_its_scheduler_would(running, enter):
     assert process.wait(10) == 75
 
 
-def test_a_run_that_goes_on_is_not_deleted_nor_are_those_named_with_it(running, enter):
+def test_delete_keeps_all_runs_if_one_is_running(running, enter):
     folder, _ = running
     other = run_folder(folder.parent, "other")
     enter("resnet-recipes runs rm other first --yes", 3)
@@ -66,7 +66,7 @@ def test_deleting_asks_first(answer, is_kept, monkeypatch, enter):
     assert folder.exists() == is_kept
 
 
-def test_a_command_is_answered_where_it_is(enter):
+def test_misplaced_delete_suggests_runs_rm(enter):
     run_folder(Path("runs"), "first")
     assert "resnet-recipes runs rm first" in enter("resnet-recipes rm first", 2).err
     assert "--yes" in enter("resnet-recipes runs rm first", 2).err

@@ -57,7 +57,7 @@ def test_sweep_predicts_the_time_of_each_run_once(runs, enter, monkeypatch):
     assert [plan.recipe.seed for plan in plans] == [1, 2, 3]
 
 
-def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):
+def test_parallel_sweep_runs_use_one_gpu_each(runs, enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
@@ -74,7 +74,7 @@ def test_every_run_of_a_verbose_sweep_is_verbose(runs, enter):
     assert "\n  hooks " in said
 
 
-def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(monkeypatch, enter):
+def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
 
     def train(sweep):
         for name in sweep.runs:
@@ -95,7 +95,7 @@ def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, en
     assert "recipe  " not in enter(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
 
 
-def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, enter):
+def test_sweep_dry_run_sums_measured_costs(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
     monkeypatch.setattr(measure, "make_speed_key", lambda made: made.recipe.name)
     known = {"mild": (speeds, 1.0)}
@@ -120,7 +120,7 @@ def test_optimizers_and_schedules_are_swept_like_values(runs, enter):
     assert found == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
-def test_each_run_is_told_the_recipe_that_its_budget_chose(runs, enter, monkeypatch):
+def test_sweep_runs_get_the_recipe_their_budget_chose(runs, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.compose._choose_for_budget", lambda *_: "mild")
     words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
     enter(f"resnet-train -m {words} budget=1h,2h")
@@ -137,7 +137,7 @@ def test_names_depend_on_what_makes_the_result_alone(enter, runs):
     assert not set(first) & set(other)
 
 
-def test_a_sweep_may_leave_out_one_method_at_a_time(runs, enter):
+def test_sweep_can_remove_one_method_at_a_time(runs, enter):
     line = f"resnet-train -m recipe=mild {TINY} seed=1,2 '~methods.ema,"
     enter(f"{line}blurpool'")
     ((_, points),) = runs
@@ -148,7 +148,7 @@ def test_a_sweep_may_leave_out_one_method_at_a_time(runs, enter):
 WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 
-def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
+def test_sweep_plan_reports_shared_stable_phases(runs, enter):
     line = f"resnet-train -m recipe=mild {TINY} {WSD} max_duration=20ba,10ba --dry-run"
     out = enter(line).out
     assert "    max_duration=20ba, from the stable phase of mild-maxduration10ba-" in out

@@ -27,7 +27,7 @@ def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]
     return trained
 
 
-def test_a_run_gets_a_folder_that_says_all_about_it(started, enter):
+def test_run_folder_documents_the_run(started, enter):
     out, err = enter(f"resnet-train mild {TINY} seed=5", 75)
     (folder,) = started
     assert folder.parent == Path("runs").absolute()
@@ -65,7 +65,7 @@ def test_verbose_prints_complete_plan(started, enter):
     assert "\n  hooks " in enter(f"resnet-train mild {TINY} --verbose", 75).err
 
 
-def test_what_a_start_would_refuse_a_dry_run_refuses(started, enter):
+def test_dry_run_rejects_the_same_as_a_start(started, enter):
     Path("file").touch()
     for flag in ("", "--dry-run"):
         line = f"resnet-train mild {TINY} run.root=file/runs {flag}"
@@ -73,7 +73,7 @@ def test_what_a_start_would_refuse_a_dry_run_refuses(started, enter):
     assert not started
 
 
-def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsys):
+def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     drawn = []
     monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
     wanted = SimpleNamespace(
@@ -134,9 +134,7 @@ def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
     assert torchrun[0].parent == tmp_path / "shared"
 
 
-def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
-    started, enter, monkeypatch
-):
+def test_plan_starts_with_images_device_and_cpu_time(started, enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")

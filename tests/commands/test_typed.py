@@ -155,11 +155,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_the_answer_is_the_one_that_was_looked_at(line: str, folder: Path):
+def test_typed_message_equals_its_golden_line(line: str, folder: Path):
     assert answer(line, folder) == kept()[line]
 
 
-def test_nothing_is_kept_that_is_no_longer_typed():
+def test_golden_lines_all_belong_to_a_case():
     assert list(kept()) == LINES
 
 

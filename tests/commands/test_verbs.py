@@ -49,7 +49,7 @@ def test_ls_shows_the_nearest_of_ones_own_results(said, recipes):
     assert "60%, 9 epochs" in said("ls")
 
 
-def test_ls_survives_whatever_a_recipe_says_about_itself(said, recipes):
+def test_ls_survives_hostile_recipe_descriptions(said, recipes):
     (recipes / "odd.yaml").write_text(
         'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
     )
@@ -74,7 +74,7 @@ def test_show_prints_the_file_with_its_sources(said):
 
 
 @pytest.mark.parametrize("name", ["hot", "timm_a2", "pytorch_v2", "ffcv_rn50"])
-def test_a_recipe_is_folded_to_a_terminal_and_says_the_same(name):
+def test_printed_recipe_is_folded_but_equivalent(name):
     text = (find_packaged_folder() / f"{name}.yaml").read_text()
     shown = "\n".join(fold(line, 80) for line in text.splitlines())
     assert max(map(len, shown.splitlines())) <= 80
@@ -115,7 +115,7 @@ def test_cp_never_overwrites(enter):
     assert Path("a.yaml").read_text() == "mine"
 
 
-def test_diff_shows_only_what_differs(said):
+def test_diff_shows_only_differences(said):
     out = said("diff mild medium")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
     assert rows["methods.label_smoothing.smoothing"] == ["0.08", "0.1"]
@@ -149,7 +149,7 @@ def test_validate_lists_a_folder_once(said, recipes, monkeypatch):
     assert listed.count(recipes.absolute()) == 1
 
 
-def test_an_optimizers_page_says_how_to_choose_it(said):
+def test_optimizer_page_explains_how_to_select_it(said):
     out = said("methods lamb")
     parts = "arXiv:1904.00962 optimizer.name=lamb optimizer.betas=[0.9,0.999] optimizer.lr=0.005"
     assert all(part in out for part in parts.split())

@@ -82,7 +82,7 @@ def test_levels_divided_by_255_are_rejected():
     assert [problem.key for problem in config.problems()] == ["std"] * 3 + ["mean"]
 
 
-def test_a_mean_divided_by_255_is_answered_with_levels():
+def test_mean_divided_by_255_suggests_levels():
     (problem,) = DataConfig(root="a", mean=(0.5, 0.4, 0.2)).problems()
     assert (problem.key, problem.fixes) == ("mean", (Value("[127.5,102,51]"),))
     assert [*DataConfig(root="a", mean=(0, 0, 0)).problems()] == []

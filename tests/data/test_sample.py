@@ -78,7 +78,7 @@ def test_truncated_images_give_no_time(copied):
     assert Sample.of(data.measure(config)).crop_seconds(config, None, 32) is None
 
 
-def test_sample_without_images_is_none(copied):
+def test_sample_without_images_returns_none(copied):
     facts = data.measure(small(copied))
     shutil.rmtree(copied / "train")
     assert Sample.of(facts) is None

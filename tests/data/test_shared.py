@@ -71,7 +71,7 @@ def test_oversized_memory_takes_only_written_pages(name):
     assert held(name)[0].stat().st_blocks * 512 < 10 << 20  # three pages, huge pages if allowed
 
 
-def test_freed_bytes_are_whole_pages_and_become_zero(name):
+def test_freed_bytes_are_full_pages_and_become_zero(name):
     page = mmap.PAGESIZE
     layout = {"numbers": ("i8", (3,)), "rest": ("u1", (8 * page,))}
     arrays, other = (SharedArrays.joined(name, **layout) for _ in range(2))

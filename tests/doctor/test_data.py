@@ -142,7 +142,7 @@ def test_incomplete_imagenet_is_reported(root, monkeypatch):
     assert only(check_data(root), "warn").what.startswith("val looks like ImageNet")
 
 
-def test_second_picture_of_a_phone_is_no_animation(root):
+def test_second_image_of_phone_is_not_animation(root):
     path = root / "train/bee/bee1.jpg"
     image = Image.open(path)
     image.load()

@@ -27,7 +27,7 @@ def test_budget_estimates_only_lengths_that_may_fit():
     assert max(asked) < 7
 
 
-def test_budget_skips_whole_epochs_that_take_longer():
+def test_budget_rounds_down_to_full_epochs():
     """21.9 epochs fit; 21 and 20, with larger images, do not."""
 
     def minutes(epochs: Fraction) -> float:

@@ -106,7 +106,7 @@ def test_memory_slower_than_measured_files_is_not_offered():
     assert (saves.memory, saves.fix) == (None, "")
 
 
-def test_loading_that_keeps_up_says_nothing():
+def test_fast_loading_prints_nothing():
     plan = imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
     assert find_gain(plan, with_loaders(plan, Speeds(slow))) is None
@@ -121,7 +121,7 @@ def test_cores_that_train_as_well_do_both(monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["memory", "engine", "there"])
-def test_what_does_not_help_is_not_offered(why, monkeypatch):
+def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
     plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "available_memory", lambda: 10**11)

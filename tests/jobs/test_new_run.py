@@ -91,7 +91,7 @@ def test_create_rejects_fifo_in_place_of_records():
         made("run=mine")
 
 
-def test_unused_run_is_replaced_whole(monkeypatch):
+def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
     folder = made("run=mine", "seed=1")
     rmtree, deleted = shutil.rmtree, []
 

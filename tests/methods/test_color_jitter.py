@@ -39,7 +39,7 @@ def test_color_jitter_pixels_equal_torchvision():
         assert found.tobytes() == expected.tobytes()
 
 
-def test_color_jitter_draws_orders_and_ranges():
+def test_color_jitter_samples_orders_and_ranges():
     method = ColorJitter(brightness=0.4, contrast=0.0, saturation=0.2, hue=0.1)
     orders, values = set(), {}
     for seed in range(400):

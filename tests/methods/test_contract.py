@@ -87,7 +87,7 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_o
 
 
 @every_method_that_provides("transform_batch")
-def test_plan_knows_image_sizes_of_methods(method, now_at, batch_of):
+def test_plan_lists_image_sizes_of_methods(method, now_at, batch_of):
     for step in (0, 65, 99):
         now = now_at(step)
         width = method().transform_batch(batch_of(side=32), now).images.shape[-1]
@@ -95,7 +95,7 @@ def test_plan_knows_image_sizes_of_methods(method, now_at, batch_of):
 
 
 @every_method
-def test_plan_knows_steps_with_two_gradients(method, now_at):
+def test_plan_counts_steps_with_two_gradients(method, now_at):
     made, every = method(), method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
@@ -136,7 +136,7 @@ def test_surgery_keeps_keys_and_parameters(method, network):
 
 
 @every_method
-def test_draws_in_forward_is_declared(method, network):
+def test_random_numbers_in_forward_are_declared(method, network):
     model = network().train()
     if method().provides("modify_model"):
         method().modify_model(model)

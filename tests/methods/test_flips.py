@@ -39,6 +39,6 @@ def test_flips_reach_eight_symmetries_equally_often():
         (Flips(vertical=False, turns=False), [PIXELS]),
     ],
 )
-def test_flips_off_are_never_drawn(method, images):
+def test_disabled_flips_are_never_sampled(method, images):
     seen = {drawn(method, PIXELS, seed).tobytes() for seed in range(40)}
     assert seen == {image.tobytes() for image in images}

@@ -66,7 +66,7 @@ def test_operations_match_timm_increasing_policy():
     assert sorted(PEERS.values()) == sorted(peer._RAND_INCREASING_TRANSFORMS)
 
 
-def test_half_of_drawn_operations_are_applied():
+def test_half_of_sampled_operations_are_applied():
     augment = IncreasingRandAugment(depth=1, p=0.5).augment_sample()
     same = sum(
         augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes()

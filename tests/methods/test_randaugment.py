@@ -85,7 +85,7 @@ def test_brightness_factor_above_one_is_reduced():
 
 
 @pytest.mark.parametrize(("augmentation_set", "operations"), [("all", 13), ("safe", 9)])
-def test_operations_are_drawn_equally_often(augmentation_set, operations, now_at, monkeypatch):
+def test_operations_are_sampled_uniformly(augmentation_set, operations, now_at, monkeypatch):
     counts = Counter()
     for name in IMAGE_OPS:
         monkeypatch.setitem(

@@ -186,7 +186,7 @@ def test_long_directory_is_rejected_before_reading(tmp_path):
         archive.read(path)
 
 
-def test_safetensors_file_may_have_20000_entries(tmp_path):
+def test_safetensors_file_with_20000_entries_is_read(tmp_path):
     entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
     path = tmp_path / "w.safetensors"
@@ -195,7 +195,7 @@ def test_safetensors_file_may_have_20000_entries(tmp_path):
         read_weights(path)
 
 
-def test_archive_may_have_20000_entries(tmp_path):
+def test_archive_with_20000_entries_is_read(tmp_path):
     files = {f"data/{number}": b"" for number in range(20_000)}
     path = torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
     with pytest.raises(ArchiveError, match="too many or duplicate entries"):

@@ -151,7 +151,7 @@ def test_heat_map_is_layer_cam():
 
 
 @pytest.mark.parametrize("shape", [(16,), (4, 4)])
-def test_heat_map_of_tokens_is_none(shape):
+def test_heat_map_of_tokens_is_missing(shape):
     network = Network(Tokens(shape), About("resnet18", 2))
     assert network.heat_map(torch.randn(2, 3, 16, 16), torch.tensor([0, 1])) is None
 

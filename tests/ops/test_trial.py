@@ -85,7 +85,7 @@ def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
     assert recalled() == ALL_RIGHT
 
 
-def test_damaged_record_or_readonly_folder_is_no_obstacle(machine, monkeypatch, tmp_path):
+def test_trial_ignores_damaged_record_and_readonly_folder(machine, monkeypatch, tmp_path):
     machine += [NONE, ALL_RIGHT, ALL_RIGHT]
     recalled()
     (kept,) = tmp_path.rglob("*.json")

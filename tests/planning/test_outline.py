@@ -56,7 +56,7 @@ def test_outline_names_the_target_that_ends_a_run():
     assert "steps; stops early if an evaluation reaches 75.9% top-1 batch" in outline_text
 
 
-def test_outline_says_that_batchnorm_statistics_are_frozen():
+def test_outline_reports_frozen_batchnorm_statistics():
     frozen, own = "of 16 (BatchNorm statistics frozen)", "of 16 (BatchNorm statistics per"
     thawed = "finetune model.freeze_bn=false model.freeze=none"
     for words, part in {

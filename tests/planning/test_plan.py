@@ -202,7 +202,7 @@ def test_make_plan_reports_all_conflicts_at_once():
     assert "takes 200 steps, but the run has 100" in problems["schedule.warmup"]
 
 
-def test_make_plan_reports_an_unknown_network_beside_other_conflicts():
+def test_make_plan_reports_unknown_network_and_other_conflicts():
     problems = refused(small("model.name=torchvision:resnet19 batch.bn_size=30"), ranks=2)
     assert problems.keys() == {"model.name", "batch.bn_size"}
 

@@ -59,7 +59,7 @@ def curves() -> dict[str, list[Published]]:
     }
 
 
-def test_interpolation_error_is_the_largest_left_out():
+def test_interpolation_error_is_the_largest_of_omitted_rows():
     listed = {(one.recipe, one.epochs, one.top1_percent) for one in read_published()}
     errors = []
     for recipe, results in curves().items():

@@ -113,7 +113,7 @@ def test_short_spellings_are_reported_in_full(folder):
     ]
 
 
-def test_a_users_recipe_hides_the_packaged_one_and_says_so(folder):
+def test_user_recipe_shadows_packaged_one_with_a_note(folder):
     folder("recipes/mild.yaml", "name: mild\nseed: 5\n")
     composed = compose("mild", [DATA])
     assert composed.recipe.seed == 5
@@ -251,7 +251,7 @@ def test_a_reference_reads_nothing_of_hydras_own_config(folder, reference):
     assert "cannot be composed" in problems("mine", DATA)
 
 
-def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
+def test_other_optimizer_rejects_settings_of_the_first():
     with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
         compose("mild", [DATA, "optimizer.name=lamb"])
     changed = compose(
@@ -293,7 +293,7 @@ def test_a_recipe_chooses_an_option_between_its_parent_and_itself(folder, spelle
     assert [Path(path).stem for path in composed.origin.files] == ["hot", "lamb", "mine"]
 
 
-def test_a_choice_of_a_child_replaces_that_of_its_parent(folder):
+def test_child_recipe_overrides_choice_of_parent(folder):
     folder("recipes/one.yaml", "defaults: [mild, optimizer: lamb]\noptimizer: {eps: 0.5}\n")
     folder("recipes/two.yaml", "defaults: [one, optimizer: sgd]\noptimizer: {nesterov: true}\n")
     optimizer = compose("two", [DATA]).recipe.optimizer
@@ -310,7 +310,7 @@ def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
     assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
 
 
-def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
+def test_unknown_recipe_option_lists_valid_ones(folder):
     said = problems("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
     assert "unknown optimizer lam; did you mean lamb?" in said
     assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in said
@@ -322,7 +322,7 @@ def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
     assert "recipes/mine.yaml:2: unknown schedule stepp; did you mean step?" in said
 
 
-def test_what_is_wrong_in_an_option_is_reported_with_its_line(folder, tmp_path):
+def test_mistake_in_option_is_reported_with_its_line(folder, tmp_path):
     (tmp_path / "recipes/optimizer").mkdir()
     option = "recipes/optimizer/mine.yaml"
     folder(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
@@ -356,7 +356,7 @@ def test_defaults_hold_names_and_choices_and_nothing_else_of_hydras_grammar(fold
     assert "recipes/mine.yaml:2" in problems("mine", DATA)
 
 
-def test_what_a_librarys_network_needs_follows_from_its_name(folder):
+def test_library_network_sets_defaults_from_its_name(folder):
     words = ["model.name=torchvision:googlenet", "model.args.dropout=0.1", DATA]
     model = compose("small", [*words, "model.stem=standard", "model.width=1.0"]).recipe.model
     assert (model.init, model.bn_init, model.zero_init_last_bn) == ("library", "ones", False)
@@ -370,7 +370,7 @@ def test_what_a_librarys_network_needs_follows_from_its_name(folder):
 
 
 @pytest.mark.parametrize("below", ["", "defaults: [above]\nmodel: {init: kaiming_normal}\n"])
-def test_a_recipe_that_names_a_network_and_how_it_is_drawn_is_taken_at_its_word(folder, below):
+def test_own_network_and_initialization_only_suggest_library(folder, below):
     drawn = "" if below else ", init: kaiming_normal"
     folder("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
     folder("recipes/below.yaml", below or "defaults: [above]\n")
@@ -379,7 +379,7 @@ def test_a_recipe_that_names_a_network_and_how_it_is_drawn_is_taken_at_its_word(
     assert "bn_init" not in said
 
 
-def test_the_config_of_another_application_becomes_a_recipe_or_says_what_is_wrong(folder, tmp_path):
+def test_config_of_another_application_is_composed_or_rejected(folder, tmp_path):
     tree = {"name": "mine", "optimizer": {"name": "lamb"}, "data": {"root": "images"}}
     recipe = from_config(tree)
     assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))

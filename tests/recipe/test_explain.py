@@ -19,7 +19,7 @@ def said_about(recipe: str, *words: str) -> str:
     return str(RecipeError(problems_of(recipe, *words)))
 
 
-def test_what_is_wrong_in_a_file_is_answered_as_it_is_written_there(tmp_path, monkeypatch):
+def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(
         "optimizer: lamb\nmethods: {ema: false}\nlaunch: {device: mps, gpus: all}\n",
@@ -44,7 +44,7 @@ methods=none | {} for their defaults
 """
     ),
 )
-def test_what_to_type_is_found_in_the_recipe_with_its_options(words, answer):
+def test_suggestion_is_found_in_recipe_or_options(words, answer):
     said = said_about("mild", *words.split())
     assert f"{answer}\n" in f"{said}\n"
 
@@ -54,7 +54,7 @@ def test_no_sweep_is_advised_whose_runs_would_be_refused(word):
     assert "-m" not in said_about("mild", word)
 
 
-def test_a_file_that_only_changes_make_whole_hides_no_problem(tmp_path, monkeypatch):
+def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")
@@ -161,7 +161,7 @@ def test_no_spelling_of_off_switches_a_method_on(typed, fix):
 
 
 @pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
-def test_what_may_mean_on_or_off_is_answered_with_neither(typed):
+def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
     (problem,) = problems_of("mild", typed)
     assert problem.fixes == ()
     assert problem.advice
@@ -197,7 +197,7 @@ methods.MixUp={} | 'methods.mixup={}'
 """
     ),
 )
-def test_slips_of_the_hand_are_answered_with_what_works(typed, fix):
+def test_typing_errors_suggest_working_commands(typed, fix):
     (problem,) = problems_of("mild", typed)
     assert problem.command(problem.fixes[0]) == fix
 
@@ -244,7 +244,7 @@ resume: true |
 """
     ),
 )
-def test_a_recipe_file_is_answered_with_what_to_write(text, fix, tmp_path, monkeypatch):
+def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = problems_of("mine.yaml")

@@ -50,7 +50,7 @@ def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
         read(path)
 
 
-def test_a_rank_judges_a_sealed_recipe_only_if_it_was_edited(tmp_path, monkeypatch):
+def test_rank_checks_sealed_recipe_only_if_edited(tmp_path, monkeypatch):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
     path.write_text(freeze_sealed(recipe))
     assert read(path) == recipe

@@ -65,7 +65,7 @@ def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited()
         assert tree["log"].pop("wandb")["a"].pop("b").pop() == 1
 
 
-def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
+def test_standalone_recipe_equals_hydra_result():
     tree = PARENT | {"batch": {"bn_size": 8}, "seed": "${batch.bn_size}", "about": None}
     alone, child = (tree | {"defaults": [*above, "_self_"]} for above in ([], ["empty"]))
     by_hydra = compose_tree("child", {"empty": {}, "child": child})
@@ -115,13 +115,13 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
 """
     ),
 )
-def test_what_does_not_fit_together_is_an_error(tree, chosen):
+def test_impossible_tree_is_an_error(tree, chosen):
     with pytest.raises(ValueError, match=r"\w"):
         compose_tree("recipe", {"recipe": tree}, [LAMB] * chosen)
 
 
 @pytest.mark.parametrize("parent", ["parent", "nowhere"])
-def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
+def test_compose_preserves_hydra_state_of_the_caller(parent):
     ConfigStore.instance().store("theirs", {"answer": 42})
     stored = dict(ConfigStore.instance().repo)
     with hydra.initialize(config_path=None, version_base="1.3"):
@@ -197,7 +197,7 @@ seed=range(0,100) lr=range(1,100) | would start at least 9,900 runs
 """
     ),
 )
-def test_what_cannot_be_listed_is_refused(words, said):
+def test_unlistable_sweep_is_rejected(words, said):
     with pytest.raises(RecipeError, match=said) as refused:
         list_points(words.split())
     assert "***" not in str(refused.value)  # a URL with a fragment would be masked

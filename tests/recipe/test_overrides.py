@@ -35,7 +35,7 @@ a:b
 
 
 @pytest.mark.parametrize("text", [*TEXT.splitlines(), " "])
-def test_text_reaches_a_text_setting_as_it_was_typed(text):
+def test_text_setting_keeps_the_typed_text(text):
     assert Override("", "data.root", text).read() == text
 
 
@@ -113,7 +113,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         ),
     ],
 )
-def test_a_word_that_cannot_be_right_is_answered_with_what_to_type(word, said, fix):
+def test_impossible_override_suggests_a_correction(word, said, fix):
     assert parse([word])[0] == []
     with pytest.raises(RecipeError) as refused:
         compose("mild", [word], needs_data=False)

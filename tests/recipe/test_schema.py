@@ -81,7 +81,7 @@ def test_each_setting_has_its_rule(key, values):
         assert key in problems(**{section: {name: value} if name else value}), value
 
 
-def test_the_name_of_a_run_is_no_longer_than_that_of_a_file():
+def test_run_name_is_limited_to_file_name_length():
     assert "run.name" in problems(run={"name": "x" * 200})
 
 
@@ -95,14 +95,14 @@ def test_problems_of_a_method_name_its_full_key():
     assert list(problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]
 
 
-def test_methods_are_listed_in_the_order_in_which_they_run():
+def test_methods_are_listed_in_running_order():
     recipe = Recipe()
     for method in reversed(ORDER):
         setattr(recipe.methods, method.name, method())
     assert list(list_enabled(recipe.methods)) == [method.name for method in ORDER]
 
 
-def test_no_two_recipes_share_their_sections():
+def test_recipes_have_separate_sections():
     one, two = Recipe(), Recipe()
     sections = [item.name for item in fields(Recipe) if is_dataclass(getattr(one, item.name))]
     assert sections

@@ -31,7 +31,7 @@ def tree_of(text: str) -> dict:
         ("lr: ${batch.bn_size}", {"optimizer": {"lr": "${batch.bn_size}"}}),
     ],
 )
-def test_a_file_may_say_what_a_command_does(text, tree):
+def test_recipe_file_accepts_short_settings(text, tree):
     document = parse(text.encode(), PATH, references=True)
     assert expand_document(document).tree == tree
 
@@ -51,7 +51,7 @@ def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):
         assert ours == theirs
 
 
-def test_what_a_command_says_wins_over_a_short_word_and_that_over_a_parent(tmp_path, monkeypatch):
+def test_command_overrides_short_settings_and_those_parents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("defaults: [hot]\nepochs: 18\nlr: 0.25\n")
     recipe = compose("mine.yaml", ["ssr=0.5"], needs_data=False).recipe
@@ -86,7 +86,7 @@ def test_a_setting_that_is_set_twice_is_refused_with_both_lines(text, said):
         ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: must be a mapping"),
     ],
 )
-def test_a_wrong_value_is_reported_with_the_line_of_the_word(text, said, tmp_path, monkeypatch):
+def test_wrong_short_value_is_reported_with_its_line(text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"defaults: [mild]\n{text}\n")
     with pytest.raises(RecipeError) as caught:

@@ -51,7 +51,7 @@ def test_nesting_is_read_up_to_its_limit():
         parse(texts[1], PATH)
 
 
-def test_every_key_knows_its_line():
+def test_every_key_has_its_line_number():
     document = parse(b"name: mine\n\noptimizer:\n  lr: 1\n  # why\n  momentum: 0.9\n", PATH)
     assert document.lines == {"name": 1, "optimizer": 3, "optimizer.lr": 4, "optimizer.momentum": 6}
     assert document.locate("optimizer.momentum") == "recipes/mine.yaml:6"
@@ -134,7 +134,7 @@ def test_everything_that_is_wrong_is_reported_at_once():
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 
 
-def test_a_name_that_two_anchors_have_is_no_fault_of_the_yaml():
+def test_reused_anchor_name_is_reported_as_an_anchor():
     message = refusal("a: &x 1\nb: &x 2\nc: *x\n")
     assert [line for line in message.splitlines() if line.startswith("recipes")] == [
         f"recipes/mine.yaml:{line}: {name}: anchors and aliases are not used in recipes"

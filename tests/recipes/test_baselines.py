@@ -25,7 +25,7 @@ BASELINES = sorted({words.split()[0] for words in CASES})
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_rates_are_those_of_the_source(words):
+def test_baseline_learning_rates_match_the_source(words):
     made, expected = imagenet(words), PEERS["recipes"][words]
     steps = made.steps_per_epoch
     assert (made.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
@@ -36,7 +36,7 @@ def test_rates_are_those_of_the_source(words):
 
 
 @pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
-def test_rates_within_epochs_average_to_the_source(words):
+def test_baseline_learning_rates_average_to_the_source(words):
     made, expected = imagenet(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
@@ -46,7 +46,7 @@ def test_rates_within_epochs_average_to_the_source(words):
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_image_sizes_are_those_of_the_source(words):
+def test_baseline_image_sizes_match_the_source(words):
     ours = [[size, len(list(group))] for size, group in groupby(imagenet(words).sizes)]
     assert ours == PEERS["recipes"][words]["sizes"]
 

@@ -68,7 +68,7 @@ def assert_alike(
     assert differences.mean() <= mean
 
 
-def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder):
+def test_evaluation_images_equal_torchvision_transforms(settings, folder):
     filtering = InterpolationMode(settings.eval_interpolation)
     peer = v2.Compose(
         [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]

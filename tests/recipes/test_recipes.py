@@ -185,7 +185,7 @@ def test_pytorch_v2_has_torchvisions_average():
     assert 1 - 2 ** (-32 / half_life) == pytest.approx(2e-5 * 1024 * 32 / 600, rel=1e-3)
 
 
-def test_packaged_recipes_are_those_of_the_repository():
+def test_packaged_recipes_equal_repository_recipes():
     repository = Path(__file__).parents[2] / "recipes"
     assert {path.name for path in find_packaged_folder().glob("*.yaml")} == {
         path.name for path in repository.glob("*.yaml")

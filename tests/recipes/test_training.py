@@ -78,7 +78,7 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
         ),
     ],
 )
-def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, launcher, tmp_path):
+def test_baseline_learns_and_resumes_bit_identical(name, ranks, images, launcher, tmp_path):
     whole = launcher.train(begun(tmp_path / "whole", name, images, ranks), ranks)
     assert_same(launcher.train(killed_after(6, whole), ranks), whole, 12)
     losses = [

@@ -76,7 +76,7 @@ def test_seeds_are_averaged_and_sizes_ascend(shares):
     assert (curve.gain_points, curve.gain_error) == pytest.approx(wanted, rel=0.02)
 
 
-def test_interval_of_single_seeds_is_said_to_leave_them_out(shares):
+def test_interval_reports_omitted_single_seeds(shares):
     tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
     (curve,) = shares(tops)
     assert (curve.seeds, "noise of seeds" in curve.describe()) == (2, False)

@@ -19,7 +19,7 @@ def test_hits_first_image_is_first_bit(tmp_path):
     assert content == {"digest": "d", "images": 6, "correct": "20"}
 
 
-def test_hits_without_file_are_none(tmp_path):
+def test_hits_without_file_returns_none(tmp_path):
     assert Hits.read(tmp_path) is None
 
 
@@ -27,7 +27,7 @@ def test_hits_without_file_are_none(tmp_path):
     "damage",
     [{"correct": "-1"}, {"correct": "fff"}, {"correct": ""}, {"images": "6"}, {"images": -6}],
 )
-def test_hits_damaged_are_none(damage, tmp_path):
+def test_damaged_hits_return_none(damage, tmp_path):
     content = {"digest": "d", "images": 6, "correct": "20"} | damage
     (tmp_path / "hits.json").write_text(json.dumps(content))
     assert Hits.read(tmp_path) is None

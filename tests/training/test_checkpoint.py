@@ -70,7 +70,7 @@ def test_saved_state_is_read_back_bit_identical(checkpoints):
     assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_newest_in_empty_folder_is_none(tmp_path):
+def test_newest_in_empty_folder_returns_none(tmp_path):
     assert Checkpoints(tmp_path / "none", 2).newest() is None
 
 

@@ -87,7 +87,7 @@ def seen(run: Run) -> tuple[list[float], list[float]]:
     return tuple(map(list, zip(*rows, strict=True)))
 
 
-def test_draws_depend_on_seed_rank_and_step(make_run):
+def test_random_numbers_depend_on_seed_rank_and_step(make_run):
     run = make_run("max_duration=2ba schedule.warmup=1ba seed=3")
     for rank in (0, 1):
         run.rank = replace(run.rank, rank=rank)

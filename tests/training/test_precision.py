@@ -74,7 +74,7 @@ def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Mod
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1.0), (torch.float16, 2.0**16)])
-def test_clipping_bounds_norm_of_whole_gradient(dtype, scale):
+def test_clipping_bounds_norm_of_full_gradient(dtype, scale):
     model = nn.Linear(3, 3)
     optimizer = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model)
     precision = Precision(CPU, dtype, model)

@@ -185,7 +185,7 @@ def test_missing_one_output_changes_loss_little(settings, make_run, stored):
     assert not torch.equal(raw.taught, exact.taught)
 
 
-def test_repeated_epochs_have_the_same_crops(settings, make_run, stored):
+def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
     path = stored(RESIZED, cycle=1)
     run = make_run(settings(path, RESIZED))
     batches, seen = run.train_data.batches(), []
