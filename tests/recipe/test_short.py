@@ -83,7 +83,7 @@ def test_a_setting_that_is_set_twice_is_refused_with_both_lines(text, said):
         ("epochs: true", "mine.yaml:2: max_duration=true"),
         ("bs: 1.5", "mine.yaml:2: batch.global_size=1.5: must be a whole number"),
         ("run: ../../outside", "mine.yaml:2: run.name=../../outside: must consist of letters"),
-        ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: must be a mapping"),
+        ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: is a section of settings"),
     ],
 )
 def test_wrong_short_value_is_reported_with_its_line(text, said, tmp_path, monkeypatch):
