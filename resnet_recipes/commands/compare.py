@@ -45,15 +45,7 @@ SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
-    words = arguments.words
-    if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
-        fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
-        raise RecipeError.of("RUN", " ".join(words), "must be runs, but are recipes", fix)
-    places = {place.resolve(): place for place in find_runs(words)}
-    runs = read_all(list(places.values()))
-    if len(runs) < 2:
-        fix = "resnet-recipes runs"
-        raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)
+    runs = _read_runs(arguments.words)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = find_differences([read_settings(run.folder) for run in runs])
     tables = {
@@ -67,20 +59,8 @@ def run(arguments: Arguments) -> int:
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
         "machine": dict(tables["machine"]),
-        "groups": [
-            {
-                "runs": [run.name for run in group.runs],
-                "mean_top1_percent": group.mean_top1,
-                "noise": group.noise,
-                "minutes": group.mean("minutes"),
-            }
-            for group in groups
-        ],
-        "pairs": [
-            {"runs": pair, **verdict._asdict(), "points": verdict.points, "p": verdict.p}
-            | {"interval": list(verdict.interval)}
-            for pair, verdict in verdicts.items()
-        ],
+        "groups": list(map(_group_values, groups)),
+        "pairs": [{"runs": pair, **_pair_values(one)} for pair, one in verdicts.items()],
         "learning_curves": [curve._asdict() for curve in curves],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
@@ -89,16 +69,39 @@ def run(arguments: Arguments) -> int:
         for kind, rows_of_kind in {"run": folders, **tables}.items()
         for name, row_values in rows_of_kind
     ]
-    sentences = ["", *_describe_seeds(groups)]
-    for pair, verdict in verdicts.items():
-        sentences += ["", *_describe_pair(pair, verdict)]
-    for curve in curves:
-        sentences += ["", curve.describe()]
     lines = [*_format_lines(letters, runs, tables)]
-    for sentence in sentences:
-        lines += wrapped(sentence, get_width()) or [""]
+    parts = [_describe_seeds(groups), *(_describe_pair(*item) for item in verdicts.items())]
+    for part in [*parts, *([curve.describe()] for curve in curves)]:
+        lines += ["", *(line for sentence in part for line in wrapped(sentence, get_width()))]
     show(arguments, values, lines, rows)
     return 0
+
+
+def _read_runs(words: Sequence[str]) -> list[RunRecord]:
+    """Read the runs to compare. Raises RecipeError unless they are at least two."""
+    if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
+        fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
+        raise RecipeError.of("RUN", " ".join(words), "must be runs, but are recipes", fix)
+    places = {place.resolve(): place for place in find_runs(words)}
+    runs = read_all(list(places.values()))
+    if len(runs) < 2:
+        fix = "resnet-recipes runs"
+        raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)
+    return runs
+
+
+def _group_values(group: SeedGroup) -> dict[str, object]:
+    return {
+        "runs": [run.name for run in group.runs],
+        "mean_top1_percent": group.mean_top1,
+        "noise": group.noise,
+        "minutes": group.mean("minutes"),
+    }
+
+
+def _pair_values(verdict: PairedVerdict) -> dict[str, object]:
+    interval = list(verdict.interval)
+    return {**verdict._asdict(), "points": verdict.points, "p": verdict.p, "interval": interval}
 
 
 def _format_lines(

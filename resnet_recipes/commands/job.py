@@ -83,33 +83,17 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     # that this machine cannot access
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}
     runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
-    (name, (point, _)), *rest = runs.items()
-    launch = point.recipe.launch
-    if any(replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in rest):
-        rule, fix = (
-            "all jobs of an array must request the same GPUs",
-            Hint("use one value for gpus and each launch setting"),
-        )
-        raise RecipeError.of("-m", None, rule, fix)
-    budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]
-    longest = max((parse_budget(one.budget, one.price) for one in budgets), default=0.0)
-    usual = slurm.format_limit(longest) if len(budgets) == len(runs) else "24:00:00"
-    time = arguments.flags.get("--time", usual)
-    gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
-    allocation = Allocation(nodes, gpus, launch.device == "cpu")
-    settings = point.recipe
-    values = format_settings(asdict(settings)).values()
-    extras = find_needed_extras(settings.data.root, values, settings.log.to)
+    (name, (point, _)), *_ = runs.items()
+    config = point.recipe
+    gpus = USUAL if config.launch.gpus == "auto" else int(config.launch.gpus)
+    allocation = Allocation(nodes, gpus, config.launch.device == "cpu")
+    values = format_settings(asdict(config)).values()
+    extras = find_needed_extras(config.data.root, values, config.log.to)
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
-    if engine == "slurm" and "-m" in arguments:
-        most = int(arguments.flags.get("--parallel", "0"))
-        return slurm.write_array(
-            _chain_stable_phases(runs, nodes * gpus), allocation, time, most or None
-        )
     if engine == "slurm":
-        return slurm.write_script(recipe, drop(changes, *GPUS), allocation, time)
+        return _write_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
@@ -118,6 +102,25 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     return _ENGINES[engine](
         Job(name, drop(words, *GPUS), allocation, storage, list(extras), secrets)
     )
+
+
+def _write_slurm(
+    arguments: Arguments, words: list[str], runs: "Runs", allocation: Allocation
+) -> str:
+    """Return the script of one run, or of an array of runs. Raises RecipeError."""
+    launches = [point.recipe.launch for point, _ in runs.values()]
+    if any(replace(one, budget="") != replace(launches[0], budget="") for one in launches):
+        rule = "all jobs of an array must request the same GPUs"
+        fix = Hint("use one value for gpus and each launch setting")
+        raise RecipeError.of("-m", None, rule, fix)
+    budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]
+    usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
+    time = arguments.flags.get("--time", usual)
+    if "-m" not in arguments:
+        return slurm.write_script(drop(words, *GPUS), allocation, time)
+    most = int(arguments.flags.get("--parallel", "0"))
+    chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
+    return slurm.write_array(chained, allocation, time, most or None)
 
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:

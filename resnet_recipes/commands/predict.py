@@ -48,22 +48,8 @@ def run(arguments: Arguments) -> int:
     settings = [word for word in words if is_setting(word)]
     images = [typed_path("IMAGE", word) for word in words if word not in settings]
     top = arguments.flags.get("--top", "5")
-    problems: list[Problem | None] = []
-    if not images:
-        rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
-        problems.append(Problem("IMAGE", None, rule, hint, kind=Kind.MISSING))
-    if swapped := list(filter(is_run, words)):
-        runs = [*filter(is_run, place), *swapped]
-        rest = [word for word in arguments.words if word not in runs]
-        fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
-        rule = "is a run: one comes first, then images"
-        problems.append(Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example))
-    problems.append(find_number_problem("--top", top, 1, fix="--top 5"))
-    if {"--csv", "--json"} <= arguments.flags.keys():
-        problems.append(
-            Problem("--json", None, "--csv has all predictions", Hint("remove one of them"))
-        )
-    RecipeError.refuse(problems)
+    problem = find_number_problem("--top", top, 1, fix="--top 5")
+    RecipeError.refuse([*_find_problems(arguments, bool(images)), problem])
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images
 
@@ -90,6 +76,22 @@ def run(arguments: Arguments) -> int:
         say("\n".join(_list_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
+
+
+def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
+    """Yield the problems of the arguments for a run and for images, and of flags."""
+    place, words = arguments.words[:1], arguments.words[1:]
+    if not has_images:
+        rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
+        yield Problem("IMAGE", None, rule, hint, kind=Kind.MISSING)
+    if swapped := list(filter(is_run, words)):
+        runs = [*filter(is_run, place), *swapped]
+        rest = [word for word in arguments.words if word not in runs]
+        fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
+        rule = "is a run: one comes first, then images"
+        yield Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example)
+    if {"--csv", "--json"} <= arguments.flags.keys():
+        yield Problem("--json", None, "--csv has all predictions", Hint("remove one of them"))
 
 
 def _write_gallery(

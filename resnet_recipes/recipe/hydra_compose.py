@@ -49,8 +49,9 @@ OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 
-class UnlistedError(ValueError):
-    """A sweep without a list of values, which only a Hydra sweeper can run."""
+def is_unlisted(value: str) -> bool:
+    """Return whether a value is a sweep without a list of values, which only Hydra can run."""
+    return value.startswith(("interval(", "glob("))
 
 
 @lru_cache(1024)  # the runs of a sweep have most arguments in common
@@ -84,8 +85,8 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
             choices.append(_list_choices(word))
             count *= len(choices[-1])
         except ValueError as error:
-            is_unlisted = isinstance(error, UnlistedError)
-            fix = OWN_APPLICATION if is_unlisted else Hint("as in seed=1,2,3 or seed=range(1,4)")
+            fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
+            fix = OWN_APPLICATION if is_unlisted(word.partition("=")[2]) else fix
             problems.append(Problem(word, None, str(error), fix))
     if count > MAX_POINTS:
         problems.append(
@@ -125,7 +126,7 @@ def _list_texts(override: str, most: int) -> list[str]:
         ValueType.SIMPLE_CHOICE_SWEEP,
         ValueType.RANGE_SWEEP,
     ):
-        raise UnlistedError("an interval or a pattern has no list of values to run")
+        raise ValueError("an interval or a pattern has no list of values to run")
     try:
         values = parsed.value()
         # Hydra would list all numbers of a range before it shuffles them: count them first.

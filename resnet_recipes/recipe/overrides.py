@@ -12,7 +12,7 @@ from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.base.values import add_likely_value, read_length
 from resnet_recipes.recipe.build import fit_sections, get_kind
-from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nest, read_value
+from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
 
 #: Settings that are folders: `~` is expanded, and the path is made absolute.
@@ -212,7 +212,7 @@ def _add_help(problem: Problem) -> Problem:
 
 
 def _respell(key: str, value: str) -> Fix:
-    if value.startswith(("interval(", "glob(")):
+    if is_unlisted(value):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
         options = get_args(get_kind(key)) or (get_kind(key),)

@@ -62,16 +62,14 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def write_script(
-    recipe: str, words: Sequence[str], allocation: Allocation, time: str = "24:00:00"
-) -> str:
-    """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS`.
+def write_script(words: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
+    """Return an sbatch script that trains with `resnet-train WORDS`, the recipe first.
 
     `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
     """
-    name = make_title(recipe)
+    name = make_title(words[0].removeprefix("recipe="))
     return _fill(
-        shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"',
+        shlex.join(words) + ' "run.name=$run"',
         allocation,
         name=name,
         time=time,

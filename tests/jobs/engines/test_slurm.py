@@ -74,11 +74,11 @@ STRANGE = [
 
 
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
-    text = write_script("mild", [], ONE_NODE)
+    text = write_script(["recipe=mild"], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
-    text = write_script("mild", [], TWO_NODES)
+    text = write_script(["recipe=mild"], TWO_NODES)
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
@@ -86,9 +86,8 @@ def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
 
 @pytest.mark.parametrize("recipe", STRANGE)
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
-    text = write_script(
-        recipe, [f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"], ONE_NODE
-    )
+    words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
+    text = write_script(words, ONE_NODE)
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
@@ -134,7 +133,7 @@ def test_script_passes_shellcheck(allocation):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     for text in (
         write_array(runs, allocation, "4:00:00"),
-        *(write_script(name, [f"data={name}"], allocation) for name in STRANGE),
+        *(write_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE),
     ):
         told = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
@@ -143,8 +142,8 @@ def test_script_passes_shellcheck(allocation):
 
 
 def test_script_for_cpus_requests_no_gpus():
-    assert "--gpus-per-node=4\n" in write_script("mild", [], ONE_NODE)
-    assert "--gpus-per-node" not in write_script("mild", [], Allocation(1, 4, is_cpu=True))
+    assert "--gpus-per-node=4\n" in write_script(["recipe=mild"], ONE_NODE)
+    assert "--gpus-per-node" not in write_script(["recipe=mild"], Allocation(1, 4, is_cpu=True))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_seconds_parses_time_limits_as_slurm(time, length):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_stopped_job_saves_and_requeues(number, tmp_path):
-    process = run(tmp_path, write_script("hot", [], ONE_NODE), tenths=50)
+    process = run(tmp_path, write_script(["recipe=hot"], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(number)
@@ -193,7 +192,7 @@ def test_stopped_array_task_requeues_alone(tmp_path):
 
 
 def test_failed_job_is_not_requeued(tmp_path):
-    out, _ = (process := run(tmp_path, write_script("hot", [], ONE_NODE), code=1)).communicate(
+    out, _ = (process := run(tmp_path, write_script(["recipe=hot"], ONE_NODE), code=1)).communicate(
         timeout=10
     )
     assert process.returncode == 1
@@ -202,4 +201,4 @@ def test_failed_job_is_not_requeued(tmp_path):
 
 def test_slurm_signals_before_the_save_limit():
     assert NOTICE > GRACE
-    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in write_script("mild", [], Allocation(1, 1))
+    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in write_script(["recipe=mild"], Allocation(1, 1))
