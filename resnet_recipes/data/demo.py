@@ -77,7 +77,7 @@ def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
         object_color = 255 * np.array(colorsys.hsv_to_rgb(*shade))
         colors = np.array([background, object_color, pattern], dtype=np.float32)
-        if min(np.abs(colors[a] - colors[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
+        if np.abs(colors - np.roll(colors, 1, 0)).sum(1).min() > 240:
             return colors
 
 
@@ -104,15 +104,15 @@ def _draw_outline(
     """Return the corners of a shape at twice the picture size, rotated and slightly squeezed."""
     if shape == "cross":
         arm = 0.32  # half the width of an arm, as a fraction of its length
-        corners = [(1, -arm), (1, arm), (arm, arm)]
-        quarters = ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
-        corners = [np.array((x, y)) @ turn for turn in quarters for x, y in corners]
+        quarter = np.array([1 - 1j * arm, 1 + 1j * arm, arm + 1j * arm])
+        corners = np.concatenate([quarter * turn for turn in (1, 1j, -1, -1j)])
     else:
-        angles = np.arange(count := 3 if shape == "triangle" else 40) * 2 * np.pi / count
-        corners = np.stack([np.cos(angles), np.sin(angles)], 1)
+        corners = np.exp(2j * np.pi * np.linspace(0, 1, 3 if shape == "triangle" else 40, False))
     turn, squeeze = rng.uniform(0, 2 * np.pi), rng.uniform(0.85, 1.0, 2)
-    turned = np.asarray(corners) @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]
-    return [(2 * x, 2 * y) for x, y in middle + radius * squeeze * turned]
+    turned = corners * np.exp(1j * turn)
+    return [
+        tuple(2 * (middle + radius * squeeze * (corner.real, corner.imag))) for corner in turned
+    ]
 
 
 def _draw_clutter(
@@ -123,13 +123,11 @@ def _draw_clutter(
     color = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)
     if kind == 0:
-        draw.line(
-            (x, y, x + 3 * (w - 8), y + 3 * (h - 8)), fill=color, width=int(rng.integers(1, 4))
-        )
-    elif kind == 1:
-        draw.rectangle((x, y, x + w, y + h), fill=color)
-    else:
-        draw.ellipse((x, y, x + w, y + h), fill=color)
+        end = x + 3 * (w - 8), y + 3 * (h - 8)
+        draw.line((x, y, *end), fill=color, width=int(rng.integers(1, 4)))
+        return
+    shape = draw.rectangle if kind == 1 else draw.ellipse
+    shape((x, y, x + w, y + h), fill=color)
 
 
 def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:

@@ -67,9 +67,9 @@ def find_root_problem(place: str) -> Problem | None:
         return make_problem(root, rule, "resnet-recipes convert SRC DST")
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         rule = "is one split; use the folder containing train/ and val/"
-        return make_problem(root, rule, _value(root.parent))
+        return make_problem(root, rule, Value(root.parent))
     if meant := next(filter(_has_splits, islice(_list_below(root), _SEARCHED)), None):
-        return make_problem(root, "has no train/ and val/, but a folder in it does", _value(meant))
+        return make_problem(root, "has no train/ and val/, but a folder in it does", Value(meant))
     return None
 
 
@@ -149,7 +149,7 @@ def _explain_missing(root: Path) -> Problem:
     names = {name.lower(): name for name in _folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return _absent(root, _value(meant))
+            return _absent(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])
     place = "this folder" if there.absolute() == Path.cwd() else there
     fix: Fix = Hint(f"{place} contains {listed}" if listed else LAYOUT)
@@ -169,7 +169,7 @@ def _explain_file(root: Path) -> Problem:
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):
-        fix = _value(root.parent)
+        fix = Value(root.parent)
     return make_problem(
         root, "is a file; a run reads train.beton and val.beton from one folder", fix
     )
@@ -209,10 +209,6 @@ def _folders(folder: Path) -> Iterator[str]:
             )
     except OSError:
         return
-
-
-def _value(folder: Path) -> Value:
-    return Value(str(folder))
 
 
 def make_problem(root: object, rule: str, fix: Fix = ()) -> Problem:

@@ -39,14 +39,6 @@ _TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
 _END = 8  # last bytes of a parquet file: the size of the footer before them, and PAR1
 
 
-class ShardPlace(NamedTuple):
-    """The place of an image in a shard; see `ShardSample`."""
-
-    path: str
-    place: int
-    size: int
-
-
 class ShardSample(NamedTuple):
     """The place of an image, and its label in the shard: a number or a name."""
 
@@ -66,9 +58,9 @@ class Shards:
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
         self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
 
-    def find_place(self, index: int) -> "ShardPlace":
-        """Return the place of an image."""
-        return ShardPlace(self.paths[self.shards[index]], *self.places[index].tolist())
+    def _find(self, index: int) -> tuple[str, int, int]:
+        """Return the path of an image's shard, and its place and size; see `ShardSample`."""
+        return (self.paths[self.shards[index]], *self.places[index].tolist())
 
 
 class TarShards(Shards):
@@ -76,13 +68,13 @@ class TarShards(Shards):
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
-        path, place, _ = self.find_place(index)
+        path, place, _ = self._find(index)
         header = _bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises BadImageError."""
-        return decode.Picture(_bytes(*self.find_place(index)))
+        return decode.Picture(_bytes(*self._find(index)))
 
 
 class ParquetShards(Shards):
@@ -90,12 +82,12 @@ class ParquetShards(Shards):
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
-        path, row, _ = self.find_place(index)
+        path, row, _ = self._find(index)
         return f"{path}: row {row}"
 
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises ValueError, or OSError."""
-        path, row, number = self.find_place(index)
+        path, row, number = self._find(index)
         images = read_row_group(path, number)
         if row not in images:
             raise ValueError("its row has no image")

@@ -38,6 +38,8 @@ class Shrunk:
     mostly_jpeg = True  # the engine also crops images that only Python can decode
 
     def __init__(self, source: Source, longest: int, name: str = ""):
+        self.labels, self.path, self.advice = source.labels, source.path, source.advice
+        self.mark_verified = source.mark_verified
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._asked = 0.0  # time of the last check of free memory
         if not name or native.explain_unavailable():
@@ -56,23 +58,6 @@ class Shrunk:
 
     def __len__(self) -> int:
         return len(self._source)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Labels of all images, int64 [N]."""
-        return self._source.labels
-
-    def path(self, index: int) -> str:
-        """Return the name of image `index`."""
-        return self._source.path(index)
-
-    def advice(self) -> str:
-        """Return the fix for an unreadable image."""
-        return self._source.advice()
-
-    def mark_verified(self, indices: np.ndarray) -> None:
-        """Record that the checksums of these images need not be compared again."""
-        self._source.mark_verified(indices)
 
     def read(self, index: int) -> Pixels:
         """Return image `index` from memory, or decode and shrink it; see Source."""
