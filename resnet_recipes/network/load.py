@@ -189,7 +189,8 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
     return Network(model, description, False, next(iter(renamed)) not in state)
 
 
-_NAMING = "name the network: model.name=timm:NAME or model.name=torchvision:NAME"
+#: The advice for a file that no known network fits.
+NAMING = "name the network: model.name=timm:NAME or model.name=torchvision:NAME"
 
 
 class UnknownNetworkError(ArchiveError):
@@ -198,7 +199,7 @@ class UnknownNetworkError(ArchiveError):
     def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{rule}: it has {_describe_tensors(state)}")
         fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
-        self.fixes: tuple[str, ...] = fitting or (Hint(_NAMING),)
+        self.fixes: tuple[str, ...] = fitting or (Hint(NAMING),)
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:

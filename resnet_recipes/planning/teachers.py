@@ -97,8 +97,10 @@ def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
 
     In a recipe, model.name is the student network, so it cannot describe the file.
     """
+    from resnet_recipes.network.load import NAMING
+
     (problem,) = error.problems
-    if not any(line.startswith("model.name=") for line in problem.advice):
+    if not any(line == NAMING or line.startswith("model.name=") for line in problem.advice):
         return error
     export = f"resnet-recipes export {shlex.quote(place)} {{}} --to safetensors --out teacher"
     commands = tuple(export.format(name) for name in problem.fixes)

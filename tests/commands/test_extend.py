@@ -25,7 +25,7 @@ def test_extended_run_reports_its_origin_everywhere(
     assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
     out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(
-        r"^(.+) PFLOPs .*; stable phases .* save (.+)$", out, re.MULTILINE
+        r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
     ).groups()
     assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
     place = Path("runs/mine").absolute()

@@ -104,7 +104,7 @@ def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, en
     assert f"{NAME}\n" in said
     Path("test_vit.pth").rename("mine.pth")
     said = enter("resnet-recipes eval mine.pth data=some", 3).err
-    assert "hint:  model.name=timm:NAME or model.name=torchvision:NAME says" in said
+    assert "hint:  name the network: model.name=timm:NAME or" in said
     Path("mine.pth").rename("test_vit.pth")
     said = enter("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
     assert f"try:   {NAME}\n" in said
