@@ -10,7 +10,7 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
-from resnet_recipes.commands.places import open_network
+from resnet_recipes.commands.places import is_setting, open_network
 from resnet_recipes.commands.printing import get_line_width, show
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.waiting import Waiting
@@ -22,7 +22,7 @@ USAGE = Usage(
     {
         "--no-images": "data: do not decode the images",
         "--network RUN|FILE": "data: also find validation images that look like training images to "
-        "this network",
+        "this network; FILE may need model.name=, as in eval",
         "--fix-val MAP": "data: sort a flat val/ into class folders, as listed in MAP",
         "--synsets NAMES": "data: file with the class folder of each number in MAP, one per line",
     }
@@ -41,13 +41,15 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
-    topic, *places = arguments.words or ["machine"]
+    topic, *words = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         is_folder = os.path.isdir(topic)
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
         fix = fix or find_misspelled(topic, ("data", "native", "gpu", "run"))
         raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
+    settings = [word for word in words if "--network" in arguments and is_setting(word)]
+    places = [word for word in words if word not in settings]
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of(
             f"doctor {topic}", " ".join(places) or None, "needs one folder", USAGE.example
@@ -55,25 +57,27 @@ def run(arguments: Arguments) -> int:
     place = typed_path("PATH", places[0]) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
-    findings = _check_topics(topic, place, arguments)
+    findings = _check_topics(topic, place, arguments, settings)
     show(arguments, to_json(topic, findings), _format_findings(findings))
     return get_exit_code(findings)
 
 
-def _check_topics(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:
+def _check_topics(
+    topic: str, place: Path | None, arguments: Arguments, settings: Sequence[str]
+) -> list[Finding]:
     findings: list[Finding] = []
     if topic == "data":
         from resnet_recipes.doctor.data import check_data
 
+        name = arguments.flags.get("--network")
+        network = open_network([name, *settings], USAGE.example) if name else None
         with Waiting("decoding") as waiting:
             findings += check_data(place, "--no-images" not in arguments, waiting)
-        name = arguments.flags.get("--network")
-        if name and get_exit_code(findings) == ExitCode.DONE:
-            network = open_network([name], USAGE.example).to_device()
+        if network and get_exit_code(findings) == ExitCode.DONE:
             from resnet_recipes.inference.similar import check_similar
 
             with Waiting("comparing") as waiting:
-                findings.append(check_similar(network, place, waiting))
+                findings.append(check_similar(network.to_device(), place, waiting))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 

@@ -61,3 +61,13 @@ def test_doctor_lists_them_on_request(trained, tmp_path, enter):
     assert "validation images that look like a training image" in said
     assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in said
     assert "look like" not in enter("resnet-recipes doctor data images").out
+
+
+def test_doctor_takes_settings_of_the_network(trained, enter):
+    torch.save(trained.model.state_dict(), "weights.pth")
+    said = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
+    assert "weights.pth: has the weights" in said.err or "weights.pth: cannot be used" in said.err
+    assert "ok " not in said.out  # no image was decoded before
+    resnet = "model.name=resnet18 data.eval_size=24"
+    enter(f"resnet-recipes doctor data images --network weights.pth {resnet}")
+    assert "needs one folder" in enter(f"resnet-recipes doctor data images {resnet}", 2).err
