@@ -98,7 +98,7 @@ def test_type_checkers_know_every_public_name():
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
+def test_examples_of_the_page_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -237,7 +237,7 @@ def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
     assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
 
 
-def test_the_example_of_the_readme_runs(images, monkeypatch):
+def test_example_of_the_readme_runs(images, monkeypatch):
     """Uses the demo recipe with little work; the figures are not checked."""
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
@@ -295,7 +295,7 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
-def test_a_teacher_is_run_once(images, monkeypatch, forks):
+def test_teacher_is_run_once(images, monkeypatch, forks):
     monkeypatch.chdir(images)
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]

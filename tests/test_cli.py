@@ -41,7 +41,7 @@ def test_training_without_recipe_prints_help_page(capsys):
 
 @pytest.mark.parametrize("first", ["mild", "recipe=mild"])
 @pytest.mark.parametrize("verb", [[], ["train"]])
-def test_the_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
+def test_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
     for words in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
         assert (cli.main if verb else cli.train)([*verb, *words]) == 3
         assert "nowhere" in capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_closed_streams_change_exit_code_for_lost_results(line, tmp_path):
     ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
 )
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
-def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
+def test_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "locked").mkdir(mode=0)

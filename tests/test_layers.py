@@ -165,11 +165,11 @@ def test_no_module_branches_on_problem_text():
         'any("price" in str(each) for each in error.problems)',
     ],
 )
-def test_the_search_for_such_modules_finds_them(text):
+def test_search_for_such_modules_finds_them(text):
     assert [*readings(ast.parse(text))]
 
 
-def test_a_plan_has_one_maker():
+def test_plan_has_one_maker():
     """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {
         module

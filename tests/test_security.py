@@ -119,7 +119,7 @@ def refused(recipe: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize("text", RECIPES, ids=lambda text: ascii(text[:60]))
-def test_a_hostile_recipe_is_refused_and_not_run(text, here):
+def test_hostile_recipe_is_rejected_and_not_run(text, here):
     marker = here / "marker"
     (here / "hostile.yaml").write_bytes(
         text.replace("MARKER", str(marker)).encode(errors="surrogateescape")
@@ -135,12 +135,12 @@ def test_payload_runs_if_loaded_carelessly(here):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hostile_name_is_refused(name, here):
+def test_hostile_name_is_rejected(name, here):
     assert "recipe" in refused(name)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_hostile_word_is_refused(word, here):
+def test_hostile_word_is_rejected(word, here):
     assert refused("mild", word)
     assert list(here.iterdir()) == []
 

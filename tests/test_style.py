@@ -118,7 +118,7 @@ def test_public_methods_have_a_docstring():
 PLUG_IN = "Curves"
 
 
-def test_a_type_name_exists_once():
+def test_type_name_exists_once():
     """Otherwise only the module name would tell two types apart."""
     places = {}
     for path in sources():

@@ -108,7 +108,7 @@ def test_time_is_read_in_common_forms(text, time):
     ("text", "length"),
     [("3epochs", "3ep"), ("1h", "budget=1h"), ("20usd", "'budget=$20'"), ("x", "")],
 )
-def test_a_length_is_in_epochs_or_a_budget(text, length):
+def test_length_is_in_epochs_or_a_budget(text, length):
     assert read_length(text) == length
 
 
@@ -117,7 +117,7 @@ def test_value_of_another_tool_suggests_ours():
     assert "precision.dtype=fp16" in problem.fixes
 
 
-def test_a_value_of_no_meaning_keeps_its_fix():
+def test_value_of_no_meaning_keeps_its_fix():
     problem = Problem("part", 1000, "wrong", "part=0.5")
     assert add_likely_value(problem, Section, "part", 1000) == problem
     assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)

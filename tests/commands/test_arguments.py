@@ -30,7 +30,7 @@ def test_problem_quotes_the_argument_as_typed(argv, key, value, named):
     assert name_as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named}: wrong"
 
 
-def test_a_value_to_type_instead_is_of_the_name_that_was_typed():
+def test_suggested_value_keeps_the_typed_name():
     problem = Problem("optimizer.lr", "1%", "wrong", Value("0.01"))
     assert name_as_typed(problem, ["lr=1%"]).lines()[1] == "try:   lr=0.01"
     assert name_as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "try:   optimizer.lr=0.01"
@@ -45,6 +45,6 @@ def test_paths_are_short_in_the_folder_of_the_command():
     assert found.fixes == ("data=images",)
 
 
-def test_a_problem_of_a_file_keeps_its_place():
+def test_problem_of_a_file_keeps_its_place():
     problem = Problem("optimizer.lr", -1, "wrong", where="mine.yaml:2")
     assert name_as_typed(problem, ["lr=1"]) == problem

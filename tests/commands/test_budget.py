@@ -44,7 +44,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measured, 
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
 
-def test_what_evaluations_and_checkpoints_take_is_left_for_them(enter, started):
+def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
     assert length("a") == f"{int((120 / DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
@@ -58,7 +58,7 @@ def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
-def test_a_resumed_run_keeps_its_length(started, measured, enter):
+def test_resumed_run_keeps_its_length(started, measured, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)
     before = Path("runs/a/config.yaml").read_text()
@@ -70,7 +70,7 @@ def test_a_resumed_run_keeps_its_length(started, measured, enter):
     assert "needs a new run: this one keeps its duration" in said
 
 
-def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, enter):
+def test_budget_dry_run_prints_epochs_without_measuring(started, measured, enter):
     guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
     assert not measured
     enter(f"resnet-train {WORDS} run=a budget=2m", 75)
@@ -89,7 +89,7 @@ def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
     enter(f"resnet-train {two} budget=2m --dry-run")
 
 
-def test_the_runs_of_a_sweep_over_budgets_keep_their_names(measured, enter):
+def test_budget_sweep_runs_keep_their_names(measured, enter):
     def names():
         lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
@@ -100,7 +100,7 @@ def test_the_runs_of_a_sweep_over_budgets_keep_their_names(measured, enter):
     assert len(set(before)) == 2
 
 
-def test_the_job_of_a_budget_has_time_for_it(enter):
+def test_job_of_a_budget_has_time_for_it(enter):
     out = enter(f"resnet-recipes slurm {WORDS} budget=90m").out
     assert "#SBATCH --time=1:45:00\n" in out
     assert "budget=90m" in out

@@ -51,12 +51,12 @@ def test_words_of_a_keyboard_are_left_alone(typed: str):
     refuse_pasted("resnet-train", ["mild", typed])
 
 
-def test_a_folder_of_such_a_name_may_be_used(tmp_path: Path):
+def test_folder_of_such_a_name_may_be_used(tmp_path: Path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
     refuse_pasted("resnet-train", ["mild", f"data={folder}"])
     refuse_pasted("resnet-recipes", ["doctor", "data", str(folder)])
 
 
-def test_the_character_is_shown_as_its_code(capsys):
+def test_character_is_shown_as_its_code(capsys):
     assert cli.train(["mild", "l\u200br=1"]) == 2
     assert "l\\u200br=1: contains an invisible character" in capsys.readouterr().err

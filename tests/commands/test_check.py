@@ -12,7 +12,7 @@ from tests.commands.conftest import TINY
 from tests.trained_runs import random_images
 
 
-def test_the_last_steps_are_trained_evaluated_and_deleted(forks, tmp_path, monkeypatch):
+def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     words = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"

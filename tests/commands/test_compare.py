@@ -67,7 +67,7 @@ def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
     assert "+- 0.10% over 3 seeds" in said
 
 
-def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(compared, monkeypatch):
+def test_compare_stacks_tables_wider_than_terminal(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"
     out = compared(f"{seeds('a', 70, 2, name=f'{long}-0')} {seeds('b', 70, 2, name=f'{long}-1')}")

@@ -132,7 +132,7 @@ def test_zsh_completes_the_same_on_a_terminal(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_name_on_the_line_is_quoted_and_runs_nothing(shell, tmp_path):
+def test_name_on_line_is_quoted_and_runs_nothing(shell, tmp_path):
     place, run = installed(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
     for name in (run, "runs/a\n;touch ran"):  # the second is not a completion
         (tmp_path / name).mkdir(parents=True)

@@ -43,7 +43,7 @@ def test_their_help_needs_no_library_that_takes_long_to_import():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_flag_and_missing_words_are_mistakes(name, enter):
+def test_unknown_flag_and_missing_words_are_mistakes(name, enter):
     said = enter(f"resnet-recipes {name} --no-such-flag", 2).err
     assert "unknown flag --no-such-flag" in said
     fewest, _ = get_usage(name).words
@@ -54,7 +54,7 @@ def test_an_unknown_flag_and_missing_words_are_mistakes(name, enter):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_table_for_people_is_also_there_for_programs(name):
+def test_table_for_people_is_also_there_for_programs(name):
     flags = get_usage(name).values
     assert "--json" in flags or "--csv" not in flags
 
@@ -68,6 +68,6 @@ def test_completion_lists_commands_and_their_recipes(shell):
     assert (" " if shell == "fish" else "|").join(taking) in text
 
 
-def test_the_overview_names_every_command(enter):
+def test_overview_names_every_command(enter):
     lines = enter("resnet-recipes --help").out.splitlines()
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*VERBS}

@@ -28,7 +28,7 @@ def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, enter):
     assert "val_share" not in out
 
 
-def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
+def test_unreadable_image_is_named_with_exit_code_3(data, enter):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
     out = enter(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
@@ -50,6 +50,6 @@ def test_doctor_json_equals_the_printed_report(data, enter):
     assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
 
 
-def test_the_machine_is_checked_without_a_topic(capsys):
+def test_machine_is_checked_without_a_topic(capsys):
     assert cli.main(["doctor"]) in (0, 3)
     assert capsys.readouterr().out.count("\n") >= 3

@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     return found
 
 
-def test_an_estimate_is_measured_once_and_recalled(measured, enter):
+def test_estimate_is_measured_once_and_recalled(measured, enter):
     said = [enter(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
     assert len(measured) == 1
     assert "Measured on this machine" in said[0]
@@ -75,14 +75,14 @@ def test_phases_and_cost_are_there_for_programs(enter):
     assert values["speeds"]["loader"] == {"88": 50.0}
 
 
-def test_what_limits_the_run_is_named_with_what_to_change(enter):
+def test_estimate_names_bottleneck_and_setting(enter):
     out = enter(f"resnet-recipes estimate {WORDS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
     assert "At 88 px the loader is the bottleneck: steps wait 50% of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
 
 
-def test_an_all_reduce_that_takes_most_of_a_step_is_named(monkeypatch, enter):
+def test_estimate_names_dominant_all_reduce(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, all_reduce=0.3)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
@@ -92,7 +92,7 @@ def test_an_all_reduce_that_takes_most_of_a_step_is_named(monkeypatch, enter):
     assert "precision.compress_gradients=true" in out
 
 
-def test_the_plan_has_time_and_cost_once_measured(enter):
+def test_plan_has_time_and_cost_once_measured(enter):
     words = f"{WORDS} launch.price=36"
     assert "measured on" not in enter(f"resnet-recipes plan {words}").out
     enter(f"resnet-recipes estimate {words}")

@@ -52,7 +52,7 @@ def right(found: dict) -> dict[str, int]:
     return {row["class"]: row["correct"] for row in found["classes"]}
 
 
-def test_a_run_is_evaluated_on_its_own_images_as_in_training(run, evaluated):
+def test_eval_of_run_equals_its_training_evaluation(run, evaluated):
     found, (top1, loss, by_class) = evaluated(), counted(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
@@ -83,7 +83,7 @@ def test_eval_asks_no_address_that_a_folder_names(run, enter, monkeypatch):
     assert f"try:   {command}\n" in said
 
 
-def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, enter, monkeypatch):
+def test_eval_wraps_lines_on_narrow_terminals(run, enter, monkeypatch):
     for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = enter("resnet-recipes eval mine data=images").out.splitlines()
@@ -92,7 +92,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, enter, monk
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_a_table_of_the_images_is_not_replaced(run, flag, enter, monkeypatch):
+def test_table_of_the_images_is_not_replaced(run, flag, enter, monkeypatch):
     monkeypatch.setenv("HOME", str(run.parent))
     rows = [f"{path},{path.parent.name}" for path in Path().glob("images/val/*/*")]
     table = Path("images/labels.csv")
@@ -126,7 +126,7 @@ def test_eval_sizes_scale_resize_and_print_a_table(run, enter):
     assert float(rows[1].split()[4]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
 
 
-def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run, evaluated, enter):
+def test_eval_uses_sizes_of_the_recipe(run, evaluated, enter):
     recipe = read(run / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
     (run / "config.yaml").write_text(freeze(recipe))
@@ -159,7 +159,7 @@ def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
     assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", said)
 
 
-def test_every_image_is_written_as_predict_classifies_it(evaluated, enter):
+def test_eval_csv_equals_predictions_of_predict(evaluated, enter):
     found = evaluated("--images images.csv --csv classes.csv")
     assert {row["class"] for row in csv_rows("classes.csv")} == set(CLASSES)
     rows = csv_rows("images.csv")
@@ -177,7 +177,7 @@ def test_every_image_is_written_as_predict_classifies_it(evaluated, enter):
     assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)
 
 
-def test_the_gallery_has_the_first_of_the_wrong_images_by_confidence(evaluated, monkeypatch):
+def test_gallery_shows_wrong_images_by_confidence(evaluated, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.eval._IN_GALLERY", 4)
     evaluated("--images a.csv --gallery a.html")
     wrong = [row for row in csv_rows("a.csv") if row["prediction"] != row["label"]]

@@ -27,7 +27,7 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
 
-def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, enter):
+def test_export_is_compared_and_has_a_card(run, tmp_path, enter):
     said = enter("resnet-recipes export mine --to safetensors --out new/folder").out
     assert "on 30 validation images" in said
     out = tmp_path / "new/folder"
@@ -56,7 +56,7 @@ def test_export_follows_its_settings(enter, run):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_a_damaged_image_is_named(run):
+def test_damaged_image_is_named(run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
@@ -80,7 +80,7 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_the_comparison_reads_files_as_those_programs_do(run):
+def test_comparison_reads_files_as_those_programs_do(run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], "").to_device()
@@ -101,7 +101,7 @@ def test_generated_images_are_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_the_images_that_were_compared_are_counted(run, tmp_path):
+def test_images_that_were_compared_are_counted(run, tmp_path):
     told = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
@@ -146,7 +146,7 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
     assert "--to onnx" in said
 
 
-def test_a_file_that_loses_more_is_not_written(run, tmp_path):
+def test_file_that_loses_more_is_not_written(run, tmp_path):
     trained = open_network(["mine"], "").to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -178,9 +178,7 @@ def test_export_without_images_compares_generated_ones(run, enter):
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
-def test_an_export_that_computes_something_else_is_not_kept(
-    flag, run, tmp_path, monkeypatch, enter
-):
+def test_export_with_different_outputs_is_deleted(flag, run, tmp_path, monkeypatch, enter):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
@@ -192,7 +190,7 @@ def test_an_export_that_computes_something_else_is_not_kept(
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, enter):
+def test_export_on_full_disk_raises_instead_of_aborting(run, tmp_path, monkeypatch, enter):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
     said = enter("resnet-recipes export mine --to exported_program --out out", 3).err
@@ -221,7 +219,7 @@ def test_export_with_preprocessing_predicts_like_predict(run, enter):
         assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
 
 
-def test_a_missing_package_is_named_with_its_remedy(run, monkeypatch, enter):
+def test_missing_package_is_named_with_its_remedy(run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     said = enter("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in said

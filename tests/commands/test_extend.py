@@ -73,9 +73,7 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),
 )
-def test_a_run_that_cannot_be_extended_is_refused_before_anything_starts(
-    words, code, said, started, enter
-):
+def test_impossible_extension_is_rejected_before_start(words, code, said, started, enter):
     run_folder(Path("runs"), "a")
     assert said in enter(f"resnet-train {words}", int(code)).err
     assert started == []

@@ -98,7 +98,7 @@ def test_exported_foreign_weights_predict_the_same(theirs, enter):
         assert classes[shares[0].argmax()] == get_wordnet_ids()[int(logits.argmax())]
 
 
-def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, enter):
+def test_unnamed_network_suggests_working_settings(theirs, enter):
     Path("theirs.pth").rename("test_vit.pth")
     said = enter("resnet-recipes eval test_vit.pth data=some", 3).err
     assert f"{NAME}\n" in said
@@ -116,7 +116,7 @@ def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, en
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
 
 
-def test_a_teacher_that_does_not_describe_itself_is_exported_first(theirs, enter, monkeypatch):
+def test_undescribed_teacher_suggests_an_export(theirs, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.inference.export.IMAGES", 2)
     sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
     plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="
@@ -152,7 +152,7 @@ def test_notes_print_commands_on_separate_lines(enter, monkeypatch):
     assert f'\n  try        python3 -c "import torchvision; {command}"\n' in said
 
 
-def test_a_run_from_foreign_weights_takes_their_levels():
+def test_run_from_foreign_weights_takes_their_levels():
     model = timm.create_model("test_vit", num_classes=3)
     torch.save(model.state_dict(), "w.pth")
     words = ("finetune", "model.name=timm:test_vit", "model.weights=w.pth")

@@ -14,7 +14,7 @@ def test_job_script_repeats_the_arguments(enter):
     assert "#SBATCH --time=4:00:00\n" in out
 
 
-def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(enter):
+def test_job_array_has_runs_of_the_sweep(enter):
     words = f"{TINY} seed=1,2 ssr=1,2"
     text = enter(f"resnet-recipes slurm -m mild,hot {words} --parallel 3").out
     said = enter(f"resnet-train -m recipe=mild,hot {words} --dry-run").out
@@ -45,14 +45,14 @@ def test_job_restarts_use_the_same_run_name(engine, enter):
     assert len(names[0]) == 1
 
 
-def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(tmp_path, enter):
+def test_job_rejects_recipe_missing_on_the_cluster(tmp_path, enter):
     own = tmp_path / "own.yaml"
     own.write_text("defaults: [mild]\n")
     line = f"resnet-recipes job {own} data=/set --storage s3://bucket --for skypilot"
     assert "is a file on this machine" in enter(line, 2).err
 
 
-def test_a_job_installs_what_its_networks_need(enter, monkeypatch):
+def test_job_installs_what_its_networks_need(enter, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     words = "mild data=/storage/set --storage mine model.weights=timm:resnet50"
     text = enter(f"resnet-recipes job --for skypilot {words}").out

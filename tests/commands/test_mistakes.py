@@ -271,22 +271,22 @@ def test_all_mistakes_are_reported_at_once(case, answered, folder):
 
 
 @pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
-def test_a_setting_in_pieces_is_one_mistake(typed, answered):
+def test_setting_in_pieces_is_one_mistake(typed, answered):
     assert " problems" not in answered(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 
-def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
+def test_folder_names_may_have_spaces_and_dashes(enter, folder):
     (images := folder / "photos - all -2026").symlink_to("images")
     enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
 
 
-def test_a_folder_of_images_without_its_setting_is_one_mistake(answered, folder):
+def test_image_folder_without_its_setting_is_one_mistake(answered, folder):
     lines = answered("resnet-train small images")
     assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
-def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
+def test_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
     assert " problems" not in answered(f"resnet-train {flag} mild data=images")[0]
 
 

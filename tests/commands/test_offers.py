@@ -39,7 +39,7 @@ def asked(enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
     return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
 
 
-def test_every_published_length_is_listed_with_its_accuracy_and_the_front(imagenet, asked):
+def test_offers_list_published_durations_and_front(imagenet, asked):
     rows = asked(f"{IMAGES} --price 2")
     found = {(row["recipe"], row["epochs"]): row for row in rows}
     assert found["mild", 67]["top1_percent"] == 78.1
@@ -65,7 +65,7 @@ def test_offers_list_the_most_accurate_first(imagenet, asked):
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
 
-def test_what_reaches_an_accuracy_is_listed_with_the_fastest_first(imagenet, asked, enter):
+def test_offers_for_accuracy_list_fastest_first(imagenet, asked, enter):
     rows = asked(f"{IMAGES} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
@@ -116,9 +116,7 @@ def photographs(folder):
     return folder
 
 
-def test_a_budget_for_photographs_fine_tunes_and_names_missing_weights(
-    photographs, enter, monkeypatch, tmp_path
-):
+def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     said = enter(f"resnet-train {OWN} budget=50m", 3).err
     assert "recipe=finetune: images of 200 px are learned best from weights" in said

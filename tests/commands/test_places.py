@@ -23,11 +23,11 @@ def runs() -> Path:
 
 
 @pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
-def test_a_run_is_named_by_path_name_or_as_the_last_one(runs, word):
+def test_run_is_found_by_path_name_or_last(runs, word):
     assert find_runs([word]) == [runs / "alpha"]
 
 
-def test_a_path_comes_before_a_name_in_runs(runs):
+def test_path_comes_before_a_name_in_runs(runs):
     Path("alpha").mkdir()
     assert find_runs(["alpha"]) == [Path("alpha")]
     Path("last").write_text("weights")

@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     return tell
 
 
-def test_a_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
+def test_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
     text = told("NVIDIA A100-SXM4-80GB", 85)
     assert "images/s" not in text
     monkeypatch.setattr(cores, "cores", lambda: 1000)
@@ -42,7 +42,7 @@ def test_a_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_an_unknown_gpus_time_is_the_published_one(told):
+def test_unknown_gpus_time_is_the_published_one(told):
     text = told("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text
     assert "loading limits" not in text
@@ -64,7 +64,7 @@ def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
     assert re.search(r"need \d{3},\d{3} at 88 px, .* at 176 px, in images/s", text)
 
 
-def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
+def test_plan_warns_if_memory_exceeds_gpu(told):
     text = told("NVIDIA A100-SXM4-80GB", 85, "--verbose")
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
@@ -73,7 +73,7 @@ def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
     assert "memory about" not in told("NVIDIA Z1", 0, "--verbose")
 
 
-def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told, monkeypatch):
+def test_plan_without_weights_imports_no_torchvision(told, monkeypatch):
     monkeypatch.delattr("resnet_recipes.network.pretrained")
     # an import would fail
     monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)

@@ -97,7 +97,7 @@ def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_pat
     assert "try:   plain_disc" in said.err
 
 
-def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):
+def test_pattern_finds_each_linked_image_once(predicted):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):
         assert [relpath(row["file"]) for row in predicted(pattern)] == found
 
 
-def test_a_table_names_the_five_best_classes_of_each_image(run, enter):
+def test_predict_csv_lists_five_best_classes(run, enter):
     run.rename("run")  # also a setting
     said = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = said.splitlines()

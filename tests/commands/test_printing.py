@@ -40,7 +40,7 @@ def test_table_without_width_uses_the_terminal(monkeypatch):
     assert "TIME" in format_table(ROWS, ("TIME",))[0]
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_written_output_keeps_a_symbolic_link(tmp_path):
     (tmp_path / "link").symlink_to("file")
     with open_output("--csv", str(tmp_path / "link")) as file:
         file.write(b"new")
@@ -57,7 +57,7 @@ def test_leftover_of_a_killed_command_is_deleted(tmp_path):
     assert sorted(tmp_path.iterdir()) == [tmp_path / "a.csv", other]
 
 
-def test_a_special_file_is_refused(tmp_path):
+def test_special_file_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with (
         pytest.raises(NotReadyError, match=r"--csv=.*fifo: cannot be written: Not a regular file"),

@@ -60,7 +60,7 @@ def drawn(page: str, figure: str, kind: str) -> list[list[dict]]:
     ]
 
 
-def test_the_front_holds_the_runs_that_no_other_beats(page):
+def test_front_holds_the_runs_that_no_other_beats(page):
     three_runs()
     text = page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
@@ -114,13 +114,13 @@ def test_report_labels_are_next_to_points_without_overlap():
     assert label_lines([], "minutes") == []
 
 
-def test_a_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
+def test_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     enter("resnet-recipes report --published '--out=~/r.html'")
     assert specs(Path("r.html").read_text())
 
 
-def test_a_page_of_runs_has_every_plot_and_names_are_escaped(page):
+def test_page_of_runs_has_plots_and_escaped_names(page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
     run_folder(RUNS, bad, seed=1, top1=70.1)
     run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
@@ -133,7 +133,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(page):
     assert "<script>alert" not in text
 
 
-def test_a_page_replaces_an_older_one_and_nothing_else(enter):
+def test_page_replaces_an_older_one_and_nothing_else(enter):
     for _ in range(2):
         enter("resnet-recipes report --published")
     Path("mine.html").write_text("<html>mine")
@@ -144,7 +144,7 @@ def test_a_page_replaces_an_older_one_and_nothing_else(enter):
     assert Path("mine.html").read_text() == "<html>mine"
 
 
-def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(page, enter):
+def test_report_of_published_results_needs_no_runs(page, enter):
     text = page("--published")
     assert set(specs(text)) == {"time"}
     assert "Filled: runs" not in text
@@ -203,7 +203,7 @@ def test_each_data_set_has_its_own_best_and_its_own_plots(page):
         assert {row["series"] for row in drawn(text, figure, "point")[0]} == series
 
 
-def test_one_run_has_its_accuracy_settings_and_next_command_and_no_plot_of_a_dot(page):
+def test_report_of_one_run_has_no_plot(page):
     folder = run_folder(RUNS, "mine", images=5000)
     text = page(folder)
     assert "70.00% top-1" in text
@@ -215,7 +215,7 @@ def test_one_run_has_its_accuracy_settings_and_next_command_and_no_plot_of_a_dot
     assert f"Next: resnet-train --resume {stopped}" in text
 
 
-def test_a_damaged_run_is_named_and_the_others_are_shown(page):
+def test_report_names_damaged_run_and_shows_others(page):
     run_folder(RUNS, "whole", images=5000)
     (run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
     text = page()

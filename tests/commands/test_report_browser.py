@@ -121,7 +121,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_the_published_results_are_points_and_a_table_that_sorts(browser, tmp_path):
+def test_published_results_are_points_and_table_that_sorts(browser, tmp_path):
     opened(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 15
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
@@ -135,7 +135,7 @@ def test_the_published_results_are_points_and_a_table_that_sorts(browser, tmp_pa
         assert values == sorted(values)
 
 
-def test_a_run_that_is_unchecked_is_in_no_curve_of_its_data_set(browser, tmp_path):
+def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
         run_folder(tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, images=images)
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
@@ -149,7 +149,7 @@ def test_a_run_that_is_unchecked_is_in_no_curve_of_its_data_set(browser, tmp_pat
     until(browser, lambda: counts() == [1, 2])
 
 
-def test_every_plot_and_its_menu_has_a_name_for_a_screen_reader(browser, tmp_path):
+def test_plots_and_menus_have_accessible_names(browser, tmp_path):
     opened(browser, ["--published"], tmp_path / "r.html")
     plot = browser.find_element(By.CSS_SELECTOR, "#time [role=graphics-document]")
     assert plot.get_attribute("aria-label").startswith("Top-1 accuracy against training time")
@@ -164,7 +164,7 @@ def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     assert found
 
 
-def test_a_phone_needs_no_sideways_scrolling(browser, tmp_path):
+def test_phone_needs_no_sideways_scrolling(browser, tmp_path):
     run_folder(tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121")
     browser.set_window_size(500, 900)
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")

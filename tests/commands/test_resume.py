@@ -42,7 +42,7 @@ def refused(started: list[Path], enter: Callable[..., Said]) -> Callable[..., st
     return ask
 
 
-def test_what_changes_no_result_or_stopped_the_run_may_change(mine, enter):
+def test_resume_accepts_settings_without_effect_on_results(mine, enter):
     words = "workers=3 log.interval=7ba batch.bn_size=8 data.on_bad_image=skip"
     enter(f"resnet-train --resume runs/mine {words}", 75)
     assert mine[0] == mine[1]
@@ -87,7 +87,7 @@ def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
 
 
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
-def test_the_folder_of_a_measurement_is_not_resumed(text, mine, refused):
+def test_folder_of_a_measurement_is_not_resumed(text, mine, refused):
     Path("runs/mine/job.json").write_text(text)
     assert "which cannot be resumed" in refused("")
 
@@ -105,7 +105,7 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
 """
     ),
 )
-def test_a_refused_resume_leaves_a_run_that_can_be_resumed(
+def test_rejected_resume_leaves_the_run_resumable(
     enter, tmp_path, refused, free, change, code, rule
 ):
     images = random_images(tmp_path / "images")
@@ -120,7 +120,7 @@ def test_a_refused_resume_leaves_a_run_that_can_be_resumed(
     enter("resnet-train --resume runs/mine", 75)
 
 
-def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(mine, enter):
+def test_resume_dry_run_changes_nothing(mine, enter):
     before = CONFIG.read_bytes()
     assert "4 steps" in enter("resnet-train --resume runs/mine --dry-run workers=3").out
     enter("resnet-train --resume runs/mine --dry-run lr=1", 2)
@@ -137,12 +137,12 @@ def test_resume_keeps_the_measured_micro_batch(mine, enter, refused):
 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
-def test_a_running_run_keeps_its_settings(mine, refused, words):
+def test_running_run_keeps_its_settings(mine, refused, words):
     with LockedFolder(Path("runs/mine")):
         assert "is in use by another run" in refused(words, 3)
 
 
-def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(mine, enter):
+def test_finished_run_rejects_resume_and_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
@@ -161,7 +161,7 @@ def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
 
 
 @pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
-def test_the_name_of_another_run_or_recipe_is_refused(mine, refused, word):
+def test_name_of_another_run_or_recipe_is_rejected(mine, refused, word):
     assert f"{word}: --resume names the run, and a run keeps its recipe" in refused(word)
 
 
@@ -208,7 +208,7 @@ def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(mine, enter):
     assert len(mine) == 1
 
 
-def test_a_run_folder_with_a_link_in_it_is_not_resumed(mine, refused, tmp_path):
+def test_resume_rejects_folder_with_a_link(mine, refused, tmp_path):
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
     assert "runs/mine/checkpoints: is a symbolic link" in refused("", 3)
@@ -220,7 +220,7 @@ def test_resume_deletes_the_previous_ending(mine, enter):
     assert not Path("runs/mine/exit.json").exists()
 
 
-def test_a_run_replaced_before_its_lock_is_taken_is_not_resumed(mine, enter, monkeypatch):
+def test_resume_rejects_run_replaced_before_its_lock(mine, enter, monkeypatch):
     original = read(CONFIG)
 
     def replaced(folder: Path) -> LockedFolder:

@@ -55,7 +55,7 @@ def test_runs_csv_lists_name_state_and_cost(root, enter):
     ]
 
 
-def test_the_best_evaluation_of_a_run_is_named_as_flattered(root, enter):
+def test_best_evaluation_is_marked_as_selected(root, enter):
     path = root / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))

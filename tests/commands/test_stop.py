@@ -35,7 +35,7 @@ def running(tmp_path):
     process.wait()
 
 
-def test_a_run_is_asked_to_end_as_its_scheduler_would(running, enter):
+def test_stop_sends_the_signal_of_a_scheduler(running, enter):
     _, process = running
     assert "resnet-train --resume runs/first" in enter("resnet-recipes stop first").out
     assert process.wait(10) == 75
@@ -49,7 +49,7 @@ def test_delete_keeps_all_runs_if_one_is_running(running, enter):
     assert other.exists()
 
 
-def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, enter):
+def test_stop_signals_only_holder_of_the_lock(running, enter):
     folder, process = running
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))

@@ -76,7 +76,7 @@ def test_bad_folders_are_lines_of_the_list_and_the_report_and_messages_of_other_
 
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
-def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path, enter):
+def test_bad_file_of_failed_run_is_one_line(file, tmp_path, enter):
     path = run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
     special(path, "fifo")
@@ -84,12 +84,12 @@ def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path,
     assert f"{file} cannot be read: Not a regular file" in said
 
 
-def test_a_run_without_its_recipe_is_unreadable(tmp_path, enter):
+def test_run_without_its_recipe_is_unreadable(tmp_path, enter):
     (run_folder(tmp_path, "bad") / "config.yaml").unlink()
     assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
 
 
-def test_a_lock_that_is_a_fifo_is_not_waited_for(tmp_path, enter):
+def test_lock_that_is_fifo_is_not_waited_for(tmp_path, enter):
     os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
     assert "killed" in enter(f"resnet-recipes runs {tmp_path}").out

@@ -77,7 +77,7 @@ def hostile_run(root: Path) -> Path:
     return folder.rename(folder.with_name(f"{folder.name}\udcff"))
 
 
-def test_the_text_of_a_run_folder_acts_nowhere(tmp_path, capsys):
+def test_run_folder_text_cannot_control_output(tmp_path, capsys):
     bad, good = hostile_run(tmp_path / "runs"), run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
@@ -95,7 +95,7 @@ def test_the_text_of_a_run_folder_acts_nowhere(tmp_path, capsys):
     said(["watch", bad, "--once"], capsys)
 
 
-def test_the_software_of_runs_and_why_one_failed_act_nowhere(tmp_path, capsys):
+def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     config = {"run": {"name": "mine"}}  # its text is checked when it is read
     runs = [run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
     for folder in runs:
@@ -121,7 +121,7 @@ def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
     assert "no file matches" in said(["predict", run, images / visible], capsys, 3)
 
 
-def test_a_recipe_shows_invisible_characters_of_its_place_and_comments(tmp_path, capsys):
+def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
     recipe = (Path(__file__).parents[2] / "recipes/demo.yaml").read_text()
     folder = tmp_path / PLACE
     folder.mkdir()
@@ -132,7 +132,7 @@ def test_a_recipe_shows_invisible_characters_of_its_place_and_comments(tmp_path,
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
-def test_a_file_that_cannot_be_written_is_a_message(out, tmp_path):
+def test_file_that_cannot_be_written_is_a_message(out, tmp_path):
     run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) in (2, 3)
     assert cli.main(["export", "runs/good", "--to", "safetensors", "--out", out]) in (2, 3)

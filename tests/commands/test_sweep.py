@@ -32,7 +32,7 @@ def runs(monkeypatch):
     return notes
 
 
-def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
+def test_sweep_dry_run_counts_runs_and_starts_none(runs, enter):
     out = enter("resnet-train --multirun recipe=mild,medium epochs=23,30 seed=1,2,3 --dry-run").out
     assert out.count("\n  recipe ") == 1
     assert "\n12 runs, one after another, the first as above:\n" in out
@@ -40,7 +40,7 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
     assert runs == []
 
 
-def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
+def test_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
     built, structure = [], backbones.build_structure
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
@@ -90,7 +90,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, enter):
+def test_sweep_runs_do_not_repeat_the_plan(started, monkeypatch, enter):
     assert "recipe  " in enter(f"resnet-train recipe=mild {TINY} run=a", 75).err
     assert "recipe  " not in enter(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
 
@@ -173,9 +173,7 @@ def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
 
 
 @pytest.mark.slow
-def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
-    forks, tmp_path
-):
+def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
     words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
     rng, kills = random.Random(0), []

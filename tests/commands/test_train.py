@@ -88,7 +88,7 @@ def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     assert drawn == [tmp_path / "data/demo"]
 
 
-def test_a_dry_run_makes_nothing_and_is_the_plan(started, enter, tmp_path):
+def test_dry_run_prints_plan_and_writes_nothing(started, enter, tmp_path):
     words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
     out, err = enter(f"resnet-train {words} --dry-run")
     assert err == ""
@@ -121,9 +121,7 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(torchrun, enter, star
     assert started == []
 
 
-def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
-    torchrun, enter, tmp_path, monkeypatch
-):
+def test_restarted_torchrun_resumes_its_run(torchrun, enter, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
     monkeypatch.setattr("resnet_recipes.jobs.watchdog.read_beats", lambda folder: [beat])

@@ -155,7 +155,7 @@ def test_optimizer_page_explains_how_to_select_it(said):
     assert all(part in out for part in parts.split())
 
 
-def test_a_method_after_another_word_is_named(enter):
+def test_method_after_another_word_is_named(enter):
     said = enter("resnet-recipes methods show mixup", 2).err
     assert (
         said

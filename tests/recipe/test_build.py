@@ -16,7 +16,7 @@ def said(tree: dict) -> list[str]:
     return [str(problem) for problem in build_recipe(whole)[1]]
 
 
-def test_a_tree_becomes_the_objects_that_run():
+def test_tree_becomes_the_objects_that_run():
     tree = (
         "{data: {root: /data, crop_scale: [0.5, 1]}, methods: {label_smoothing: {smoothing: 0.2}}}"
     )
@@ -62,13 +62,13 @@ run: {name: "a\u202eb"} | run.name=a | text without invisible characters
 """
     ),
 )
-def test_a_value_of_the_wrong_type_is_reported_with_its_key(tree, key, rule):
+def test_value_of_wrong_type_is_reported_by_key(tree, key, rule):
     (problem,) = said(yaml.safe_load(f"{{{tree}}}"))
     assert problem.startswith(key)
     assert rule in problem
 
 
-def test_a_number_beyond_floating_point_is_not_finite():
+def test_number_beyond_floating_point_is_not_finite():
     (problem,) = said({"optimizer": {"lr": 10**400}})
     assert problem.startswith("optimizer.lr=1000")
     assert "a finite number" in problem
@@ -88,7 +88,7 @@ def test_types_and_rules_are_reported_together():
     assert len(said({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
 
 
-def test_the_optimizers_name_chooses_its_settings():
+def test_optimizers_name_chooses_its_settings():
     own = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
     recipe, problems = build_recipe(MINE | {"optimizer": own})
     assert problems == []
@@ -96,7 +96,7 @@ def test_the_optimizers_name_chooses_its_settings():
     assert (recipe.optimizer.betas, recipe.optimizer.clip_norm) == ((0.9, 0.99), 1.0)
 
 
-def test_a_setting_of_another_optimizer_is_a_problem():
+def test_setting_of_another_optimizer_is_a_problem():
     _, problems = build_recipe(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
     fix = "momentum is a setting of decoupled_sgdw, sgd, lars"
     assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]

@@ -39,7 +39,7 @@ def problems(*words: str) -> str:
     return str(caught.value)
 
 
-def test_a_packaged_recipe_composes_as_it_is_written(folder):
+def test_packaged_recipe_composes_as_it_is_written(folder):
     composed = compose("mild", [DATA])
     assert composed.origin.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
@@ -90,7 +90,7 @@ optimizer=lamb optimizer=lars | optimizer.name | lars
 
 
 @pytest.mark.parametrize(("word", "where", "value"), WAYS)
-def test_every_way_to_change_a_setting(folder, word, where, value):
+def test_every_form_of_override_changes_the_setting(folder, word, where, value):
     found = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
     assert (list(found) if isinstance(found, tuple) else found) == value
 
@@ -121,7 +121,7 @@ def test_user_recipe_shadows_packaged_one_with_a_note(folder):
     assert composed.origin.entry.shadows.name == "mild.yaml"
 
 
-def test_a_users_recipe_inherits_from_a_packaged_one(folder):
+def test_users_recipe_inherits_from_a_packaged_one(folder):
     folder("recipes/mine.yaml", "defaults: [hot]\noptimizer:\n  lr: 1.0\nmethods:\n  ema: null\n")
     recipe = compose("mine", [DATA]).recipe
     hot = compose("hot", [DATA]).recipe
@@ -132,13 +132,13 @@ def test_a_users_recipe_inherits_from_a_packaged_one(folder):
     assert recipe.published == []
 
 
-def test_a_recipe_called_as_its_parent_inherits_from_the_packaged_one(folder):
+def test_recipe_named_like_parent_inherits_packaged_recipe(folder):
     folder("recipes/hot.yaml", "defaults: [hot]\nseed: 5\n")
     recipe = compose("hot", [DATA]).recipe
     assert (recipe.seed, recipe.optimizer.weight_decay) == (5, 3e-4)
 
 
-def test_a_recipe_inherits_through_several_files(folder):
+def test_recipe_inherits_through_several_files(folder):
     folder("recipes/one.yaml", "defaults: [mild]\nseed: 1\noptimizer: {lr: 1.0}\n")
     folder("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
     composed = compose("two", [DATA, "seed=3"])
@@ -146,7 +146,7 @@ def test_a_recipe_inherits_through_several_files(folder):
     assert [Path(path).stem for path in composed.origin.files] == ["mild", "one", "two"]
 
 
-def test_a_recipe_can_be_named_by_its_path(folder, tmp_path):
+def test_recipe_can_be_named_by_its_path(folder, tmp_path):
     path = folder("other.yaml", "name: other\ndefaults: [mild]\n")
     for spelled in ("other.yaml", "./other.yaml", str(path)):
         assert compose(spelled, [DATA]).origin.entry.origin == "file"
@@ -172,7 +172,7 @@ def test_references_work_in_a_users_own_recipes_only(folder):
     assert "only read from recipes in your own ./recipes folder" in problems("stranger.yaml", DATA)
 
 
-def test_a_reference_in_a_circle_is_reported(folder):
+def test_reference_in_a_circle_is_reported(folder):
     folder(
         "recipes/mine.yaml",
         "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
@@ -186,7 +186,7 @@ def test_recipes_that_inherit_in_a_circle_are_refused(folder):
     assert "in a circle" in problems("one", DATA)
 
 
-def test_a_family_that_grows_without_bound_is_refused(folder):
+def test_exponential_inheritance_is_rejected(folder):
     for index in range(12):
         folder(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}]\n")
     folder("recipes/r12.yaml", "name: r12\n")
@@ -246,7 +246,7 @@ def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("reference", ["hydra.runtime.cwd", "hydra.job.name", "hydra"])
-def test_a_reference_reads_nothing_of_hydras_own_config(folder, reference):
+def test_reference_reads_nothing_of_hydras_own_config(folder, reference):
     folder("recipes/mine.yaml", f"defaults: [mild]\nabout: ${{{reference}}}\n")
     assert "cannot be composed" in problems("mine", DATA)
 
@@ -283,7 +283,7 @@ def test_choosing_an_option_replaces_every_setting_of_the_recipes_own(option):
 @pytest.mark.parametrize(
     "spelled", ["optimizer: lamb", "override optimizer: lamb", "override /optimizer: lamb"]
 )
-def test_a_recipe_chooses_an_option_between_its_parent_and_itself(folder, spelled):
+def test_recipe_option_is_placed_between_parent_and_self(folder, spelled):
     folder("recipes/mine.yaml", f"defaults: [hot, {spelled}, _self_]\noptimizer: {{lr: 0.25}}\n")
     composed = compose("mine", [DATA])
     assert composed.recipe.optimizer.name == "lamb"

@@ -7,7 +7,7 @@ from resnet_recipes.recipe.schema import Recipe
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])
-def test_a_frozen_recipe_reads_back_equal(name, tmp_path):
+def test_frozen_recipe_reads_back_equal(name, tmp_path):
     recipe = compose(name, ["data=/odd path/it's #1: e", "lr=1e-7", "run=0123"]).recipe
     (tmp_path / "config.yaml").write_text(freeze(recipe), encoding="utf-8")
     assert read(tmp_path / "config.yaml") == recipe
@@ -41,7 +41,7 @@ def test_settings_that_are_newer_than_the_file_have_their_defaults(tmp_path):
     assert read(path) == recipe
 
 
-def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
+def test_frozen_recipe_that_was_edited_is_checked(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
         freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7")

@@ -55,7 +55,7 @@ def test_references_see_changes_and_a_result_may_be_edited():
     assert compose_tree("recipe", files)["seed"] == 8
 
 
-def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited():
+def test_changed_mapping_keeps_its_other_settings():
     changes = ["++optimizer={lr: 3}", "++methods.ema=null", "++log.wandb.a.b=[1]"]
     for _ in range(2):
         tree = compose_tree("parent", {"parent": PARENT}, changes=changes)
@@ -175,7 +175,7 @@ def test_places_with_spaces_are_combined_too():
     assert list_points(["data=/odd/path (1), a=b"]) == [["data=/odd/path (1), a=b"]]
 
 
-def test_a_short_range_may_be_shuffled():
+def test_short_range_may_be_shuffled():
     assert sorted(list_points(["seed=shuffle(range(1,4))"])) == [["seed=1"], ["seed=2"], ["seed=3"]]
 
 

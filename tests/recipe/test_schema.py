@@ -21,7 +21,7 @@ def problems(**sections) -> dict[str, str]:
     return {problem.key: str(problem) for problem in recipe.problems()}
 
 
-def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
+def test_defaults_with_name_and_data_are_a_recipe():
     assert problems() == {}
 
 

@@ -68,7 +68,7 @@ def test_command_overrides_short_settings_and_those_parents(tmp_path, monkeypatc
         ("epochs: 3\nssr: 2\n", ":2: ssr sets scale_schedule_ratio, as line 1 does"),
     ],
 )
-def test_a_setting_that_is_set_twice_is_refused_with_both_lines(text, said):
+def test_setting_set_twice_is_rejected_with_both_lines(text, said):
     with pytest.raises(RecipeError) as caught:
         tree_of(text)
     assert said in str(caught.value)

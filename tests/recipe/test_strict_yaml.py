@@ -123,7 +123,7 @@ def test_values_that_readers_disagree_about_are_refused(value, said):
         (BOMB, 1, "anchors"),
     ],
 )
-def test_a_file_that_is_not_a_plain_recipe_is_refused_with_its_line(text, line, said):
+def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, said):
     message = refusal(text)
     assert f"recipes/mine.yaml:{line}" in message
     assert said in message
@@ -150,14 +150,14 @@ def test_references_are_read_where_they_are_allowed():
     )
 
 
-def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path):
+def test_large_recipe_file_is_not_read_completely(tmp_path):
     path = tmp_path / "big.yaml"
     path.write_text("# x\n" * 40_000)
     with pytest.raises(RecipeError, match="Larger than 65,536 bytes"):
         strict_yaml.load(path)
 
 
-def test_a_missing_file_is_reported(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(RecipeError, match="cannot be read: No such file"):
         strict_yaml.load(tmp_path / "none.yaml")
 

@@ -96,7 +96,7 @@ def test_fractions_with_the_same_images_are_one_size(shares):
     assert curve.images == (100, 300, 300, 1000)
 
 
-def test_the_price_follows_the_unit_of_the_length(shares):
+def test_price_follows_the_unit_of_the_length(shares):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.1, 1): 60}
     (longer,), (same,) = shares(tops), shares(tops, duration="400ba")
     assert longer.twice_pflops == 2 * longer.pflops
