@@ -133,8 +133,9 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [page for page in PAGES if any(map(own, lines(page))) or any(fenced(page, "yaml"))],
 )
 def test_every_command_of_the_page_works(page, images, home):
-    for name in {"a", *re.findall(r"\bruns/([\w-]+)", PAGES[page])}:
-        run_folder(home / "runs", name)
+    for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
+        for number in range(2 if pattern else 1):
+            run_folder(home / "runs", f"{name}{number or ''}")
     failed = []
     for language, block in fenced(page, *SHELL, "yaml"):
         if language == "yaml":
