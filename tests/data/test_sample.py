@@ -10,7 +10,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data import sample as module
 from resnet_recipes.data.base import SAMPLED
-from resnet_recipes.data.files.listing import Listing, choose_strata, pack_names
+from resnet_recipes.data.files.listing import Listing, choose_strata
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.conftest import RAW, small, small_betons
@@ -27,10 +27,11 @@ def test_bytes_equal_raw_file_sizes(folder, tmp_path):
 def test_sample_of_million_images_covers_all_sizes():
     """One image in fifty is a hundred times larger; all of these are in one class."""
     count, rng = 1_000_000, np.random.default_rng(0)
-    names = [b"class/%07d.jpg" % number for number in range(count)]
+    names = [f"class/{number:07d}.jpg" for number in range(count)]
     sizes = rng.integers(9_000, 11_000, count)
     sizes[-count // 50 :] *= 100
-    listing = Listing("/nowhere", ("class",), *pack_names(names), sizes, np.array([count]))
+    images = list(zip(names, sizes.tolist(), strict=True))
+    listing = Listing.pack("/nowhere", ("class",), images, [count])
     paths = listing.sample(SAMPLED)
     assert len({*paths}) == SAMPLED
     chosen = [sizes[int(path[-11:-4])] for path in paths]

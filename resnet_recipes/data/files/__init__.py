@@ -10,7 +10,7 @@ import numpy as np
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
-from resnet_recipes.data.files.listing import Listing, pack_names
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared import SharedArrays
 
@@ -55,10 +55,8 @@ class Files:
     @classmethod
     def named(cls, paths: Sequence[str]) -> Self:
         """Return the files at absolute paths, in this order, with label 0."""
-        names = [os.fsencode(path.removeprefix("/")) for path in paths]
-        return cls(
-            Listing("/", ("",), *pack_names(names), np.full(len(names), -1), np.array([len(names)]))
-        )
+        images = [(path.removeprefix("/"), -1) for path in paths]
+        return cls(Listing.pack("/", ("",), images, [len(images)]))
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -7,11 +7,11 @@ import os
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -175,12 +175,27 @@ class Listing:
         places = {label: place for place, label in enumerate(classes)}
         rows.sort(key=lambda row: (places[row[0]], row[1]))
         counts = np.bincount([places[label] for label, _, _ in rows], minlength=len(classes))
+        return cls.pack(folder, classes, [row[1:] for row in rows], counts)
+
+    @classmethod
+    def pack(
+        cls,
+        folder: str,
+        classes: Sequence[str],
+        images: Sequence[tuple[str, int]],
+        counts: Sequence[int] | np.ndarray,
+        others: Counter | None = None,
+    ) -> Self:
+        """Build a listing from sorted images, given as (name, size)."""
+        names = [os.fsencode(name) for name, _ in images]
         return cls(
             folder,
             tuple(classes),
-            *pack_names([os.fsencode(name) for _, name, _ in rows]),
-            np.array([size for _, _, size in rows], np.int64),
-            counts,
+            np.frombuffer(b"".join(names), np.uint8),
+            np.cumsum([*map(len, names)], dtype=np.int64),
+            np.array([size for _, size in images], np.int64),
+            np.array(counts, np.int64),
+            others or Counter(),
         )
 
     def select(self, mask: np.ndarray) -> Self:
@@ -220,26 +235,7 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
                     f"classes, {left:.0f} s left"
                 )
-    sizes = np.array([size for _, size in images], np.int64)
-    arrays = (
-        *pack_names([os.fsencode(name) for name, _ in images]),
-        sizes,
-        np.array(counts, np.int64),
-    )
-    return Listing(str(split), tuple(classes), *arrays, others), folders
-
-
-class PackedNames(NamedTuple):
-    """Names in one array."""
-
-    text: np.ndarray  # uint8, all names joined
-    ends: np.ndarray  # int64 [N], where each name ends
-
-
-def pack_names(names: list[bytes]) -> PackedNames:
-    """Join names into one array."""
-    ends = np.cumsum([*map(len, names)], dtype=np.int64)
-    return PackedNames(np.frombuffer(b"".join(names), np.uint8), ends)
+    return Listing.pack(str(split), classes, images, counts, others), folders
 
 
 def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
