@@ -48,12 +48,8 @@ def targets(word: str, value: str) -> tuple[str, ...]:
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
     if (word, value) == ("cache", "ram"):
         return ("data.memory_pixels=auto",)  # as in Ultralytics
-    return SHORT.get(word, (f"{_escaped(word)}={{}}",))
-
-
-def _escaped(word: str) -> str:
-    """Escape text for `str.format`."""
-    return word.replace("{", "{{").replace("}", "}}")
+    escaped = word.replace("{", "{{").replace("}", "}}")
+    return SHORT.get(word, (f"{escaped}={{}}",))
 
 
 def short(key: str) -> str:

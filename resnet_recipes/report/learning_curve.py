@@ -37,15 +37,13 @@ class LearningCurve(NamedTuple):
         if self.pflops and self.twice_pflops:
             cost += f", and {digits(self.twice_pflops)} PFLOPs of training after "
             cost += digits(self.pflops)
+        caveat = " without the noise of seeds: a size has only one" if self.seeds == 1 else ""
         return (
             f"{self.images[0]:,} to {self.images[-1]:,} training images: "
             f"{self.top1_percent[0]:.2f}% to {self.top1_percent[-1]:.2f}% top-1. Twice as many "
             f"would gain about {self.gain_points:+.2f} points, 95% interval {ends[0]:+.2f} to "
-            f"{ends[1]:+.2f}{self._caveat()}. The price: {cost}."
+            f"{ends[1]:+.2f}{caveat}. The price: {cost}."
         )
-
-    def _caveat(self) -> str:
-        return " without the noise of seeds: a size has only one" if self.seeds == 1 else ""
 
 
 def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]:

@@ -52,7 +52,8 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         yield PageSection(f"{len(sets)} data sets", [note])
     published = [] if sets else list(map(asdict, read_published()))
     for place, part in enumerate(sets.values(), 1):
-        behind = list(map(asdict, read_published())) if _is_on_imagenet(part[0]) else []
+        is_imagenet = _count_images(part[0]) == IMAGENET_IMAGES
+        behind = list(map(asdict, read_published())) if is_imagenet else []
         head, *others = _build_data_sections(
             part, behind, price, f"data{place}-" if len(sets) > 1 else ""
         )
@@ -249,10 +250,6 @@ def _figures(
     for key, (name, title, caption, others) in axes.items():
         if key == "minutes" or (len(rows) > 1 and all(row[key] for row in rows)):
             yield Figure(f"{mark}{name}", caption, charts.plot_accuracy(rows, key, title, others))
-
-
-def _is_on_imagenet(run: RunRecord) -> bool:
-    return _count_images(run) == IMAGENET_IMAGES
 
 
 def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:

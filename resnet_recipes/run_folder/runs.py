@@ -1,7 +1,6 @@
 """Read runs from their folders: state, changes, progress, accuracy and time."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +37,6 @@ _CLOCKS = {
     "minutes_mlperf": "mlperf_seconds",
     "wall_minutes": "wall_seconds",
 }
-
-_STEP = re.compile(r"step-\d+\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +178,7 @@ def _unfinished(folder: Path, recipe: str) -> dict[str, Any]:
         "minutes": _minutes(step, "training_seconds"),
         "wall_minutes": _minutes(last, "wall_seconds"),
         "devices": _text(begin, "devices"),
-        "resumable": state != "running" and _has_checkpoint(folder / CHECKPOINTS),
+        "resumable": state != "running" and any((folder / CHECKPOINTS).glob("step-*.json")),
         "reason": _text(ending, "message") if state != "running" else "",
     }
 
@@ -189,10 +186,6 @@ def _unfinished(folder: Path, recipe: str) -> dict[str, Any]:
 def _top1(record: Mapping[str, Any]) -> dict[str, float | None]:
     ema, raw = (_number(record, f"{name}_top1_percent") for name in ("ema", "raw"))
     return {"top1_percent": raw if ema is None else ema, "raw_top1_percent": raw}
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    return folder.is_dir() and any(_STEP.fullmatch(name) for name in os.listdir(folder))
 
 
 def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
