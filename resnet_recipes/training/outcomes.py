@@ -56,27 +56,16 @@ class Outcomes(NamedTuple):
 
 
 class ClassResult(NamedTuple):
-    """Counts of one class."""
+    """Results of one class, in percent."""
 
     label: int
     images: int
     correct: int
-    predicted: int  # images of any class that were predicted as this class
-
-    @property
-    def top1_percent(self) -> float:
-        """Recall: the fraction of the class's images that were classified correctly."""
-        return 100 * self.correct / self.images if self.images else 0.0
-
-    @property
-    def precision_percent(self) -> float:
-        """Precision: the fraction of predictions of this class that are correct; 0 without any."""
-        return 100 * self.correct / self.predicted if self.predicted else 0.0
-
-    @property
-    def f1_percent(self) -> float:
-        """The harmonic mean of precision and recall."""
-        return 200 * self.correct / (self.images + self.predicted)
+    # fraction of the predictions of this class that are correct; 0 without any
+    precision_percent: float
+    # recall: fraction of its images that were classified correctly; 0 without any
+    top1_percent: float
+    f1_percent: float  # harmonic mean of precision and recall
 
 
 class Means(NamedTuple):
@@ -112,7 +101,7 @@ class Confusion:
         As in scikit-learn, over all classes that have images or predictions.
         """
         results = list(self._all_classes())
-        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in results]
+        rows = [row[3:] for row in results]
         images = [row.images for row in results]
         return {
             "macro": Means(*np.average(rows, axis=0).tolist()),
@@ -129,7 +118,9 @@ class Confusion:
         )
         for label, (images, correct, predicted) in enumerate(zip(*counts, strict=True)):
             if images or predicted:
-                yield ClassResult(label, images, correct, predicted)
+                precision, recall = (100 * correct / max(1, count) for count in (predicted, images))
+                f1 = 200 * correct / (images + predicted)
+                yield ClassResult(label, images, correct, precision, recall, f1)
 
     def mistakes(self, most: int) -> list[Cell]:
         """Return at most `most` confusions, the most frequent first."""
