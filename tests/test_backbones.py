@@ -99,8 +99,11 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
     return make
 
 
-def check_two_steps(run: Run) -> None:
-    """Compare losses and weights after two steps with the library network in plain torch."""
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MANY)]
+)
+def test_two_steps_match_library_network_in_plain_torch(name: str, run_of: Callable[..., Run]):
+    run = run_of(name)
     model, seen, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
@@ -134,17 +137,6 @@ def check_two_steps(run: Run) -> None:
     theirs = library_model.state_dict()
     for key, value in run.model.state_dict().items():
         torch.testing.assert_close(value, theirs[key], rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_training_matches_plain_torch(name: str, run_of: Callable[..., Run]):
-    check_two_steps(run_of(name))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", MANY)
-def test_training_matches_plain_torch_for_every_family(name: str, run_of: Callable[..., Run]):
-    check_two_steps(run_of(name))
 
 
 def test_resumed_run_with_drop_path_is_bit_identical(

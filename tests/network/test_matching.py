@@ -63,7 +63,9 @@ def test_order_does_not_match_other_kinds_or_shapes(model, tmp_path):
         open_network(str(tmp_path / "w.safetensors"), CONFIG)
 
 
-def test_unknown_network_error_suggests_fitting_names(model, tmp_path):
+def test_unknown_network_error_suggests_fitting_names(model, tmp_path, monkeypatch):
+    small = [name for name in backbones.list_networks("timm") if name.startswith("test_")]
+    monkeypatch.setattr(backbones, "list_networks", {"timm": small, "torchvision": []}.get)
     path = tmp_path / "Test-EfficientNet-0123abcd.pth"
     torch.save(renamed(model.state_dict()), path)
     with pytest.raises(NotReadyError) as caught:
