@@ -31,18 +31,19 @@ class LearningCurve(NamedTuple):
     twice_pflops: float | None  # training compute for twice as many
 
     def describe(self) -> str:
-        """Return the predicted gain and cost of twice as many images."""
-        ends = self.gain_points - self.gain_error, self.gain_points + self.gain_error
+        """Return what twice the images would bring, and cost."""
+        low, high = self.gain_points - self.gain_error, self.gain_points + self.gain_error
+        caveat = " The interval excludes seed noise: a size has only one run."
         cost = f"{self.images[-1]:,} more photographs"
         if self.pflops and self.twice_pflops:
-            cost += f", and {digits(self.twice_pflops)} PFLOPs of training after "
-            cost += digits(self.pflops)
-        caveat = " without the noise of seeds: a size has only one" if self.seeds == 1 else ""
+            before, after = digits(self.pflops), digits(self.twice_pflops)
+            change = "as before" if after == before else f"instead of {before}"
+            cost += f", and training takes {after} PFLOPs {change}"
         return (
             f"{self.images[0]:,} to {self.images[-1]:,} training images: "
             f"{self.top1_percent[0]:.2f}% to {self.top1_percent[-1]:.2f}% top-1. Twice as many "
-            f"would gain about {self.gain_points:+.2f} points, 95% interval {ends[0]:+.2f} to "
-            f"{ends[1]:+.2f}{caveat}. The price: {cost}."
+            f"would gain about {self.gain_points:+.2f} points, 95% interval {low:+.2f} to "
+            f"{high:+.2f}.{caveat if self.seeds == 1 else ''} The cost: {cost}."
         )
 
 

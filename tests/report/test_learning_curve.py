@@ -79,9 +79,9 @@ def test_seeds_are_averaged_and_sizes_ascend(shares):
 def test_interval_reports_omitted_single_seeds(shares):
     tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
     (curve,) = shares(tops)
-    assert (curve.seeds, "noise of seeds" in curve.describe()) == (2, False)
+    assert (curve.seeds, "seed noise" in curve.describe()) == (2, False)
     (curve,) = shares({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
-    assert (curve.seeds, "without the noise of seeds" in curve.describe()) == (1, True)
+    assert (curve.seeds, "excludes seed noise" in curve.describe()) == (1, True)
 
 
 def test_curve_needs_three_sizes_of_same_settings(shares):
@@ -101,4 +101,5 @@ def test_price_follows_the_unit_of_the_length(shares):
     (longer,), (same,) = shares(tops), shares(tops, duration="400ba")
     assert longer.twice_pflops == 2 * longer.pflops
     assert same.twice_pflops == same.pflops == longer.pflops
-    assert "1,000 more photographs, and 2,500 PFLOPs of training after 1,250" in longer.describe()
+    assert "more photographs, and training takes 2,500 PFLOPs instead of 1,250" in longer.describe()
+    assert "1,000 more photographs, and training takes 1,250 PFLOPs as before" in same.describe()
