@@ -161,18 +161,13 @@ def test_run_of_library_network_loads_and_exports(run_of: Callable[..., Run], tm
     images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)
     expected = run.model.eval()(images)
     torch.testing.assert_close(network(images), expected)
-    assert not list(find_problems(network, "timm", ExportOptions(folds=False)))
+    assert not list(find_problems(network, "timm", ExportOptions()))
     (tmp_path / "timm").mkdir()
     export(network, "timm", tmp_path / "timm")
     theirs = timm.create_model(FEW[1].partition(":")[2], num_classes=CLASSES, img_size=SIDE).eval()
     theirs.load_state_dict(load_file(tmp_path / "timm" / "model.safetensors"), strict=True)
     torch.testing.assert_close(theirs(images), expected)
-    assert (
-        "is for ResNets" in next(find_problems(network, "onnx", ExportOptions(folds=True))).clause
-    )
-    assert (
-        "--to timm" in next(find_problems(network, "torchvision", ExportOptions(folds=False))).fix
-    )
+    assert "--to timm" in next(find_problems(network, "torchvision", ExportOptions())).fix
 
 
 def test_fine_tuning_starts_from_library_file(tmp_path: Path):

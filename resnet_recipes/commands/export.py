@@ -21,7 +21,6 @@ USAGE = Usage(
         "--to FORMAT": "torchvision, timm, safetensors, onnx or exported_program",
         "--out FOLDER": "new folder for the network and its model card, README.md",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
-        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
         "--dtype TYPE": "float32 (default), float16 (half the size) or int8 (a quarter; onnx)",
         "--lose POINTS": "reject a file that loses more top-1 on all validation images (default "
         "0.5 with float16 and int8, else not measured)",
@@ -56,12 +55,8 @@ def run(arguments: Arguments) -> int:
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
     network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
-    options = ExportOptions(
-        "--fold-batchnorm" in arguments,
-        "--with-preprocessing" in arguments,
-        dtype,
-        float(lose) if lose else None,
-    )
+    preprocesses = "--with-preprocessing" in arguments
+    options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.refuse(find_problems(network.network, to, options))
     NotReadyError.refuse(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
@@ -70,8 +65,6 @@ def run(arguments: Arguments) -> int:
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
     print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}")
-    if exported.folding is not None:
-        print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}\nwritten   {folder}")
     if push:
         say(f"uploading to {push} ...")

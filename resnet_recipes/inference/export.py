@@ -33,7 +33,6 @@ from resnet_recipes.inference.formats import (
 from resnet_recipes.inference.inputs import HalfNetwork, PreprocessingNetwork
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.inference.trained import TrainedNetwork
-from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.load import Network
 from resnet_recipes.training.evaluate import compute_logits
 
@@ -59,7 +58,6 @@ DecodedImage = tuple[Tensor, np.ndarray]
 class ExportOptions(NamedTuple):
     """How a network is exported and checked."""
 
-    folds: bool = False  # whether to fold BatchNorm
     preprocesses: bool = False
     dtype: str = "float32"  # weights and computation: float32, float16 or int8
     # maximum loss of top-1 on all validation images, in percentage points; None: not measured
@@ -70,7 +68,6 @@ class ExportResult(NamedTuple):
     """The size of an export, and how its outputs compare with the network."""
 
     bytes: int
-    folding: float | None  # largest change of a logit by folding BatchNorm; None: not folded
     comparison: str  # largest difference from the target program, and the images used
 
 
@@ -103,11 +100,8 @@ def _write(
     progress: Progress,
 ) -> ExportResult:
     images, which = _load_images(trained)
-    about, folding = trained.about, None
+    about = trained.about
     model = written = trained.model.to(memory_format=torch.contiguous_format)
-    if options.folds:
-        written = fold_batchnorm(model)
-        folding = compare_logits(model, written, images, progress).difference
     if options.preprocesses:
         written = PreprocessingNetwork(written, about)
     if options.dtype == "float16":
@@ -143,7 +137,7 @@ def _write(
     checked = f"Read by its own runtime after the export: {text}."
     card = make_model_card(about, to, format_usage(network, to), checked)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return ExportResult(size, folding, text)
+    return ExportResult(size, text)
 
 
 def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progress) -> float:
@@ -216,7 +210,7 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
 
     `options` are the requested options.
     """
-    folds, preprocesses = options.folds, options.preprocesses
+    preprocesses = options.preprocesses
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)
@@ -236,12 +230,6 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if about.surgery and not TARGETS[to].supports_any:
         rule = f"does not support {' and '.join(about.surgery)}, which is part of this network"
         yield Problem("--to", to, rule, fix)
-    if folds and to not in _GRAPHS:
-        rule = f"removes BatchNorm, which {to}'s own network has"
-        yield Problem("--fold-batchnorm", None, rule, graphs)
-    if folds and not backbones.is_resnet(network.model):
-        rule = f"is for ResNets; {about.architecture} orders its layers differently"
-        yield Problem("--fold-batchnorm", None, rule, kind=Kind.UNUSED)
 
 
 def find_missing_packages(to: str) -> Iterator[Problem]:

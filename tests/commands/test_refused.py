@@ -30,7 +30,6 @@ export RUN --to keras | 2 | valid: torchvision
 export RUN --to onnx --out RUN | 2 | exists
 export RUN --to timm --out NEW | 2 | support blurpool
 export RUN --to keras --out NEW | 2 | valid: torchvision
-export RUN --to safetensors --fold-batchnorm --out NEW | 2 | --fold-batchnorm
 export RUN --to safetensors --with-preprocessing --out NEW | 2 | --to onnx
 export RUN --to torchscript --out NEW | 2 | is deprecated by torch, and exported_program is
 export RUN --to TorchScript --out NEW | 2 | --to exported_program

@@ -44,7 +44,7 @@ def test_export_matches_at_any_batch_and_image_size(to, network, tmp_path, monke
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
-    assert not list(find_problems(network, to, ExportOptions(folds=False)))
+    assert not list(find_problems(network, to, ExportOptions()))
     read = export(network, to, tmp_path)
     # the last feature map is one pixel
     difference, scale = compare_logits(network.model, read, IMAGES[:, :, :8, :8])
@@ -98,13 +98,10 @@ def test_formats_without_graph_reject_unsupported_networks(network):
     small = Network(network.model, About("resnet18", 4, arguments={"small_stem": True}))
     for other, rule in ((network, "support blurpool"), (small, "no ResNet of this stem")):
         for to in ("torchvision", "timm"):
-            (problem,) = find_problems(other, to, ExportOptions(folds=False))
+            (problem,) = find_problems(other, to, ExportOptions())
             assert rule in problem.clause
             assert "--to safetensors" in problem.fix
-        assert not [*find_problems(other, "safetensors", ExportOptions(folds=False))]
-    for to, key in {"safetensors": "--fold-batchnorm", "onnx": None}.items():
-        results = [problem.key for problem in find_problems(network, to, ExportOptions(folds=True))]
-        assert results == [key] * bool(key)
+        assert not [*find_problems(other, "safetensors", ExportOptions())]
 
 
 @pytest.mark.exhaustive
