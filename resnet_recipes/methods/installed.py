@@ -5,7 +5,8 @@ import re
 import traceback
 from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
+from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.section import Section
@@ -26,25 +27,26 @@ def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             cls = entry.load()
+            fault = _find_fault(cls, entry.name, names)
         except (Exception, SystemExit) as error:  # third-party code may raise any type
-            raise _make_refusal(entry, f"cannot be imported: {_describe(error)}") from None
-        if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
-            raise _make_refusal(
-                entry, "is not a dataclass that derives from resnet_recipes.methods.Method"
-            )
-        if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
-            raise _make_refusal(entry, f"does not define {', '.join(missing)}")
-        if cls.name != entry.name or not _is_usable(cls.name) or cls.name in names:
-            raise _make_refusal(
-                entry, f"has the name {cls.name!r}, which is taken or differs from its entry point"
-            )
-        try:
-            cls()
-        except Exception as error:
-            rule = f"cannot be created with its defaults: {_describe(error)}"
-            raise _make_refusal(entry, rule) from None
+            fault = f"cannot be used: {_describe(error)}"
+        if fault:
+            fix = f"pip uninstall {entry.dist.name if entry.dist else 'it'}"
+            raise NotReadyError.of(f"method {entry.name}", entry.value, fault, fix)
         names.add(cls.name)
         yield cls
+
+
+def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
+    """Return why a class cannot be the method `name`, or "". Its code may raise any error."""
+    if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
+        return "is not a dataclass that derives from resnet_recipes.methods.Method"
+    if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
+        return f"does not define {', '.join(missing)}"
+    if cls.name != name or not _is_usable(name) or name in taken:
+        return f"has the name {cls.name!r}, which is taken or differs from its entry point"
+    cls()  # with its defaults
+    return ""
 
 
 def find_failure(error: BaseException) -> Problem | None:
@@ -79,8 +81,3 @@ def _is_usable(name: str) -> bool:
 def _describe(error: BaseException) -> str:
     """Return the class of an error and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
-def _make_refusal(entry: EntryPoint, rule: str) -> NotReadyError:
-    package = entry.dist.name if entry.dist else "it"
-    return NotReadyError.of(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}")

@@ -59,16 +59,16 @@ def test_method_of_another_package_is_found(offer):
     ("name", "body", "entries", "why"),
     rows(
         """
-theirs | def __init__(self): raise ValueError("no") | theirs | its defaults: ValueError: no
-theirs | strength: float | theirs | its defaults: TypeError: Theirs.__init__() missing 1
-theirs | strength: float = "x" | theirs | its defaults: RecipeError:
+theirs | def __init__(self): raise ValueError("no") | theirs | used: ValueError: no
+theirs | strength: float | theirs | used: TypeError: Theirs.__init__() missing 1
+theirs | strength: float = "x" | theirs | used: RecipeError:
 mixup | pass | mixup | 'mixup', which is taken
 theirs | pass | theirs theirs | 'theirs', which is taken
 theirs | pass | other | differs from its entry point
 class | pass | class | 'class', which is taken
 problems | pass | problems | 'problems', which is taken
-theirs | raise SystemExit(0) | theirs | imported: SystemExit: 0
-theirs | raise RuntimeError("a\\nb") | theirs | imported: RuntimeError: a
+theirs | raise SystemExit(0) | theirs | used: SystemExit: 0
+theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 """
     ),
 )
