@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 import resnet_recipes as rr
+from resnet_recipes import backbones
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from tests.commands.conftest import csv_rows
@@ -22,6 +23,18 @@ timm = pytest.importorskip("timm")
 #: Labels of the image folders: some ImageNet classes, but not the first.
 LABELS = (3, 217, 482, 999)
 NAME = "model.name=timm:test_vit"
+
+
+@pytest.fixture(autouse=True)
+def _few_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare files with few networks: building those of similar names takes seconds."""
+    few = [
+        name
+        for name in backbones.list_networks("timm")
+        if name.startswith("test_") or name.endswith("efficientnet_lite0")
+    ]
+    networks = {"timm": few, "torchvision": ["resnet18"]}
+    monkeypatch.setattr(backbones, "list_networks", networks.get)
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_sweep_plan_reports_shared_stable_phases(runs, enter):
     out = enter(line).out
     assert "    max_duration=20ba, from the stable phase of mild-maxduration10ba-" in out
     total, saved = re.search(
-        r"^(.+) PFLOPs .*; stable phases .* save (.+)$", out, re.MULTILINE
+        r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
     ).groups()
     assert float(saved) / float(total) == pytest.approx(8 / 22, rel=0.01)
     assert "stable phase" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
