@@ -11,7 +11,7 @@ from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import clock_time, counted, digits
+from resnet_recipes.base.text import clock_time, counted, digits, roughly
 from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import count_ranks, format_plan
@@ -137,7 +137,7 @@ def _describe(
     first_of = ", the first as above" if len(runs) > 1 else ""
     yield f"{counted(len(runs), 'run')}, {order}{first_of}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
-    minutes, cost, operations, saved = 0.0, 0.0, 0.0, 0.0
+    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, roughly
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
@@ -147,6 +147,7 @@ def _describe(
         skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         operations, saved = operations + total - skipped, saved + skipped
         if forecast := predict_time(plan):
+            format_total = clock_time if forecast.when else format_total
             share = 1 - skipped / total
             minutes += share * forecast.estimate.total_minutes
             cost += share * forecast.estimate.cost(point.recipe.launch.price or 0.0)
@@ -160,7 +161,7 @@ def _describe(
     if minutes:
         share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
-        yield f"about {clock_time(60 * minutes / share)} in total{money}"
+        yield f"about {format_total(60 * minutes / share)} in total{money}"
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
 
 

@@ -37,6 +37,7 @@ def test_sweep_dry_run_counts_runs_and_starts_none(runs, enter):
     assert out.count("\n  recipe ") == 1
     assert "\n12 runs, one after another, the first as above:\n" in out
     assert "\n    recipe=medium epochs=30 seed=3\n" in out
+    assert re.search(r"^about \d+ (days|weeks|months|years) in total$", out, re.MULTILINE)
     assert runs == []
 
 
