@@ -134,8 +134,12 @@ class Original:
         """Encode one image, and with `has_half` its half-size level; or return a read error."""
         try:
             image = self.images.read(index)
-            levels = make_levels(image, options.max_resolution) if has_half else (image,)
-            return [encode(level, index, options) for level in levels]
+            if not has_half:
+                return [encode(image, index, options)]
+            size = compute_shrunk_size(image.height, image.width, options.max_resolution)
+            full = image.shrunk(*size)
+            half = shrink_by_area(full, -(-size.height // 2), -(-size.width // 2))
+            return [encode(Pixels(level), index, options) for level in (full, half)]
         except (OSError, ValueError, MemoryError, ChangedError) as error:
             return str(error) or type(error).__name__
 
@@ -147,10 +151,3 @@ class Original:
         groups = np.split(np.arange(count), np.flatnonzero(np.diff(self.groups)) + 1)
         mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
         return np.concatenate(mixed)
-
-
-def make_levels(image: Pixels, longest: int | None) -> tuple[Pixels, Pixels]:
-    """Return an image with a longer side of at most `longest`, and its half, from one decode."""
-    full = image.shrunk(*compute_shrunk_size(image.height, image.width, longest))
-    height, width, _ = full.shape
-    return Pixels(full), Pixels(shrink_by_area(full, -(-height // 2), -(-width // 2)))
