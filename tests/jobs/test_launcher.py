@@ -374,5 +374,5 @@ def test_no_command_sees_a_run_that_ended_without_its_ending(tmp_path, monkeypat
         "write_ending",
         lambda path, ending: was_running.append(is_running(tmp_path)) or write(path, ending),
     )
-    Started(tmp_path)
+    Started(tmp_path, "finish@0")
     assert was_running == [True]
