@@ -199,16 +199,19 @@ def _list_below(root: Path) -> Iterator[Path]:
         yield from level
 
 
-def _folders(folder: Path) -> Iterator[str]:
+def list_classes(folder: Path) -> list[str]:
+    """Return the class folders of a folder, sorted. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return sorted(
+            entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()
+        )
+
+
+def _folders(folder: Path) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            yield from (
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(DEBRIS) and entry.is_dir()
-            )
+        return list_classes(folder)
     except OSError:
-        return
+        return []
 
 
 def make_problem(root: object, rule: str, fix: Fix = ()) -> Problem:

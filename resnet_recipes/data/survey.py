@@ -24,7 +24,7 @@ from resnet_recipes.data.beton.samples import (
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.doubtful import find_doubts, find_inner_folders, list_first
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
-from resnet_recipes.data.files.listing import Listing, list_classes, list_images
+from resnet_recipes.data.files.listing import Listing, list_images
 from resnet_recipes.data.order import find_imbalance
 from resnet_recipes.data.root import (
     LAYOUT,
@@ -32,6 +32,7 @@ from resnet_recipes.data.root import (
     TABLES,
     explain_unreadable,
     find_split_folders,
+    list_classes,
     make_problem,
 )
 

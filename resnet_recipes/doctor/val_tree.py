@@ -7,7 +7,8 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.data.files.listing import SUFFIXES, list_classes
+from resnet_recipes.data.files.listing import SUFFIXES
+from resnet_recipes.data.root import list_classes
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:

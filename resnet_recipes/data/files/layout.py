@@ -13,12 +13,13 @@ from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
-from resnet_recipes.data.files.listing import Listing, list_classes
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import (
     SYNONYMS,
     TABLES,
     find_split_families,
     find_split_folders,
+    list_classes,
     make_error,
 )
 

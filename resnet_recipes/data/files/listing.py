@@ -19,17 +19,9 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
-from resnet_recipes.data.root import DEBRIS
+from resnet_recipes.data.root import DEBRIS, list_classes
 
 _DEEPEST = 100  # maximum depth of nested folders
-
-
-def list_classes(split: Path) -> list[str]:
-    """Return the class folders of `split`, sorted."""
-    with os.scandir(split) as entries:
-        return sorted(
-            entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()
-        )
 
 
 def list_images(folder: Path) -> Iterator[str]:
