@@ -158,7 +158,7 @@ def test_ranks_ignore_modules_of_current_folder(here):
     assert marker.exists(), "the plant of this test does not grow"
 
 
-def test_neither_does_the_command_as_torchrun_starts_it(here):
+def test_torchrun_command_ignores_modules_of_current_folder(here):
     marker = here / "marker"
     for name in ("hydra_plugins/evil.py", "omegaconf.py"):
         (here / name).parent.mkdir(exist_ok=True)

@@ -36,7 +36,7 @@ def test_suggested_value_keeps_the_typed_name():
     assert name_as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "try:   optimizer.lr=0.01"
 
 
-def test_paths_are_short_in_the_folder_of_the_command():
+def test_paths_are_relative_to_current_folder():
     place = f"{Path.cwd()}/images"
     problem = Problem("data.root", place, f"{place}/a is odd", (f"data={place}", Hint(place)))
     found = name_as_typed(problem, ["mild"])

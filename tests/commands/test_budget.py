@@ -50,7 +50,7 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
     assert length("a") == f"{int((120 / DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
-def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
+def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
     said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
     assert "with a warm-up of 8ep, the shortest sensible run is epochs=16, up to 0:56" in said
     assert "budget=1m" in said

@@ -31,7 +31,7 @@ def test_compare_accepts_runs_named_like_recipes(compared):
     assert compared("mild hot")
 
 
-def test_seeds_give_the_noise_that_a_difference_is_held_against(compared):
+def test_compare_reports_noise_of_seeds(compared):
     near = seeds("a", 70, optimizer={"lr": 2.0})
     for name, top1, said in (
         ("b", 75, "5.00 points apart, more than twice the standard error"),
@@ -75,7 +75,7 @@ def test_compare_stacks_tables_wider_than_terminal(compared, monkeypatch):
     assert "RESULTS         A " in out
 
 
-def test_compare_two_runs_on_the_same_images_prints_verdict(compared):
+def test_compare_of_two_runs_prints_verdict(compared):
     for name, flags, digest in (("a", "1" * 30, "d"), ("b", "1" * 20 + "0" * 10, "d")):
         Hits(digest, flags).write(run_folder(Path(), name))
     said = " ".join(compared("./a ./b").split())

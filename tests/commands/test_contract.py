@@ -15,7 +15,7 @@ HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_its_page_shows_its_flags_and_an_example_in_80_columns(name, enter):
+def test_help_page_shows_flags_and_an_example(name, enter):
     page, err = enter(f"resnet-recipes {name} anything --help")
     assert enter(f"resnet-recipes {name} anything -h").out == page
     usage = get_usage(name)
@@ -27,7 +27,7 @@ def test_its_page_shows_its_flags_and_an_example_in_80_columns(name, enter):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_its_example_is_accepted_and_is_of_this_command(name):
+def test_example_on_help_page_is_accepted(name):
     words = shlex.split(get_usage(name).example.partition(" > ")[0])
     command = ["resnet-train"] if name == "train" else ["resnet-recipes", name]
     assert words[: len(command)] == command
@@ -35,7 +35,7 @@ def test_its_example_is_accepted_and_is_of_this_command(name):
     split(words[len(command) :], get_usage(name))
 
 
-def test_their_help_needs_no_library_that_takes_long_to_import():
+def test_help_imports_no_slow_library():
     names = ", ".join(f"resnet_recipes.commands.{name}" for name in COMMANDS)
     code = f"import sys, {names}; sys.exit(str(sys.modules.keys() & {HEAVY}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

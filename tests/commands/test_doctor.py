@@ -36,7 +36,7 @@ def test_unreadable_image_is_named_with_exit_code_3(data, enter):
     enter(f"resnet-recipes doctor data {data} --no-images")
 
 
-def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
+def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
     findings = [Finding("warn", "words " * 20)]
     assert len([*_format_findings(findings)]) == 1
     monkeypatch.setenv("COLUMNS", "40")

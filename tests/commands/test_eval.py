@@ -60,7 +60,7 @@ def test_eval_of_run_equals_its_training_evaluation(run, evaluated):
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
 
 
-def test_remote_images_are_fetched_before_anything_else_and_it_shows(run, evaluated, monkeypatch):
+def test_remote_images_are_fetched_first_with_progress(run, evaluated, monkeypatch):
     asked = []
 
     def local(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
@@ -194,7 +194,7 @@ def test_gallery_shows_wrong_images_by_confidence(evaluated, monkeypatch):
     assert apart < 40  # two random images differ by 85
 
 
-def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(evaluated, enter):
+def test_eval_of_beton_equals_eval_of_folder(evaluated, enter):
     enter("resnet-recipes convert images betons")
     found, whole = evaluated("data=betons/val.beton"), evaluated()
     assert found["top1_percent"] == whole["top1_percent"]

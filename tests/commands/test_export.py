@@ -63,7 +63,7 @@ def test_damaged_image_is_named(run):
         _load_decoded_images(open_network(["mine"], "").to_device())
 
 
-def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(run):
+def test_documented_programs_read_16_bit_gray_like_predict(run):
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
     Image.fromarray(deep).save("cat.jpg", "PNG")
     network = load(run)
@@ -109,7 +109,7 @@ def test_images_that_were_compared_are_counted(run, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
-def test_float16_halves_the_file_and_is_judged_on_all_images(to, run, enter, tmp_path):
+def test_float16_halves_file_and_compares_all_images(to, run, enter, tmp_path):
     flip = "evaluation.flip=true"
     said = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
     if to == "safetensors":  # the other formats also contain code

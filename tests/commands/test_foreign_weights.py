@@ -78,7 +78,7 @@ def test_foreign_weights_predict_what_their_library_predicts(theirs, enter):
             assert float(probability) == pytest.approx(float(share), abs=0.01)
 
 
-def test_foreign_weights_are_measured_on_a_part_of_imagenet(theirs, enter):
+def test_eval_measures_foreign_weights_on_some_imagenet_classes(theirs, enter):
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
     found = json.loads(said.out)
     right = sum(

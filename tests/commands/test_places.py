@@ -46,7 +46,7 @@ resnet50.pt | resnet50.pt
 """
     ),
 )
-def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
+def test_weights_accept_run_names(runs, typed, path):
     assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).words == [
         f"model.weights={path}"
     ]
@@ -62,7 +62,7 @@ def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
 """
     ),
 )
-def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, answer):
+def test_weights_reject_missing_and_changing_runs(runs, flags, typed, answer):
     with pytest.raises(RecipeError, match=answer):
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
@@ -73,7 +73,7 @@ def test_unknown_run_suggests_the_nearest_name(runs, word):
         find_runs([word])
 
 
-def test_all_names_that_do_not_exist_are_reported_at_once(runs):
+def test_missing_names_are_reported_at_once(runs):
     with pytest.raises(RecipeError) as refused:
         find_runs(["one", "beta", "two"])
     assert [problem.value for problem in refused.value.problems] == ["one", "two"]

@@ -103,9 +103,7 @@ def test_plan_keeps_blurpool_of_pretrained_weights(
 
 
 @pytest.mark.parametrize("command", ["resnet-recipes plan", "resnet-train --dry-run"])
-def test_plan_without_its_weights_notes_the_command_that_fetches_them(
-    command, enter, tmp_path, monkeypatch
-):
+def test_plan_without_weights_notes_the_fetching_command(command, enter, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     text = " ".join(enter(f"{command} finetune model.name=resnet18").out.split())
     assert "start from torchvision" in text

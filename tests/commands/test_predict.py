@@ -22,7 +22,7 @@ def predicted(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[dic
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
 
-def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(run, enter):
+def test_non_finite_outputs_are_an_error(run, enter):
     found = load(run)
     found.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
     write_weights(found.model, run / "weights.safetensors", found.about)
@@ -44,7 +44,7 @@ def test_gallery_shows_readable_images_with_heat_maps(run, enter):
         assert float(share) == pytest.approx(float(line[1]), abs=0.06), said.out
 
 
-def test_images_that_cannot_be_read_are_reported_and_the_others_named(run, enter):
+def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     folder = Path("mixed")
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
@@ -77,7 +77,7 @@ def test_only_some_of_many_unreadable_images_are_named(run, enter):
     assert "and 2 more" in err
 
 
-def test_images_may_be_named_by_a_pattern_and_classes_counted(predicted):
+def test_predict_accepts_pattern_and_counts_classes(predicted):
     rows = predicted("images/val/*/1.jpg --top 2")
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}

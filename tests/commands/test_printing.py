@@ -14,7 +14,7 @@ ROWS = [
 ]
 
 
-def test_numbers_are_to_the_right_and_text_to_the_left():
+def test_table_aligns_numbers_right_and_text_left():
     assert format_table(ROWS) == [
         "NAME   TIME   TOP-1  STATE",
         "first  3:50  70.00%  finished",
@@ -22,7 +22,7 @@ def test_numbers_are_to_the_right_and_text_to_the_left():
     ]
 
 
-def test_columns_are_dropped_in_order_until_the_rest_fits():
+def test_table_drops_columns_in_order_until_it_fits():
     assert format_table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME    TOP-1  STATE"
     assert format_table(ROWS, ("TIME", "STATE"), 23)[0] == "NAME    TOP-1  STATE"
     assert format_table(ROWS, ("TIME", "STATE"), 22) == [

@@ -69,7 +69,7 @@ def test_front_holds_the_runs_that_no_other_beats(page):
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
-def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(page):
+def test_published_results_are_plotted_only_behind_imagenet_runs(page):
     for name, count in (("small", 5000), ("large", 1_281_167)):
         for lr in (1, 2):
             config = {"optimizer": {"lr": lr}}
@@ -167,7 +167,7 @@ def test_report_head_prints_shared_settings_once(page):
     assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
 
 
-def test_fractions_and_folds_of_one_set_are_in_one_section(page):
+def test_report_groups_fractions_and_folds_of_data_set(page):
     for share in (0.1, 0.3, 1.0):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
         top1, images = 60 + 20 * share, int(1000 * share)
@@ -193,7 +193,7 @@ def test_fractions_and_folds_of_one_set_are_in_one_section(page):
     assert sum(name.endswith("images") for name in specs(text)) == 1  # not of folds
 
 
-def test_each_data_set_has_its_own_best_and_its_own_plots(page):
+def test_report_separates_best_and_plots_by_data_set(page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
         took(run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1)
     text = page()

@@ -51,7 +51,7 @@ def test_resume_accepts_settings_without_effect_on_results(mine, enter):
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
-def test_images_that_were_moved_are_named_before_any_process_starts(enter, tmp_path, refused):
+def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, refused):
     images = random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
@@ -175,14 +175,14 @@ def test_auto_takes_the_newest_unfinished_run(started, enter):
     assert started[-1].name == "new"
 
 
-def test_auto_with_a_name_starts_once_and_then_resumes(started, enter):
+def test_resume_auto_with_name_starts_once_then_resumes(started, enter):
     for _ in range(3):
         enter(f"{START} run=job17 --resume auto", 75)
     assert [folder.name for folder in started] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
 
 
-def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(started, enter):
+def test_resume_auto_finds_newest_run_of_same_settings(started, enter):
     for words in ("", "seed=5", "workers=3 --resume auto"):
         enter(f"{START} {words}", 75)
     assert started[2] == started[0]
@@ -201,7 +201,7 @@ def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key
     assert f"differs in {key}): starting a new one" in said
 
 
-def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(mine, enter):
+def test_resume_auto_rejects_name_with_other_settings(mine, enter):
     said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
     assert "lr=0.1: was 0.05 when the run started" in said
     assert "run=another" in said

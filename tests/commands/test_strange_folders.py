@@ -52,9 +52,7 @@ FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt")
 
 
 @pytest.mark.parametrize(("file", "faults"), FILES.items())
-def test_bad_folders_are_lines_of_the_list_and_the_report_and_messages_of_other_commands(
-    file, faults, tmp_path, enter, capsys
-):
+def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, capsys):
     runs = tmp_path / "runs"
     good = run_folder(runs, "good", top1=76.54)
     bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in faults]

@@ -160,7 +160,7 @@ def test_sweep_plan_reports_shared_stable_phases(runs, enter):
     assert "stable phase" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
 
 
-def test_sweep_counts_the_time_of_a_shared_phase_once(runs, monkeypatch, enter):
+def test_sweep_counts_shared_stable_phase_once(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
     monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
     words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"

@@ -103,19 +103,19 @@ def test_dry_run_prints_plan_and_writes_nothing(started, enter, tmp_path):
     assert started == []
 
 
-def test_cfg_prints_a_recipe_that_can_be_read_again(started, enter):
+def test_cfg_prints_a_readable_recipe(started, enter):
     text = enter("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
     for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings
         assert enter(f"resnet-train full.yaml {flag}").out == text
 
 
-def test_under_torchrun_the_number_of_processes_is_not_a_setting(torchrun, enter):
+def test_torchrun_sets_the_number_of_processes(torchrun, enter):
     said = enter(f"resnet-train mild {TINY}", 2).err
     assert "gpus=1: is set by torchrun (WORLD_SIZE=1)" in said
 
 
-def test_under_torchrun_rank_0_prepares_the_run_and_trains(torchrun, enter, started):
+def test_torchrun_rank_0_prepares_and_trains(torchrun, enter, started):
     enter(f"resnet-train mild {TINY.removesuffix(' gpus=1')} run=mine")
     assert torchrun == [Path("runs/mine").absolute()]
     assert started == []

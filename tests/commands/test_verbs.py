@@ -97,7 +97,7 @@ def test_show_prints_parents_before_a_recipe(said, recipes):
     assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
 
 
-def test_cp_does_not_inherit_from_a_file_outside_recipes(enter, recipes):
+def test_cp_rejects_parent_outside_recipes(enter, recipes):
     Path("mine.yaml").write_text("name: mine\ndefaults: [mild]\n")
     refusal = enter("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
     assert "hint:  move it to recipes/mine.yaml" in refusal
@@ -131,7 +131,7 @@ def test_validate_names_each_wrong_file_and_line(enter):
     assert err.startswith("bad.yaml:3: unknown setting optimizer.lrr")
 
 
-def test_validate_of_a_folder_suggests_a_command_that_checks_it(enter):
+def test_validate_of_a_folder_suggests_a_command(enter):
     Path("my recipes").mkdir()
     Path("my recipes/good.yaml").write_text("name: good\ndefaults: [mild]\n")
     error = enter("resnet-recipes validate 'my recipes'", 2).err
@@ -176,9 +176,7 @@ def test_convert_can_only_forecast(enter, images):
 
 
 @pytest.mark.parametrize("target", ["out", "old.beton"])
-def test_convert_to_another_target_is_offered_with_the_options_that_were_typed(
-    target, enter, images
-):
+def test_suggested_convert_command_keeps_its_options(target, enter, images):
     Path("old.beton").write_text("mine")
     line = f"resnet-recipes convert {images}/val {target} max_resolution=64 workers=1 --dry-run"
     said = enter(line, 2).err

@@ -20,7 +20,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path, enter):
     assert "about 5:00 of training left" in out  # 60 seconds per epoch, five epochs
 
 
-def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, enter):
+def test_pipe_gets_lines_of_evaluations_and_the_end(tmp_path, monkeypatch, enter):
     folder = run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 

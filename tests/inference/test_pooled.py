@@ -66,7 +66,7 @@ def test_each_image_counts_once_by_its_own_network(folds, evaluated, enter):
     assert ", 2 runs" in enter("resnet-recipes eval first second").out
 
 
-def test_each_image_counts_once_in_folds_of_different_sizes():
+def test_images_count_once_in_folds_of_any_size():
     results = []
     for count, top1, top5, loss in ((1, 100.0, 100.0, 1.0), (3, 0.0, 60.0, 5.0)):
         labels = torch.zeros(count, dtype=torch.int64)

@@ -189,7 +189,7 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_run_that_finishes_at_its_signal_ends_with_0(name, tmp_path):
+def test_run_finishing_at_its_signal_ends_with_0(name, tmp_path):
     run = Started(tmp_path, "finish-at-signal@0", then=send(signal.Signals[name]))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
     assert not (tmp_path / "saved0").exists()
@@ -346,7 +346,7 @@ def test_group_stops_restarting_at_limit_or_user_error(
     assert len(again.said) == 1
 
 
-def test_receive_takes_only_a_late_ctrl_c_for_stop_now(tmp_path, monkeypatch):
+def test_only_late_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
     launch = launching.Launch(tmp_path, Mock(), print)
     request = launching.Request
     for seconds, number, expected in (
@@ -367,7 +367,7 @@ def test_ending_of_equal_ranks_is_the_lowest(tmp_path):
     assert launch._make_ending(Mock(find_killed=lambda: None)).rank == 0
 
 
-def test_no_command_sees_a_run_that_ended_without_its_ending(tmp_path, monkeypatch):
+def test_ending_is_written_before_the_lock_is_released(tmp_path, monkeypatch):
     was_running, write = [], launching.ending.write_ending
     monkeypatch.setattr(
         launching.ending,

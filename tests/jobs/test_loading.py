@@ -31,7 +31,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
 
-def test_every_core_reads_at_most_sixteen_for_a_rank():
+def test_supply_counts_at_most_sixteen_cores_per_rank():
     assert Supply.of(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
     assert Supply.of(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
     assert Supply.of(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
@@ -77,7 +77,7 @@ def fast(plan: Plan) -> Speeds:
     return with_loaders(plan, Speeds(seconds))
 
 
-def test_memory_saves_half_of_a_run_that_waits_for_files():
+def test_memory_halves_time_of_run_limited_by_loading():
     """Manually: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = imagenet("mild epochs=32", 8)
     saves = find_gain(plan, fast(plan))

@@ -30,7 +30,7 @@ def needed(pixels: int) -> float:
     ("free", "pixels"),
     [(needed(352), 352), (needed(351), 264), (needed(264), 264), (needed(263), 0)],
 )
-def test_auto_is_the_largest_of_twice_and_half_again_the_crop(free, pixels, monkeypatch):
+def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
     plan, said = imagenet("mild cache=ram", 8), []
     having(monkeypatch, plan, free)
     made = resolve_memory_pixels(plan, said.append)

@@ -128,7 +128,7 @@ def test_run_that_is_about_to_start_keeps_its_name(make, words, clause):
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
 
 
-def test_run_that_trained_since_it_was_found_unused_is_kept(monkeypatch):
+def test_run_that_started_training_meanwhile_is_kept(monkeypatch):
     folder = made("run=first")
     summary = folder / SUMMARY
     monkeypatch.setattr(new_run, "refuse_links", lambda folder: summary.write_text("{}"))
@@ -137,7 +137,7 @@ def test_run_that_trained_since_it_was_found_unused_is_kept(monkeypatch):
     assert summary.read_text() == "{}"
 
 
-def test_create_names_a_folder_on_a_disk_without_locks(monkeypatch):
+def test_create_names_folder_on_disk_without_locks(monkeypatch):
     def flock(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -166,7 +166,7 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
     assert list(other.iterdir()) == []
 
 
-def test_name_taken_by_a_run_is_rejected_with_two_commands():
+def test_taken_run_name_suggests_two_commands():
     folder = made("run=mine")
     (folder / "weights.pt").touch()
     with pytest.raises(RecipeError) as refused:

@@ -91,7 +91,7 @@ def test_meeting_names_fact_of_a_single_rank():
     assert "seed: is not given on rank 0, but 9 on rank 1" in said
 
 
-def test_broadcast_gives_the_text_of_rank_0_to_all_ranks():
+def test_broadcast_sends_text_of_rank_0():
     store = dist.HashStore()
 
     def rank(number: int) -> str:

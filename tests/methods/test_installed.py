@@ -85,7 +85,7 @@ def test_invalid_method_of_a_package_is_rejected(offer, name, body, entries, why
 @pytest.mark.parametrize(
     "raised", ['ValueError("no\\nway")', "SystemExit(0)", 'OSError(5, "x", "y")']
 )
-def test_error_in_a_method_of_a_package_names_it(offer, raised, monkeypatch, capsys):
+def test_error_in_installed_method_names_its_package(offer, raised, monkeypatch, capsys):
     offer(CLASS.format(name="theirs", body="") + FAILING.format(raised=raised), "theirs")
     (method,) = find_installed(set())
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", (method,))

@@ -272,7 +272,7 @@ schedule=constant schedule=cosine schedule=linear schedule=polynomial schedule=s
 
 
 @pytest.mark.parametrize("option", OPTIONS.split())
-def test_choosing_an_option_replaces_every_setting_of_the_recipes_own(option):
+def test_selected_option_replaces_every_setting_of_recipe(option):
     words = [DATA, option, "lr=0.5", "schedule.warmup=3ep"]
     group, name = option.split("=")
     mild, a2 = (getattr(compose(one, words).recipe, group) for one in ("mild", "timm_a2"))
@@ -351,7 +351,7 @@ def test_mistake_in_option_is_reported_with_its_line(folder, tmp_path):
         "[override hydra/launcher: x]",
     ],
 )
-def test_defaults_hold_names_and_choices_and_nothing_else_of_hydras_grammar(folder, listed):
+def test_defaults_accept_only_names_and_choices(folder, listed):
     folder("recipes/mine.yaml", f"name: mine\ndefaults: {listed}\n")
     assert "recipes/mine.yaml:2" in problems("mine", DATA)
 
@@ -404,7 +404,7 @@ def test_compose_refused_parses_and_composes_once(folder, monkeypatch):
     assert [counted.call_count for counted in calls] == [1, 1]
 
 
-def test_recipe_of_a_copied_run_has_neither_its_name_nor_its_folder(tmp_path):
+def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
     original = compose("mild", ["data=images", "run.root=/old", "run.name=mine"]).recipe
     (tmp_path / "config.yaml").write_text(freeze_sealed(original))
     copied = compose(str(tmp_path / "config.yaml"), [])

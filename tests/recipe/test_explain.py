@@ -50,7 +50,7 @@ def test_suggestion_is_found_in_recipe_or_options(words, answer):
 
 
 @pytest.mark.parametrize("word", ["methods.ema=[]", "model.args=[1]"])
-def test_no_sweep_is_advised_whose_runs_would_be_refused(word):
+def test_suggested_sweeps_have_valid_runs(word):
     assert "-m" not in said_about("mild", word)
 
 
@@ -92,7 +92,7 @@ fine_tune=5 | recipe=finetune epochs=5
 """
     ),
 )
-def test_words_of_other_tools_that_have_a_setting_get_it(typed, fix):
+def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
     (problem,) = problems_of("mild", typed)
     assert problem.fixes == (fix,)
 
@@ -133,7 +133,7 @@ def test_words_of_other_tools_that_have_a_setting_get_it(typed, fix):
         "scale=0.5",
     ],
 )
-def test_words_of_other_tools_without_a_setting_get_no_other_one(typed):
+def test_unsupported_settings_of_other_tools_suggest_none(typed):
     (problem,) = problems_of("mild", typed)
     assert problem.fixes == ()
     assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
@@ -217,7 +217,7 @@ def test_typing_errors_suggest_working_commands(typed, fix):
         "budget=overnight",
     ],
 )
-def test_no_setting_of_another_section_or_meaning_is_suggested(typed):
+def test_suggestions_never_change_section_or_meaning(typed):
     (problem,) = problems_of("mild", typed)
     assert problem.fixes == ()
 

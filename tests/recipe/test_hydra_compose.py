@@ -40,14 +40,12 @@ chooses | true | [] | 1 | {name: lamb, lr: 0.5}
 """
     ),
 )
-def test_files_win_over_their_parents_choices_over_files_and_changes_over_all(
-    name, chosen, changes, seed, optimizer
-):
+def test_changes_override_choices_files_and_parents(name, chosen, changes, seed, optimizer):
     tree = compose_tree(name, FILES | {"parent": PARENT}, [LAMB] * chosen, changes)
     assert (tree["seed"], tree["optimizer"], tree["methods"]) == (seed, optimizer, {"ema": {}})
 
 
-def test_references_see_changes_and_a_result_may_be_edited():
+def test_references_resolve_to_changed_values():
     files = {"recipe": {"seed": "${batch.bn_size}", "batch": {"bn_size": 8}}}
     tree = compose_tree("recipe", files, changes=["++batch.bn_size=16"])
     assert tree["seed"] == 16
@@ -137,7 +135,7 @@ def test_compose_preserves_hydra_state_of_the_caller(parent):
     assert ConfigStore.instance().repo == stored
 
 
-def test_references_of_another_application_are_resolved_where_they_stand():
+def test_references_of_another_application_are_resolved():
     config = OmegaConf.create({"side": 8, "recipe": {"a": "${side}", "b": "${recipe.a}"}})
     assert resolve_references(config.recipe) == {"a": 8, "b": 8}
     assert resolve_references({"a": 1}) == {"a": 1}

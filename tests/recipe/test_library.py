@@ -17,6 +17,6 @@ def test_file_without_a_valid_name_is_not_found(tmp_path):
     find_fixes("My-Recipe", Library(tmp_path))
 
 
-def test_beginning_of_a_name_is_completed_from_four_letters():
+def test_name_prefix_is_completed_from_four_letters():
     assert find_fixes("fine", Library()) == ("finetune",)
     assert find_fixes("fin", Library()) == ()

@@ -54,7 +54,7 @@ schedule.milestones | [30ep,60ep] | [30ep, 60ep]
 """
     ),
 )
-def test_values_of_other_settings_are_read_by_their_looks(key, value, read):
+def test_values_of_untyped_settings_are_read_by_form(key, value, read):
     assert Override("", key, value).read() == yaml.safe_load(read)
 
 
