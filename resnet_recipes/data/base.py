@@ -43,10 +43,10 @@ class DataConfig(Section):
 
     _place = "data."
 
-    # auto: ffcv if root has .beton files, otherwise torchvision
+    # auto: .beton files (ffcv) if root has them, otherwise image files (torchvision)
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
-    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or a URL of
-    # the last two: s3://, gs://, https://
+    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or the URL
+    # of .beton files or a CSV: s3://, gs://, https://
     root: str = ""
     # folder for copies of remote images; empty: on a local disk with enough free space
     cache: str = ""
