@@ -119,9 +119,9 @@ def test_mps_and_rocm_are_reported_as_untested(torch_sees, monkeypatch):
     torch_sees(False, None, "7.1")
     assert cuda.explain_untested_machine() is None  # no GPU
     torch_sees(True, None, "7.1")
-    assert "AMD's GPUs (ROCm)" in cuda.explain_untested_machine().what
+    assert "AMD GPUs (ROCm)" in cuda.explain_untested_machine().what
     monkeypatch.setattr(cuda.sys, "platform", "darwin")
-    assert "a Mac's GPU (mps) cannot be used" in cuda.explain_untested_machine().what
+    assert "Apple GPUs (mps) are not supported" in cuda.explain_untested_machine().what
 
 
 def test_driver_device_or_nvidia_smi_indicates_a_gpu(monkeypatch, tmp_path):
