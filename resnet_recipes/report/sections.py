@@ -149,7 +149,7 @@ def _headline(
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
     if len(folds) > 1:
-        text += ["Each fold has its own validation images; `resnet-recipes eval` pools the runs."]
+        text += ["Each fold has its own validation images; resnet-recipes eval pools the runs."]
     return PageSection(name or "Runs", text, tables=tables)
 
 
@@ -243,12 +243,12 @@ def _figures(
         ),
         "epochs": ("epochs", "epochs", "The same against epochs.", []),
     }
-    has_one_fold = len({row["fold"] for row in rows}) == 1
-    if has_one_fold and len({row["images"] for row in rows}) > 1:
+    if len({row["fold"] for row in rows}) == 1:
         caption = "The same against the number of training images."
         axes["images"] = ("images", "training images", caption, [])
     for key, (name, title, caption, others) in axes.items():
-        if key == "minutes" or (len(rows) > 1 and all(row[key] for row in rows)):
+        values = {row[key] for row in rows}
+        if key == "minutes" or (len(values) > 1 and all(values)):
             yield Figure(f"{mark}{name}", caption, charts.plot_accuracy(rows, key, title, others))
 
 
