@@ -1,10 +1,11 @@
 """Advice on a recipe: settings that pay off, according to the measurements of its authors."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.text import counted
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.recipe.sections import AUTO
 
@@ -15,17 +16,17 @@ MIN_RANK_SIZE = 16
 
 
 def advise(
-    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
+    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PROGRAM
 ) -> Iterator[str]:
     """Yield one sentence for each setting that works but may not be intended.
 
-    `stack` has the methods that act on the images of the recipe, `typed` the keys of the settings
-    that the user set.
+    `stack` has the methods that act on the images of the recipe, `origin` the settings that the
+    user set.
     """
     for name in list_enabled(recipe.methods):
         if name not in stack.methods:
             yield f"{name} is skipped: synthetic images are not augmented."
-    yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, typed)
+    yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
@@ -37,7 +38,7 @@ def advise(
 
 
 def _advise_on_length(
-    recipe: Recipe, horizon: Horizon, ranks: int, typed: Collection[str]
+    recipe: Recipe, horizon: Horizon, ranks: int, origin: Origin
 ) -> Iterator[str]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup * 2 > horizon.total_steps:
@@ -48,19 +49,20 @@ def _advise_on_length(
         )
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
-        changes = " ".join([f"bs={size}", *scale_lr(recipe, size, typed)])
+        changes = " ".join([f"bs={size}", *scale_lr(recipe, size, origin)])
         steps = counted(horizon.steps_per_epoch, "step")
         yield f"An epoch has only {steps}. Try a smaller batch: {changes}."
 
 
-def scale_lr(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
+def scale_lr(recipe: Recipe, size: int, origin: Origin) -> list[str]:
     """Return the learning rate setting for a batch of `size`.
 
-    The list is empty if the user set a learning rate.
+    The learning rate of a recipe is meant for the batch size in its files, not for the one that
+    the user set. The list is empty if the user set a learning rate.
     """
-    ratio = size / recipe.batch.global_size
+    ratio = size / (origin.batch_size or recipe.batch.global_size)
     lr = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
-    return [] if "optimizer.lr" in typed else [f"lr={lr:.3g}"]
+    return [] if "optimizer.lr" in origin.settings else [f"lr={lr:.3g}"]
 
 
 def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:

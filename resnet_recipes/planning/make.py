@@ -1,6 +1,6 @@
 """Make a plan, and find conflicts between a recipe, its data and its ranks."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
@@ -32,7 +32,7 @@ def make_plan(
     cannot be read. Suggestions do not scale a value that the user set.
     """
     stack = make_stack(recipe, facts)
-    problems = list(_find_problems(recipe, facts, world_size, stack, origin.settings))
+    problems = list(_find_problems(recipe, facts, world_size, stack, origin))
     setting = recipe.model.num_classes
     num_classes = len(facts.classes) if setting == "auto" else int(setting)
     try:
@@ -51,10 +51,10 @@ def _find_problems(
     facts: DataFacts,
     world_size: int,
     stack: Stack,
-    typed: Collection[str] = (),
+    origin: Origin,
 ) -> Iterator[Problem]:
     """Yield everything that prevents planning a valid recipe."""
-    yield from _find_batch_problems(recipe, facts, world_size, typed)
+    yield from _find_batch_problems(recipe, facts, world_size, origin)
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
         rule = "works only with .beton files"
@@ -70,7 +70,7 @@ def _place(recipe: Recipe, facts: DataFacts) -> str:
 
 
 def _find_batch_problems(
-    recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
+    recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
     if size > facts.train_examples:
@@ -78,7 +78,7 @@ def _find_batch_problems(
             f"is more than the {facts.train_examples:,} training images in "
             f"{_place(recipe, facts)}, so an epoch has no steps"
         )
-        fix = _suggest_batch(recipe, facts.train_examples, world_size, typed)
+        fix = _suggest_batch(recipe, facts.train_examples, world_size, origin)
         yield Problem("batch.global_size", size, rule, fix)
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
@@ -137,14 +137,14 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
         yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
 
 
-def _suggest_batch(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
+def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origin) -> str:
     """Return the settings that adapt batch, learning rate and warm-up to a small dataset."""
     rank_size = max(examples // (8 * world_size), min(MIN_RANK_SIZE, examples // world_size)) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
     if size > examples:
         return "gpus=1"
-    changes = [f"bs={size}", *scale_lr(recipe, size, typed)]
+    changes = [f"bs={size}", *scale_lr(recipe, size, origin)]
     if rank_size % recipe.batch.micro_batch(rank_size):
         changes.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)

@@ -293,7 +293,7 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """Notes on the initial weights and advice on the recipe; they never prevent a run."""
         stack, size = self.new_stack(), self.rank_size
-        advice = advise(self.recipe, stack, self.horizon, size, self.origin.settings)
+        advice = advise(self.recipe, stack, self.horizon, size, self.origin)
         return (*(self.start.notes if self.start else ()), *advice)
 
     def as_dict(self) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def _compose_links(
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     words = tuple(dict.fromkeys(override.typed for override in changed))
     full = {override.key: str(override) for override in changed}
-    return Composed(recipe, Origin(entry, digests, words, full))
+    size: Any = _find_value(links, "batch.global_size")
+    return Composed(recipe, Origin(entry, digests, words, full, size))
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

@@ -39,7 +39,7 @@ mild max_duration=900ba ssr=1 schedule.warmup=1ba | updated every 20ba) for a ru
 mild epochs=16 methods.ema.update_interval=2000ba | every 2000ba) for a run of 10,000
 mild methods.ema.update_interval=500ba | little more than the latest weights
 mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch). Try epochs=5
-mild bs=204800 gpus=1 | has only 6 steps. Try a smaller batch: bs=19200 lr=0.192.
+mild bs=204800 gpus=1 | has only 6 steps. Try a smaller batch: bs=19200 lr=19.2.
 mild gpus=16 | batch.bn_size=256 is more than the 128 images
 mild evaluation.sizes=[192,256] | During training, the test size is data.eval_size=224
 mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256. Try lr=0.256.
@@ -73,6 +73,7 @@ def test_advice_never_scales_a_typed_learning_rate():
     for words, fix in (
         (["lr=0.1"], "bs=16"),
         (["epochs=18"], "bs=16 lr=0.016"),
+        (["bs=300"], "bs=16 lr=0.016"),  # 2.048 is for the batch of 2048 in the file
         (["optimizer=lamb"], "bs=16 lr=0.000442"),  # scaled by the square root of 16 / 2048
     ):
         composed = compose("mild", words, needs_data=False)
