@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from resnet_recipes.base.reading import open_regular
 
@@ -43,7 +43,7 @@ def list_members(path: Path) -> Iterator[Member]:
                 raise ValueError(f"it continues after its end marker, at byte {file.tell():,}")
 
 
-def _list_headers(file: BufferedReader) -> Iterator[tarfile.TarInfo]:
+def _list_headers(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
     try:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
             while member := archive.next():
