@@ -71,6 +71,9 @@ class Value(str):
 #: Environment variables without an underscore; messages print their names.
 _VARIABLES = ("RANK", "TMPDIR")
 
+#: Clauses that make a sentence with a name: "compare needs at least two runs".
+_VERB = re.compile("(already|cannot|has|is|needs) ")
+
 #: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
 
@@ -139,7 +142,9 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        return f"{subject}: {self.clause or 'not a valid value'}"
+        is_word = subject.isidentifier() or subject[:1] == "`"
+        colon = "" if is_word and _VERB.match(self.clause) else ":"
+        return f"{subject}{colon} {self.clause or 'not a valid value'}"
 
     def _meant(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""

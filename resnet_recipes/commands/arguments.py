@@ -196,8 +196,8 @@ def split(
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
     if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
-        typed = " ".join([usage.line.split()[1], *arguments.words])
-        raise RecipeError.of(typed, None, f"needs {usage.takes}", usage.example)
+        verb = usage.line.split()[1]
+        raise RecipeError.of(verb, None, f"needs {usage.takes}", usage.example)
     return arguments
 
 

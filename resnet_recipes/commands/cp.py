@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, label
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Library
@@ -46,7 +46,8 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of("FILE", file, f"cannot be written: {error.strerror}") from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
-    print(f"{shorten_path(path)} was written. Try:  resnet-train {name} data=PATH --dry-run")
+    print(f"saved {shorten_path(path)}")
+    print(label(f"resnet-train {name} data=PATH --dry-run"))
     return 0
 
 

@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.text import printable
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
@@ -21,14 +21,14 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Compose each file and print its problems; return 2 if there are any."""
+    """Compose each file and print its problems; return the exit code of the worst."""
     folder = arguments.recipes
     library = Library(folder)
     if folder_word := next(filter(os.path.isdir, arguments.words), ""):
         command = shlex.join(["resnet-recipes", "validate", "--recipes", folder_word])
         raise RecipeError.of(folder_word, None, "is a folder, not a recipe", command)
     names = arguments.words or [str(path) for path in library.user.values()]
-    wrong = 0
+    code = 0
     for name in names:
         try:
             library.read_chain(name)  # reports an invalid file before imports that take seconds
@@ -37,13 +37,14 @@ def run(arguments: Arguments) -> int:
             compose(name, folder=library, needs_data=False)
             print(f"{shorten_path(Path(name))}: ok")
         except RecipeError as error:
-            wrong += 1
-            print(
-                "\n".join(
-                    printable(line) for problem in error.problems for line in problem.lines()
-                ),
-                file=sys.stderr,
-            )
+            code = max(code, error.exit_code)
+            for line in "\n".join(map(_format, error.problems)).splitlines():
+                print(printable(line), file=sys.stderr)
     if not names:
         print(f"no recipe to check in {folder or './recipes'}")
-    return RecipeError.exit_code if wrong else 0
+    return code
+
+
+def _format(problem: Problem) -> str:
+    """Return a problem as text; a missing file is named as it was typed."""
+    return f"error: {problem._replace(key='FILE') if problem.kind is Kind.ABSENT else problem}"

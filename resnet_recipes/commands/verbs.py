@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.suggestions import VERBS as OTHERS
 from resnet_recipes.base.suggestions import make_unknown
@@ -205,8 +205,10 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     if ours not in (*VERBS, "train"):
         return
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
-    raise RecipeError([Problem(name, None, rule, shlex.join([*command, *rest]))])
+    fix = shlex.join([*command, *rest])
+    if name in VERBS:
+        raise RecipeError.of(name, None, f"is a command of {command[0]}", fix)
+    raise RecipeError.of(name, None, "command", fix, Kind.UNKNOWN)
 
 
 def _import_module(name: str) -> ModuleType:

@@ -87,7 +87,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         rule = (
             f"is too small: with a warm-up of {plan.recipe.schedule.warmup}, the shortest sensible "
-            f"run is epochs={float(min_epochs):g}, up to {clock_time(60 * max_minutes)}"
+            f"run is epochs={float(min_epochs):g}, which takes up to {clock_time(60 * max_minutes)}"
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")
     return change_length(plan, epochs)

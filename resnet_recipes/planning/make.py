@@ -90,7 +90,8 @@ def _find_batch_problems(
         )
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
-        rule = f"must divide the {rank_size} examples of each rank ({size} over {world_size})"
+        devices = counted(world_size, "device")
+        rule = f"must divide the {rank_size} examples of each rank (bs={size} on {devices})"
         yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
 
 

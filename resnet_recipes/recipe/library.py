@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import make_unknown
@@ -193,7 +193,7 @@ class Library:
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
-            raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
+            raise NotReadyError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path and names.RECIPE.fullmatch(path.stem):
             return self.find(path.stem)
         return Entry(path.stem, path, "file")

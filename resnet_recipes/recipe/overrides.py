@@ -94,7 +94,7 @@ def parse(words: Iterable[str]) -> ParseResult:
         )
     lengths = [item.typed for item in overrides if item.key in LENGTH]
     if lengths and any(item.key == "launch.budget" for item in overrides):
-        rule = f"sets the duration, and so does {lengths[0]}"
+        rule = f"{lengths[0]} already sets the duration"
         problems.append(Problem("budget", None, rule, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 

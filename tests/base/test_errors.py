@@ -49,7 +49,6 @@ recipe=hott | unknown recipe hott; did you mean hot? | hot, medium, mild
 recipe= | recipe= is missing
 recipe=../x | unknown recipe ../x
 recipe=/etc/passwd | unknown recipe /etc/passwd
-recipe=../x.yaml | recipe=../x.yaml does not exist
 recipe=a.yml | rename it to a.yaml
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
@@ -81,6 +80,11 @@ recipe=mild --resume | --resume | needs a value
 def test_meaningless_command_gets_an_explanation(capsys, row):
     words, *said = row
     check(capsys, words.split(), *said)
+
+
+def test_missing_recipe_file_is_a_missing_file(capsys):
+    assert cli.train(["recipe=../x.yaml"]) == 3
+    assert "recipe=../x.yaml does not exist" in capsys.readouterr().err
 
 
 #: Wrong arguments, and parts of their messages.

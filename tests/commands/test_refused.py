@@ -56,7 +56,7 @@ slurm hot data=/data --time soon | 2 | --time soon: must be a time limit as Slur
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
 slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
 job mild data=/data | 2 | --for is missing
-job mild --for skypilott | 2 | --for skypilot
+job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
 {STORED} skypilot nodes=2 | 2 | --storage s3://bucket: is a bucket
 {STORED} kubernetes | 2 | --storage s3://bucket: is a bucket
 {STORED} torchx | 2 | --storage s3://bucket: is only for skypilot and kubernetes
@@ -103,9 +103,9 @@ train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer 
 train demo data=. budget=99999999h | 2 | budget=99999999h: is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
 job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
-train mild data=x budget=2m epochs=3 | 2 | budget=2m: sets the duration, and so does epochs=3
-train mild data=x budget=2m ssr=2 | 2 | budget=2m: sets the duration, and so does ssr=2
-train mild data=x budget=2m max_duration=3ep | 2 | and so does max_duration=3ep
+train mild data=x budget=2m epochs=3 | 2 | budget=2m: epochs=3 already sets the duration
+train mild data=x budget=2m ssr=2 | 2 | budget=2m: ssr=2 already sets the duration
+train mild data=x budget=2m max_duration=3ep | 2 | budget=2m: max_duration=3ep already sets
 train mild data=x budget=2 | 2 | must be a time (2h
 train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | remove -m
@@ -158,6 +158,9 @@ cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?
 methods mixupp | 2 | did you mean mixup?
 valdate | 2 | did you mean validate?
+evaluate best.pth | 2 | unknown command evaluate
+compare a | 2 | error: compare needs at least two runs
+eval best.pth | 3 | a run (resnet-recipes runs), a checkpoint
 """
 )
 

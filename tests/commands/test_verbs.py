@@ -128,7 +128,13 @@ def test_validate_names_each_wrong_file_and_line(enter):
     Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
     out, err = enter("resnet-recipes validate good.yaml bad.yaml", 2)
     assert out == "good.yaml: ok\n"
-    assert err.startswith("bad.yaml:3: unknown setting optimizer.lrr")
+    assert err.startswith("error: bad.yaml:3: unknown setting optimizer.lrr")
+
+
+def test_validate_reports_a_missing_file_like_other_commands(enter):
+    assert enter("resnet-recipes validate nope.yaml", 3).err.startswith(
+        "error: `nope.yaml` does not exist\n"
+    )
 
 
 def test_validate_of_a_folder_suggests_a_command(enter):
