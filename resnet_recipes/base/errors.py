@@ -71,8 +71,8 @@ class Value(str):
 #: Environment variables without an underscore; messages print their names.
 _VARIABLES = ("RANK", "TMPDIR")
 
-#: Clauses that make a sentence with a name: "compare needs at least two runs".
-_VERB = re.compile("(already|cannot|has|is|needs) ")
+#: A name and a clause that form a sentence without a colon: "compare needs at least two runs".
+_NAME_AND_VERB = re.compile(r"^(`[^`]+`|[a-z]\w*):(?= (?:already|cannot|has|is|needs) )")
 
 #: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
@@ -142,9 +142,8 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        is_word = subject.isidentifier() or subject[:1] == "`"
-        colon = "" if is_word and _VERB.match(self.clause) else ":"
-        return f"{subject}{colon} {self.clause or 'not a valid value'}"
+        line = f"{subject}: {self.clause or 'not a valid value'}"
+        return _NAME_AND_VERB.sub(r"\1", line)
 
     def _meant(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""
