@@ -118,7 +118,7 @@ sampling=equal | natural, sqrt, balanced, a fraction
 sampling=1.5 | natural, sqrt, balanced, a fraction
 sampling=sqrt repeats=2 | cannot be used with data.repeats=2
 sampling=0.3 order=quasi_random | cannot be used with data.order=quasi_random
-sampling=sqrt backend=synthetic | needs images with labels
+sampling=sqrt backend=synthetic | cannot be used with synthetic images
 sampling=natural |
 sampling=balanced |
 sampling=0.0 |

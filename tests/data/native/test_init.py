@@ -197,7 +197,7 @@ def test_forked_child_reports_missing_threads(engine, jpeg):
             engine.submit(batch.rows)
         except RuntimeError as error:
             engine.close()
-            os._exit(0 if "forked" in str(error) else 1)
+            os._exit(0 if "is a fork of" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not batch.filled(engine).any()
