@@ -164,12 +164,12 @@ def test_closed_pipe_is_not_an_error(tmp_path):
 #: Commands with streams that are closed, full or use another encoding, and their exit codes.
 STREAMS = r"""
 2 train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}
-2 recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}
+3 recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}
 2 train recipe=nope 2>&-
 0 train --list >&-
 0 train --list <&- >&- 2>&-
 1 train --list > /dev/full
-2 PYTHONIOENCODING=ascii recipes validate $'caf\xc3\xa9.yaml'
+3 PYTHONIOENCODING=ascii recipes validate $'caf\xc3\xa9.yaml'
 2 LC_ALL=C recipes show $'x\xff.yaml'
 """
 

@@ -135,8 +135,6 @@ resnet-train list | resnet-recipes ls
 resnet-train images | data=images
 resnet-train mild images | data=images
 resnet-train mild hot | -m recipe=mild,hot
-resnet-train mild.yaml | recipe=mild
-resnet-train mine.yaml | recipe=mine
 resnet-train recipes/mine | recipe=recipes/mine.yaml
 resnet-train config=mild | recipe=mild
 resnet-train -c mild data=images | recipe=mild
@@ -260,6 +258,11 @@ def test_suggestions_for_mistakes_are_accepted(answer, enter, folder):
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
 def test_commands_of_other_programs_suggest_ours(typed, answer, answered, folder):
     assert any(answer in line for line in answered(typed))
+
+
+@pytest.mark.parametrize("name", ["mild", "mine"])
+def test_missing_recipe_file_suggests_existing_recipe(name, enter, folder):
+    assert f"try:   recipe={name}\n" in enter(f"resnet-train {name}.yaml", 3).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)

@@ -97,7 +97,7 @@ def test_folder_of_a_measurement_is_not_resumed(text, mine, refused):
     rows(
         """
 data={tmp}/others | 3 | differ in name or size
-batch.bn_size=3 | 2 | must divide the 8 examples of each rank (bs=16 on 2 devices)
+batch.bn_size=3 | 2 | must divide the 8 examples of each rank (bs=8 on 1 device)
 gpus=3 | 2 | must be divisible by the 3 ranks
 launch.device=cuda | 3 | torch sees no GPU on this machine
 checkpoint.keep=99 | 3 | GB free, and the run needs another
