@@ -132,11 +132,11 @@ def test_compose_reads_mappings_as_the_settings_they_name():
 MISUSED = """
 rr.compose("small", ["lr=0.1"]) | changes: must be text or a mapping, and not a list
 rr.compose("small", 5, None) | not 5(.|\\n)*and not None
-rr.compose(recipe, lr=0.1) | recipe is a recipe already
-rr.compose({"name": "x"}, lr=0.1) | recipe is a complete config
-rr.compose(None) | recipe is not the name of a recipe, but None
+rr.compose(recipe, lr=0.1) | recipe: is a recipe already
+rr.compose({"name": "x"}, lr=0.1) | recipe: is a complete config
+rr.compose(None) | recipe: is not the name of a recipe, but None
 rr.compose(Path("none.yaml")) | recipe=none.yaml does not exist
-rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer cannot be a LAMB here
+rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer: cannot be a LAMB here
 rr.plan("small") | must be what compose.. returns, and not 'small'\n    try:   compose."small"
 rr.plan(recipe, 0) | ranks=0: must be a whole number
 rr.plan(recipe, "2") | ranks=2: must be a whole number

@@ -71,9 +71,6 @@ class Value(str):
 #: Environment variables without an underscore; messages print their names.
 _VARIABLES = ("RANK", "TMPDIR")
 
-#: A name and a clause that form a sentence without a colon: "compare needs at least two runs".
-_NAME_AND_VERB = re.compile(r"^(`[^`]+`|[a-z]\w*):(?= (?:already|cannot|has|is|needs) )")
-
 #: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
 
@@ -142,8 +139,8 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        line = f"{subject}: {self.clause or 'not a valid value'}"
-        return _NAME_AND_VERB.sub(r"\1", line)
+        colon = "" if self._is_argument else ":"  # a sentence: "`coold` is not a recipe or a run"
+        return f"{subject}{colon} {self.clause or 'not a valid value'}"
 
     def _meant(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""

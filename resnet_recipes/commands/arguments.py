@@ -197,7 +197,7 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
         verb = usage.line.split()[1]
-        raise RecipeError.of(verb, None, f"needs {usage.takes}", usage.example)
+        raise RecipeError.of("COMMAND", verb, f"needs {usage.takes}", usage.example)
     return arguments
 
 

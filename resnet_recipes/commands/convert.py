@@ -57,7 +57,7 @@ def run(arguments: Arguments) -> int:
             if word in places or not find_closest(word.partition("=")[0], kinds)
         ]
     if len(places) != 2:
-        raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
+        raise RecipeError.of("COMMAND", "convert", "needs a source and a target", USAGE.example)
     changes = [word for word in arguments.words if word not in places]
     options = _read_options(changes, kinds)
     source, target = map(typed_path, ("SRC", "DST"), places)

@@ -86,12 +86,13 @@ def run(arguments: Arguments) -> int:
 def _remove(words: Sequence[str], sure: bool) -> int:
     """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
     if not words:
-        raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
+        raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", "resnet-recipes runs")
     places = find_runs(words)
     others = (place for place in places if place.is_symlink() or not read_run(place))
     RecipeError.refuse(Problem(str(place), None, "is not a run folder") for place in others)
     if not sure and not sys.stdin.isatty():
-        raise RecipeError.of("rm", None, "needs confirmation, but stdin is not a terminal", "--yes")
+        rule = "needs confirmation, but stdin is not a terminal"
+        raise RecipeError.of("COMMAND", "rm", rule, "--yes")
     names = ", ".join(place.name for place in places)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED

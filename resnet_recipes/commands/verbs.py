@@ -122,7 +122,7 @@ def run(argv: Sequence[str]) -> int:
     if name not in VERBS:
         if name in Library().list_names():
             rule = "is a recipe, not a command"
-            raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
+            raise RecipeError.of("COMMAND", name, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
         raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help", "--version"))])
     usage = get_usage(name)
@@ -207,7 +207,7 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     fix = shlex.join([*command, *rest])
     if name in VERBS:
-        raise RecipeError.of(name, None, f"is a command of {command[0]}", fix)
+        raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     raise RecipeError.of(name, None, "command", fix, Kind.UNKNOWN)
 
 

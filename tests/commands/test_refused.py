@@ -91,14 +91,14 @@ train demo data.root=' ' | 2 | data.root= : is empty
 train demo data=. run.root= | 2 | run.root=: is empty
 train -m demo data= seed=1,2 | 2 | data=: is empty
 job mild data= --for slurm | 2 | data=: is empty
-convert '' out | 2 | SRC=: is empty (is a shell variable unset?)
-convert . '' | 2 | DST=: is empty
-doctor data '' | 2 | PATH=: is empty
-cp mild '' | 2 | FILE=: is empty
-eval '' | 2 | RUN|FILE=: is empty
+convert '' out | 2 | SRC= is empty (is a shell variable unset?)
+convert . '' | 2 | DST= is empty
+doctor data '' | 2 | PATH= is empty
+cp mild '' | 2 | FILE= is empty
+eval '' | 2 | RUN|FILE= is empty
 eval RUN data= | 2 | data=: is empty
-predict RUN '' | 2 | IMAGE=: is empty
-report '' | 2 | RUN=: is empty
+predict RUN '' | 2 | IMAGE= is empty
+report '' | 2 | RUN= is empty
 train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer than ten years
 train demo data=. budget=99999999h | 2 | budget=99999999h: is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
@@ -159,7 +159,7 @@ cp hott a.yaml | 2 | did you mean hot?
 methods mixupp | 2 | did you mean mixup?
 valdate | 2 | did you mean validate?
 evaluate best.pth | 2 | unknown command evaluate
-compare a | 2 | error: compare needs at least two runs
+compare a | 2 | error: `compare` needs at least two runs
 eval best.pth | 3 | a run (resnet-recipes runs), a checkpoint
 """
 )

@@ -252,7 +252,7 @@ def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, told):
     started = tasks(forks, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
-    assert "seed is not given on rank 0, but 9 on rank 1" in err
+    assert "seed: is not given on rank 0, but 9 on rank 1" in err
     assert not (tmp_path / "runs").exists()
 
 
