@@ -137,6 +137,14 @@ def test_validate_reports_a_missing_file_like_other_commands(enter):
     )
 
 
+def test_validate_exits_with_the_worst_code(enter):
+    Path("good.yaml").write_text("name: good\ndefaults: [mild]\n")
+    Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
+    err = enter("resnet-recipes validate nope.yaml bad.yaml good.yaml", 3).err
+    assert "`nope.yaml` does not exist" in err
+    assert "unknown setting optimizer.lrr" in err
+
+
 def test_validate_of_a_folder_suggests_a_command(enter):
     Path("my recipes").mkdir()
     Path("my recipes/good.yaml").write_text("name: good\ndefaults: [mild]\n")
