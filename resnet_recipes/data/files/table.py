@@ -24,7 +24,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 #: class, split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
-_NAMELESS = Hint("give the columns names in the first line: path,label")
+_NAMELESS = Hint("name the columns in the first line: path,label")
 _ROWS = Hint("each row names another file, and its label")
 _FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheets
@@ -66,8 +66,8 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     if lacking := [
         f"{what} ({', '.join(synonyms)})" for what, (synonyms, at) in required.items() if at is None
     ]:
-        rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
-        raise make_error(table, rule, _NAMELESS)
+        detail = f"; its columns are {', '.join(columns[:8])}" if columns else ""
+        raise make_error(table, f"has no column of {' or '.join(lacking)}{detail}", _NAMELESS)
     rows = [
         TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells

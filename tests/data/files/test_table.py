@@ -65,14 +65,14 @@ def test_split_is_a_column_or_first_folder(folder, text, splits):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "has no column of paths"),
+        ("", "or labels (label, class)\n    hint:  name the columns"),
         ("path,label\n", "has no rows"),
         (b"path,label\n\xe4,x\n", "is not text in UTF-8\n    hint:  save it as UTF-8"),
-        ("id,target\na.jpg,x\n", "give the columns names in the first line: path,label"),
+        ("id,target\na.jpg,x\n", "name the columns in the first line: path,label"),
         (
             "a,b,c\n1,2,3\n",
             "has no column of paths (file_name, path, file, image) or labels (label, "
-            "class), but a, b, c",
+            "class); its columns are a, b, c",
         ),
         ("path,text\na.jpg,x\n", "has no column of labels"),
         ('path,label\n"a.jpg,x\n', "cannot be read as a table"),
