@@ -89,6 +89,8 @@ def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_clas
 
 
 def _list_files(config: DataConfig, root: Path) -> Listing:
+    if root.is_file():
+        NotReadyError.refuse([find_root_problem(str(root))])
     splits = find_parts(root)
     if config.sets_aside or "val" in splits:
         return list_split(config, "val")

@@ -39,3 +39,10 @@ def test_beton_classes_in_another_order_are_rejected(betons):
 def test_beton_labels_beyond_the_network_are_rejected(betons):
     with pytest.raises(NotReadyError, match=f"labels up to {len(CLASSES) - 1}"):
         open_labeled(betons, (), len(CLASSES) - 1, SHARE)
+
+
+def test_labeled_images_in_another_file_are_rejected(tmp_path):
+    (tmp_path / "lite0.pth").write_bytes(b"PK")
+    config = DataConfig(root=str(tmp_path / "lite0.pth"), workers=0)
+    with pytest.raises(NotReadyError, match="is neither a folder nor a table"):
+        open_labeled(config, CLASSES, len(CLASSES), SHARE)
