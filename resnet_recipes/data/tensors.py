@@ -30,13 +30,13 @@ def read_tensors(path: Path, most: float = math.inf) -> TensorFile:
         try:
             header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
         except ValueError:
-            raise ValueError("no .safetensors file, or cut short") from None
+            raise ValueError("it is not a .safetensors file, or is cut short") from None
     if not isinstance(header, dict) or len(header) > MAX_ENTRIES:
-        raise ValueError(f"more than {MAX_ENTRIES:,} entries")
+        raise ValueError(f"it has more than {MAX_ENTRIES:,} entries")
     try:
         with safe_open(path, "pt") as opened:
             names = opened.keys()
             tensors = {name: opened.get_tensor(name) for name in names}
             return TensorFile(tensors, opened.metadata() or {})
     except SafetensorError as error:
-        raise ValueError(f"damaged, or cut short ({str(error)[:200]})") from None
+        raise ValueError(f"it is damaged, or cut short ({str(error)[:200]})") from None

@@ -100,6 +100,8 @@ def _check(path: Path, check_crc: bool) -> bool:
     """
     with open_regular(path, MAX_BYTES) as file:
         size = os.fstat(file.fileno()).st_size
+        if not size:
+            raise ArchiveError("it is empty")
         start = file.read(len(_OLD))
         if start == _OLD:
             pickles = BytesIO(file.read(_MAX_PICKLE))

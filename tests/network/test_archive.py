@@ -177,6 +177,12 @@ def test_slow_pickle_is_rejected_early(pickled, message, tmp_path):
         archive.read(torch_file(tmp_path / "long.pt", pickled))
 
 
+def test_empty_file_is_rejected_as_empty(tmp_path):
+    (tmp_path / "w.pth").touch()
+    with pytest.raises(ArchiveError, match="it is empty"):
+        archive.read(tmp_path / "w.pth")
+
+
 def test_long_directory_is_rejected_before_reading(tmp_path):
     path = tmp_path / "many.pt"
     with zipfile.ZipFile(path, "w") as zipped:

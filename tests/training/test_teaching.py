@@ -268,9 +268,9 @@ def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) 
 DAMAGE = [
     ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes()[:-8])),
     ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes() + b"more")),
-    ("no .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
-    ("no .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
-    ("no .safetensors file", lambda path: flip(path, 9)),
+    ("not a .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
+    ("not a .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
+    ("not a .safetensors file", lambda path: flip(path, 9)),
     ("was changed after it was written", lambda path: flip(path, -3)),
     ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
     ("was not written by", lambda path: save_file(load_file(path), path)),
