@@ -5,9 +5,11 @@ import tarfile
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from resnet_recipes.base.reading import open_regular
+
+_LONGEST = 1 << 14  # bytes of the headers of one file: long names, extended attributes
 
 
 class Member(NamedTuple):
@@ -18,14 +20,26 @@ class Member(NamedTuple):
     size: int  # bytes
 
 
+class _Headers(BufferedReader):
+    """A file that limits the bytes of a header: tarfile allocates any size that a header claims."""
+
+    left = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= self.left:
+            raise ValueError
+        self.left -= size
+        return super().read(size)
+
+
 def list_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
 
     Python's tarfile treats a damaged header as the end of the archive, so that end is checked.
     """
-    with open_regular(path) as raw, BufferedReader(raw, 1 << 16) as file:
-        total, end = os.fstat(raw.fileno()).st_size, 0
-        for member in _list_headers(file):
+    with open_regular(path) as file, _Headers(file) as headers:
+        total, end = os.fstat(file.fileno()).st_size, 0
+        while member := _read_header(headers, end):
             name = member.name[:200]
             if member.issparse() or not (member.isfile() or member.isdir()):
                 raise ValueError(f"{name} is a link, a sparse file or a device")
@@ -43,10 +57,16 @@ def list_members(path: Path) -> Iterator[Member]:
                 raise ValueError(f"it continues after its end marker, at byte {file.tell():,}")
 
 
-def _list_headers(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def _read_header(file: _Headers, place: int) -> tarfile.TarInfo | None:
+    """Return the member that starts at a byte; None at the end, or at most kinds of damage.
+
+    An archive is opened for each member, because tarfile keeps all members of an archive.
+    """
+    file.seek(place)
+    file.left = _LONGEST
     try:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
-            while member := archive.next():
-                yield member
-    except (tarfile.TarError, ArithmeticError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+            return archive.next()
+    except (tarfile.TarError, ValueError, ArithmeticError, RecursionError):
+        rule = f"its header at byte {place:,} is damaged, or longer than {_LONGEST:,} bytes"
+        raise ValueError(rule) from None

@@ -1,5 +1,6 @@
 """A tar file yields all of its files, or is rejected."""
 
+import gc
 import io
 import os
 import random
@@ -56,6 +57,20 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
     assert contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
+def test_members_keeps_no_header(tmp_path):
+    path = archive(tmp_path / "a.tar")
+    members = list_members(path)
+    for _ in NAMES:
+        next(members)
+    assert sum(isinstance(each, tarfile.TarInfo) for each in gc.get_objects()) < len(NAMES)
+
+
+def test_members_reads_long_headers_of_every_file(tmp_path):
+    names = [f"{number}{'d' * 9000}.jpg" for number in range(3)]
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        assert [name for name, _ in contents(archive(tmp_path / "a.tar", names, form))] == names
+
+
 def sized(path: Path, size: bytes) -> None:
     """Change the size in the 31st header, and update its checksum."""
     content, place = bytearray(path.read_bytes()), start(path, 30)
@@ -73,11 +88,11 @@ def added(path: Path, kind: bytes) -> None:
         file.addfile(one)
 
 
-def described(path: Path, text: bytes, times: int = 1) -> None:
-    """Insert extended headers at the start."""
+def described(path: Path, text: bytes, times: int = 1, size: int = 0) -> None:
+    """Insert extended headers at the start, which may claim another size."""
     one = tarfile.TarInfo("header")
-    one.type, one.size = tarfile.XHDTYPE, len(text)
-    block = one.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % 512)
+    one.type, one.size = tarfile.XHDTYPE, size or len(text)
+    block = one.tobuf(tarfile.GNU_FORMAT) + text + bytes(-len(text) % 512)
     path.write_bytes(times * block + path.read_bytes())
 
 
@@ -96,8 +111,11 @@ def described(path: Path, text: bytes, times: int = 1) -> None:
         ("continues after its end marker", lambda path: path.write_bytes(path.read_bytes() * 2)),
         ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.LNKTYPE)),
         ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.GNUTYPE_SPARSE)),
-        ("invalid header", lambda path: described(path, b"0 path=\n")),
-        ("recursion", lambda path: described(path, b"12 path=ab\n", 5000)),
+        ("header at byte 0 is damaged", lambda path: described(path, b"0 path=\n")),
+        ("header at byte 0 is damaged", lambda path: described(path, b"12 path=ab\n", 5000)),
+        ("longer than 16,384 bytes", lambda path: described(path, b"1" * 20_000)),
+        ("longer than 16,384 bytes", lambda path: described(path, b"12 path=ab\n", 17)),
+        ("longer than 16,384 bytes", lambda path: described(path, b"", size=1 << 60)),
         ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ],
 )
