@@ -113,6 +113,15 @@ def get_kind(key: str) -> Any:
     return get_args(parent)[1] if get_origin(parent) is dict else list_settings().get(key)
 
 
+def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return an older recipe without the settings that this version lacks and that are off."""
+    return {
+        name: drop_removed(value, f"{prefix}{name}.") if value and type(value) is dict else value
+        for name, value in tree.items()
+        if get_kind(f"{prefix}{name}") or not (value is False or value in (None, "", [], {}))
+    }
+
+
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
     result, kinds = cls(), kinds_of(cls)

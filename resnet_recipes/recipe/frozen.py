@@ -10,7 +10,7 @@ import yaml
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import to_plain
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.build import build, build_recipe
+from resnet_recipes.recipe.build import build, build_recipe, drop_removed
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -43,21 +43,30 @@ def _make_seal(text: bytes) -> str:
     return f"# judged: {hashlib.sha256(text).hexdigest()}"
 
 
+def _is_sealed(document: strict_yaml.Document) -> bool:
+    """Return whether a file is unchanged since `freeze_sealed`."""
+    seal, _, text = document.raw.partition(b"\n")
+    return seal.decode(errors="replace") == _make_seal(text)
+
+
 def read_sealed(path: Path) -> Recipe:
     """Read a sealed recipe; check it only if it was edited after it was sealed."""
     document, problems = strict_yaml.load(path), list[Problem]()
-    seal, _, text = document.raw.partition(b"\n")
-    if seal.decode() != _make_seal(text):
+    if not _is_sealed(document):
         return read(path)
     recipe: Recipe = build(Recipe, document.tree, "", problems)
     return read(path) if problems else recipe
 
 
 def read(path: Path) -> Recipe:
-    """Read the output of `freeze`. Raises RecipeError if an edit made it invalid."""
-    recipe, problems = build_recipe(strict_yaml.load(Path(path)).tree)
-    place = strict_yaml.shorten_path(Path(path))
-    RecipeError.refuse(one._replace(key=f"{place}: {one.key}") for one in problems)
+    """Read the output of `freeze`. Raises RecipeError if an edit made it invalid.
+
+    An unedited file of an older version may have settings that this version lacks, if they are off.
+    """
+    document = strict_yaml.load(path)
+    tree = drop_removed(document.tree) if _is_sealed(document) else document.tree
+    recipe, problems = build_recipe(tree)
+    RecipeError.refuse(one._replace(where=strict_yaml.shorten_path(path)) for one in problems)
     return recipe
 
 

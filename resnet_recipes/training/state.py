@@ -13,7 +13,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, TrainingError
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.network.archive import State, is_plain
-from resnet_recipes.recipe.build import build
+from resnet_recipes.recipe.build import build, drop_removed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 
@@ -194,9 +194,11 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
 def flatten_recipe(recipe: State) -> State:
     """Return the settings of a checkpoint's recipe, with dotted keys.
 
-    Settings that are newer than the checkpoint have their default values.
+    Settings that are newer than the checkpoint have their default values, and removed settings that
+    are off are omitted.
     """
-    return flatten(asdict(build(Recipe, recipe, "", []))) | flatten(recipe)
+    settings = drop_removed(recipe)
+    return flatten(asdict(build(Recipe, settings, "", []))) | flatten(settings)
 
 
 def list_resume_warnings(run: Run, state: State) -> list[str]:

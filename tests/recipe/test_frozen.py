@@ -1,8 +1,8 @@
 import pytest
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Kind, RecipeError
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze, freeze_sealed, read, read_sealed
+from resnet_recipes.recipe.frozen import _make_seal, freeze, freeze_sealed, read, read_sealed
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -39,6 +39,33 @@ def test_settings_missing_in_older_file_have_defaults(tmp_path):
         text = text.replace(line, "")
     path.write_text(text)
     assert read(path) == recipe
+
+
+def add_setting(text: str, setting: str) -> str:
+    """Return a frozen recipe with one more setting in `schedule`, and a new seal."""
+    text = text.partition("\n")[2].replace("  interval: step\n", f"  interval: step\n  {setting}\n")
+    return f"{_make_seal(text.encode())}\n{text}"
+
+
+@pytest.mark.parametrize("setting", ["old: []", "old: false", "old: null", "old: ''", "old: {}"])
+def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), setting))
+    assert read(path) == read_sealed(path) == recipe
+    path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
+    with pytest.raises(RecipeError) as caught:
+        read(path)
+    assert [one.key for one in caught.value.problems] == ["schedule.old"]
+
+
+@pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])
+def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), setting))
+    with pytest.raises(RecipeError) as caught:
+        read(path)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
 
 
 def test_frozen_recipe_that_was_edited_is_checked(tmp_path):

@@ -135,6 +135,7 @@ def test_resume_of_older_run_uses_defaults(make_run):
     ):
         del state["recipe"][section][key]
     del state["recipe"]["methods"]["ema"]["half_life"]
+    state["recipe"]["schedule"]["removed_since"] = []  # it is off
     assert list_resume_warnings(run, state) == [
         "settings that were added since the run started use their defaults: "
         "data.order=random, methods.ema.half_life=100ba, optimizer.momentum=0.875"
