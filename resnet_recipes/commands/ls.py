@@ -22,7 +22,7 @@ USAGE = Usage(
     RECIPES | CSV | JSON,
 )
 
-_TEXT = 20  # minimum columns for text
+_TEXT = 18  # minimum columns for text
 _PUBLISHED = "PUBLISHED TOP-1"
 
 
@@ -40,15 +40,21 @@ def run(arguments: Arguments) -> int:
 
 
 def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
-    has_results = False
+    has_results, clocks = False, set[str]()
     for group in ("ours", "baselines", "yours"):
         if items := [item for item in recipes if item["group"] == group]:
             lines = list(_format_group(group.upper(), items))
-            has_results = has_results or _PUBLISHED in lines[0]
+            if _PUBLISHED in lines[0]:
+                results = [item["published"] for item in items if item["published"]]
+                has_results = True
+                clocks |= {one["clock"] for one in results if one["minutes"] and one["clock"]}
             yield from (*lines, "")
     if has_results:
         text = "PUBLISHED is the ImageNet result whose duration is closest to the recipe's."
         yield from wrapped(text, get_width())
+    if clocks:
+        names = " or ".join(f"{clock}'s" for clock in sorted(clocks))
+        yield from wrapped(f"* on {names} clock; other times are training time.", get_width())
     yield from wrapped(
         "All results, with hardware and source: resnet-recipes show NAME", get_width()
     )
@@ -132,6 +138,7 @@ def _format_result(result: dict[str, Any] | None) -> str:
     if not result:
         return "-"
     cells = [f"{result['top1']:.4g}%"]
-    cells += [f"{result['minutes']:.4g} min"] if result["minutes"] else []
+    mark = "*" if result["clock"] else ""
+    cells += [f"{result['minutes']:.4g} min{mark}"] if result["minutes"] else []
     cells += [f"{result['epochs']} epochs"] if result["epochs"] else []
     return ", ".join(cells)

@@ -219,6 +219,6 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows
         nearby = find_nearest(timed, plan.epochs)
         yield (
             "time",
-            f"published: {nearby.minutes:g} min for {nearby.epochs} epochs on {nearby.hardware}; "
+            f"published: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}; "
             "`resnet-recipes estimate` measures this machine",
         )

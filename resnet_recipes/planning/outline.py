@@ -150,7 +150,7 @@ def format_published(result: Published) -> str:
     """Return a published result in one line."""
     parts = [f"{result.top1:g}% top-1"]
     parts += [counted(result.epochs, "epoch")] if result.epochs else []
-    parts += [f"{result.minutes:g} min"] if result.minutes else []
+    parts += [result.time] if result.time else []
     parts += [result.hardware] if result.hardware else []
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")
 

@@ -78,7 +78,7 @@ def _published(summary: Summary) -> Iterator[Line]:
     if published is None or reached is None:
         return
     length = f" after {published.epochs} epochs" if published.epochs else ""
-    took = f" in {published.minutes:g} min" if published.minutes else ""
+    took = f" in {published.time}" if published.time else ""
     yield Line("published", f"top-1 {published.top1:5.2f}%{length}{took}")
     if published.hardware or published.source:
         yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))

@@ -15,6 +15,13 @@ class Published:
     hardware: str = ""
     source: str = ""
     model: str = "resnet50"
+    clock: str = ""  # clock of the minutes: MLPerf or DAWNBench; "": training time
+
+    @property
+    def time(self) -> str:
+        """The minutes, with their clock unless it is training time; "" if they are unknown."""
+        on = f" on {self.clock}'s clock" if self.clock else ""
+        return f"{self.minutes:g} min{on}" if self.minutes else ""
 
 
 def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:

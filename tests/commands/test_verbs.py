@@ -46,7 +46,12 @@ def test_ls_shows_the_nearest_of_ones_own_results(said, recipes):
         "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
         "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
     )
-    assert "60%, 9 epochs" in said("ls")
+    out = said("ls")
+    assert "60%, 9 epochs" in out
+    ours = out.partition("BASELINES")[0]
+    assert "25.3 min," in ours
+    assert "23.8 min*," in out
+    assert "* on DAWNBench's or MLPerf's clock; other times are training time." in out
 
 
 def test_ls_survives_hostile_recipe_descriptions(said, recipes):
@@ -65,6 +70,7 @@ def test_ls_as_json_is_the_same_for_programs(said):
     found = {item["name"]: item for item in json.loads(said("ls --json"))}
     assert found["mild"]["epochs"] == "36"
     assert found["hot"]["published"]["top1"] == 79.86
+    assert [found[name]["published"]["clock"] for name in ("hot", "mild_mlperf")] == ["", "MLPerf"]
 
 
 def test_show_prints_the_file_with_its_sources(said):

@@ -34,6 +34,7 @@ def test_recipe_claims_are_published_results(recipe, claim):
             and result.top1_percent == claim["top1"]
             and all(claim.get(key) in (None, getattr(result, key)) for key in ("epochs", "minutes"))
             and claim.get("hardware", "") in ("", result.hardware)
+            and ("minutes" not in claim or claim.get("clock", "papers").lower() == result.clock)
         )
 
     assert any(map(agrees, read_published())), claim

@@ -19,6 +19,9 @@ def test_published_result_is_shown_only_near_its_length(summary):
     far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))
     assert "after 5 epochs" in page(far)
     assert "this run" not in page(far)
+    assert " after 4 epochs in 27 min\n" in page(near)
+    timed = replace(near.published, clock="MLPerf")
+    assert " after 4 epochs in 27 min on MLPerf's clock\n" in page(replace(near, published=timed))
 
 
 def test_title_counts_epochs_and_sessions(summary):
