@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.suggestions import VERBS as FOREIGN_VERBS
 from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import list_records
@@ -57,8 +58,12 @@ _DROPPED = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
 
 def run(arguments: Arguments) -> int:
     """Print the runs in a folder (default: runs), with filters such as state=failed."""
-    if arguments.words[:1] == ["rm"]:
-        return _remove(arguments.words[1:], "--yes" in arguments)
+    first, *rest = arguments.words or [""]
+    if first == "rm":
+        return _remove(rest, "--yes" in arguments)
+    if first in FOREIGN_VERBS and FOREIGN_VERBS[first].words == "runs rm" and rest:
+        fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
+        raise RecipeError.of(first, None, "command", fix, Kind.UNKNOWN)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))

@@ -166,7 +166,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         rule, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
         length = read_length(value)
-        rule, fix = "must be a positive number", length if "=" in length else Value(length)
+        rule, fix = "must be a positive decimal number", length if "=" in length else Value(length)
     else:
         return None
     return Problem(key, value, rule, fix)

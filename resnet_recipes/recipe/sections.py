@@ -66,7 +66,7 @@ class ScheduleConfig(Section):
         "gamma": ("multistep",),
     }
 
-    # cosine | linear | multistep | polynomial | wsd | constant
+    # cosine | linear | multistep (schedule=step) | polynomial | wsd | constant
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"

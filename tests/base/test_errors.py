@@ -115,10 +115,10 @@ lr=1,2 | lr=1,2: | must be one value
 lr=[1 | lr=[1: | cannot be read
 lr=1:30 | lr=1:30: | must be a number
 seed=010 | seed=010 | must be a whole number
-epochs=0 | epochs=0 | must be a positive number | mild uses
-epochs=-3 | epochs=-3 | must be a positive number | mild uses
+epochs=0 | epochs=0 | must be a positive decimal number | mild uses
+epochs=-3 | epochs=-3 | must be a positive decimal number | mild uses
 max_duration=1.5ba | max_duration=1.5ba | a whole number of batches
-epochs=many | epochs=many | must be a positive number
+epochs=many | epochs=many | must be a positive decimal number
 max_duration=90 | max_duration=90 | must be a number and a unit
 max_duration=0.5dur | must be given in ep or ba
 ssr=0 | ssr=0 | must be above 0

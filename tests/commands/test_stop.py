@@ -68,7 +68,8 @@ def test_deleting_asks_first(answer, is_kept, monkeypatch, enter):
 
 def test_misplaced_delete_suggests_runs_rm(enter):
     run_folder(Path("runs"), "first")
-    assert "resnet-recipes runs rm first" in enter("resnet-recipes rm first", 2).err
+    for mistake in ("rm first", "runs delete first", "runs remove first"):
+        assert "try:   resnet-recipes runs rm first" in enter(f"resnet-recipes {mistake}", 2).err
     assert "--yes" in enter("resnet-recipes runs rm first", 2).err
     out = enter("resnet-recipes runs rm last --yes").out
     assert out == "deleting first with all checkpoints\ndeleted first\n"

@@ -189,6 +189,7 @@ data.crop_scale=0.25-1 | 'data.crop_scale=[0.25,1]'
 data.crop_scale=[1,0.25] | 'data.crop_scale=[0.25,1.0]'
 data.val_share=20 | data.val_share=0.2
 schedule.name=onecycle | schedule=cosine
+schedule.name=step | schedule=step
 checkpoint.best=true | checkpoint.best=top1
 run=2024/05/01 | run=2024-05-01
 budget=20usd | 'budget=$20'
