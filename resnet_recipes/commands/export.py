@@ -54,7 +54,9 @@ def run(arguments: Arguments) -> int:
     if push:
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
-    network = open_network([*arguments.words, "launch.device=cpu"], USAGE.example)
+    # the programs that read the file do not use autocast
+    words = [*arguments.words, "launch.device=cpu", "precision.dtype=fp32"]
+    network = open_network(words, USAGE.example)
     preprocesses = "--with-preprocessing" in arguments
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.refuse(find_problems(network.network, to, options))

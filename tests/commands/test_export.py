@@ -146,6 +146,20 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
     assert "--to onnx" in said
 
 
+def test_accuracy_of_the_file_is_measured_in_float32(run, monkeypatch, enter):
+    uses_autocast = []
+
+    def compute(images: torch.Tensor) -> torch.Tensor:
+        uses_autocast.append(torch.is_autocast_enabled("cpu"))
+        return torch.eye(10)[[3] * len(images)]
+
+    constant = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
+    monkeypatch.setitem(formats.TARGETS, "safetensors", constant)
+    command = "export mine precision.dtype=bf16 --to safetensors --dtype float16 --lose 100"
+    assert re.search(r"of the file\s+10.00%", enter(f"resnet-recipes {command} --out out").out)
+    assert not any(uses_autocast)
+
+
 def test_file_that_loses_more_is_not_written(run, tmp_path):
     trained = open_network(["mine"], "").to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
