@@ -13,7 +13,7 @@ from resnet_recipes.commands.places import find_resumed
 from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.group import list_warnings, make_group
+from resnet_recipes.jobs.group import count_ranks, list_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from resnet_recipes.jobs.measure import MemoryForecast
     from resnet_recipes.planning.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
-    from resnet_recipes.recipe.schema import Recipe
 
 USAGE = Usage(
     "resnet-recipes plan NAME [key=value ...]",
@@ -59,7 +58,7 @@ def run(arguments: Arguments) -> int:
             return 0
     else:
         result = compose_recipe(arguments, needs_data=False)
-        plan = api.plan(result, count_ranks(result.recipe), needs_weights=False)
+        plan = api.plan(result, count_ranks(result.recipe.launch), needs_weights=False)
         plan = fit_budget(plan, say, measures=False)
     show(arguments, plan.as_dict(), format_plan(plan, full="--verbose" in arguments))
     return 0
@@ -105,16 +104,13 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     yield from outline.format_lines(rows, get_page_width())
 
 
-def count_ranks(recipe: "Recipe") -> int:
-    """Return the number of ranks; a plan may use more GPUs than this machine has."""
-    config = recipe.launch
-    return make_group(config).ranks if config.gpus == "auto" else int(config.gpus)
-
-
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
     """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    gpus, may_be_elsewhere = cuda.find_gpus(), plan.world_size > 1 and not external.count_ranks()
+    gpus = cuda.find_gpus()
+    may_be_elsewhere = not external.count_ranks() and (
+        plan.world_size > 1 or launch.device == "cuda"
+    )
     if launch.device != "cpu" and (gpus.count or may_be_elsewhere):
         here = "" if gpus.count else " (this machine has no GPU)"
         if dtype == "auto":

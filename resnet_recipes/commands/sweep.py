@@ -14,7 +14,7 @@ from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import clock_time, counted, digits, roughly
 from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
-from resnet_recipes.commands.plan import count_ranks, format_plan
+from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
@@ -22,6 +22,7 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.extension import find_stable_state
+from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.make import make_plan
@@ -51,7 +52,7 @@ def run(arguments: Arguments) -> int:
     runs = compose_points(list_points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
     first, _ = next(iter(runs.values()))
-    facts = {str(first.recipe.data): api.plan(first, count_ranks(first.recipe)).facts}
+    facts = {str(first.recipe.data): api.plan(first, count_ranks(first.recipe.launch)).facts}
     plans = {name: _make_plan(point, facts) for name, (point, _) in runs.items()}
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
@@ -175,7 +176,7 @@ def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    world_size = count_ranks(point.recipe)
+    world_size = count_ranks(point.recipe.launch)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin)
     if not plan.recipe.launch.budget:
         return plan

@@ -12,7 +12,7 @@ from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.places import find_resumed, find_root
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.group import count_ranks, find_group_problems, make_group
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import LockedFolder
 
@@ -140,8 +140,14 @@ def _plan_run(result: "Composed") -> "Plan":
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import resolve_plan
 
-    ranks = external.count_ranks() or make_group(result.recipe.launch).ranks
-    return resolve_plan(api.plan(result, ranks, tell=say), say)
+    launch, ranks = result.recipe.launch, external.count_ranks()
+    missing = [] if ranks else list(find_group_problems(launch))
+    try:
+        plan = api.plan(result, ranks or count_ranks(launch), tell=say)
+    except RecipeError as error:
+        raise type(error)([*error.problems, *missing]) from None
+    NotReadyError.refuse(missing)
+    return resolve_plan(plan, say)
 
 
 def _check(arguments: Arguments) -> int:

@@ -61,20 +61,32 @@ def make_group(config: "LaunchConfig") -> Group:
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
-    NotReadyError.refuse(find_temporary_folder_problems())
-    gpus = 0 if config.device == "cpu" else cuda.find_gpus().count
+    NotReadyError.refuse(find_group_problems(config))
+    return Group(count_ranks(config), config.max_restarts)
+
+
+def count_ranks(config: "LaunchConfig") -> int:
+    """Return the number of ranks of a recipe, which may exceed the GPUs of this machine."""
+    if config.gpus != "auto":
+        return int(config.gpus)
+    return 1 if config.device == "cpu" else max(1, cuda.find_gpus().count)
+
+
+def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
+    """Yield what is missing on this machine: GPUs, or a usable TMPDIR."""
+    yield from find_temporary_folder_problems()
+    if config.device == "cpu":
+        return
+    gpus = cuda.find_gpus().count
     if config.device == "cuda" and not gpus:
-        raise NotReadyError([_describe_missing_gpu("launch.device", "cuda", "launch.device=cpu")])
-    if config.gpus == "auto":
-        ranks = max(1, gpus)
-    else:
-        ranks = int(config.gpus)
-        if config.device != "cpu" and ranks > gpus:
-            problem = _describe_missing_gpu("launch.gpus", ranks, "launch.device=cpu gpus=auto")
-            if gpus:
-                problem = problem._replace(clause=f"this machine has {gpus}", fix=f"gpus={gpus}")
-            raise NotReadyError([problem])
-    return Group(ranks, config.max_restarts)
+        yield _describe_missing_gpu("launch.device", "cuda", "launch.device=cpu")
+    elif config.gpus != "auto" and int(config.gpus) > gpus:
+        problem = _describe_missing_gpu(
+            "launch.gpus", int(config.gpus), "launch.device=cpu gpus=auto"
+        )
+        if gpus:
+            problem = problem._replace(clause=f"this machine has {gpus}", fix=f"gpus={gpus}")
+        yield problem
 
 
 def find_temporary_folder_problems() -> Iterator[Problem]:

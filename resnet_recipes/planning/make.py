@@ -143,8 +143,8 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     rank_size = max(examples // (8 * world_size), min(MIN_RANK_SIZE, examples // world_size)) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
-    if size > examples:
-        return "gpus=1"
+    if size > examples and world_size > 1:
+        return f"gpus=1 {_suggest_batch(recipe, examples, 1, origin)}"
     changes = [f"bs={size}", *scale_lr(recipe, size, origin)]
     if rank_size % recipe.batch.micro_batch(rank_size):
         changes.append(f"batch.bn_size={rank_size}")

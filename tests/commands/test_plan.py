@@ -42,6 +42,14 @@ def test_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
+def test_plan_for_a_gpu_elsewhere_says_so(enter, monkeypatch):
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
+    assert (
+        "1 x GPU (this machine has no GPU)"
+        in enter("resnet-recipes plan mild launch.device=cuda").out
+    )
+
+
 def test_unknown_gpus_time_is_the_published_one(told):
     text = told("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text

@@ -46,6 +46,19 @@ def test_run_folder_documents_the_run(started, enter):
     assert started[1] != folder
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "keys"),
+    [
+        ("gpus=64 bs=2048", 2, ("bs=2048: is more than the 10", "gpus=1 bs=8 ", "gpus=64: ")),
+        ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
+    ],
+)
+def test_missing_gpus_are_reported_with_problems_of_the_plan(words, code, keys, images, enter):
+    err = enter(f"resnet-train mild data={images} {words}", code).err
+    assert all(key in err for key in keys), err
+    assert "2 problems" in err
+
+
 def test_verbose_reaches_the_launcher(monkeypatch, enter):
     passed = []
 

@@ -21,6 +21,7 @@ from resnet_recipes.jobs.group import (
     Group,
     build_command,
     build_environments,
+    count_ranks,
     list_warnings,
     make_group,
 )
@@ -60,6 +61,20 @@ def test_group_rejects_gpus_on_a_machine_without(monkeypatch):
         make_group(LaunchConfig(gpus=8))
     assert make_group(LaunchConfig()).ranks == 1
     assert make_group(LaunchConfig(device="cpu", gpus=8)).ranks == 8
+
+
+def test_ranks_of_a_plan_may_exceed_the_gpus(monkeypatch):
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    assert count_ranks(LaunchConfig(gpus=8)) == 8
+    assert count_ranks(LaunchConfig(device="cuda")) == 1
+
+
+def test_group_reports_all_that_is_missing(monkeypatch):
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
+    with pytest.raises(NotReadyError) as raised:
+        make_group(LaunchConfig(gpus=8))
+    assert [problem.key for problem in raised.value.problems] == ["TMPDIR", "launch.gpus"]
 
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
