@@ -51,9 +51,12 @@ def run(arguments: Arguments) -> int:
     shared = ["gpus=1"] if parallel > 1 and gpus else []
     runs = compose_points(list_points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
-    first, _ = next(iter(runs.values()))
-    facts = {str(first.recipe.data): api.plan(first, count_ranks(first.recipe.launch)).facts}
+    name, (first, _) = next(iter(runs.items()))
+    needs_weights = "--dry-run" not in arguments
+    plan = api.plan(first, count_ranks(first.recipe.launch), needs_weights=needs_weights)
+    facts = {str(first.recipe.data): plan.facts}
     plans = {name: _make_plan(point, facts) for name, (point, _) in runs.items()}
+    plans[name] = replace(plans[name], start=plan.start)
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )

@@ -41,6 +41,14 @@ def test_sweep_dry_run_counts_runs_and_starts_none(runs, enter):
     assert runs == []
 
 
+def test_sweep_dry_run_needs_no_weights(runs, enter, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    words = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
+    assert "to fetch them:" in enter(f"{words} --dry-run").out
+    assert "model.weights" in enter(words, 3).err
+    assert runs == []
+
+
 def test_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
     built, structure = [], backbones.build_structure
     monkeypatch.setattr(
