@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.root import find_address_problems, find_root_problem
+from resnet_recipes.data.root import find_address_problems, find_root_problem, list_classes
 from tests.data.conftest import refusal
 from tests.tables import rows
 
@@ -25,6 +25,13 @@ def images(tmp_path: Path) -> Path:
 def refused(root: Path | str) -> str:
     """Return the message of `resnet-train data=ROOT`."""
     return refusal(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
+
+
+def test_folders_of_other_programs_are_not_classes(images):
+    for name in (".ipynb_checkpoints", "__MACOSX", "@eaDir", "lost+found", ".git"):
+        (images / "train" / name).mkdir()
+    (images / "train" / "list.txt").touch()
+    assert list_classes(images / "train") == ["cat", "dog"]
 
 
 def test_folder_with_splits_or_betons_is_accepted(images):

@@ -48,7 +48,7 @@ def make_folder(folder: Path) -> None:
 
 
 def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
-    """Return a folder `name` for `needed` bytes, including the bytes in its subfolder `begun`.
+    """Return a folder `name` for `needed` bytes, including the bytes in its subfolder `part`.
 
     Raises NotReadyError if no disk has enough free space.
     """

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data import native
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
-from resnet_recipes.data.images.decode import Picture, Pixels
+from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
+from tests.data.conftest import built
 from tests.data.native.batch import encoded
 from tests.fixtures import noise
 
@@ -30,6 +32,18 @@ def test_encode_keeps_bytes_of_fitting_jpeg():
     for longest in (90, 500):
         options = ConvertOptions("jpg", max_resolution=longest)
         assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
+
+
+@pytest.mark.parametrize("is_built", [pytest.param(True, marks=built), False])
+def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
+    """Both decoders read all of a JPEG that is kept byte for byte."""
+    if not is_built:
+        monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
+    data = encoded(PICTURE)
+    tables = data.index(b"\xff\xda") + 6  # the first channel's Huffman tables
+    damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # which do not exist
+    with pytest.raises(BadImageError):
+        encode(Picture(damaged), 0, ConvertOptions("jpg"))
 
 
 def test_encode_stores_first_of_two_jpegs():
