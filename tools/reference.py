@@ -1,11 +1,13 @@
 """Write the pages of docs/reference from the code: `python tools/reference.py`."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
+from resnet_recipes.base.names import DOCS, SHORT
+from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import write_example
 from resnet_recipes.commands.verbs import VERBS, get_usage
 from resnet_recipes.methods import ORDER
@@ -13,8 +15,29 @@ from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.methods.card import list_settings, make_card
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.library import find_packaged_folder
+from resnet_recipes.recipe.library import Library, find_packaged_folder
 from resnet_recipes.recipe.schema import Recipe
+
+#: Words for the type of a setting.
+TYPES = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+#: Patterns in the text of cards and recipes, and the links that replace them.
+LINKS: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"arXiv:(\d{4}\.\d{4,5})": r"[arXiv:\1](https://arxiv.org/abs/\1)",
+    r"doi:(10\.\d+/[^\s,)]+)": r"[doi:\1](https://doi.org/\1)",
+    r"page `(lab/\w+)`": r"[lab note](../\1.md)",
+    rf"{DOCS}/lab/([\w\\]+)\.html": lambda match: _link_note(match[1]),
+    rf"{DOCS}/howto/(\w+)\.html": r"[guide](../howto/\1.md)",
+}
+
+#: The pages of sections with a page of their own.
+FILES = {"methods": "methods.md", "optimizer": "optimizers.md"}
 
 #: Keys of a published result, in the order of a table's columns.
 RESULT = ("top1", "epochs", "minutes", "hardware", "source")
@@ -30,24 +53,55 @@ def pages() -> dict[str, str]:
 
 
 def recipes() -> Iterator[str]:
-    """Yield a section for each packaged recipe: its purpose, results, methods and file."""
+    """Yield a table, and a section for each packaged recipe: purpose, results, methods, file."""
+    library = Library()
+    rows = [summarize(library, library.find(name)) for name in library.packaged]
+    rows.sort(key=lambda row: (row["group"] == "baselines", row["name"]))
     yield "# Recipes\n"
     yield (
-        "The packaged recipes. A recipe is one file with the unit and source of every number. "
-        "[Your own recipe](../howto/recipe.md) can start from any of them.\n"
+        "A recipe is one file, with the unit and the source of every number. "
+        "[Choose a recipe](../howto/choose.md) helps to select one, and "
+        "[your own recipe](../howto/recipe.md) can start from any of them.\n\n"
+        "Letters in brackets, such as \\[R\\], refer to the sources at the top of each file. "
+        "Published times are on the [papers' clock](../metrics.md#clocks), unless a recipe names "
+        "another clock.\n"
     )
-    for path in sorted(find_packaged_folder().glob("*.yaml")):
+    for group, title in {"ours": "To train with", "baselines": "To compare with"}.items():
+        yield f"**{title}:**\n"
+        yield "| recipe | epochs | published on ImageNet | use |\n|---|---|---|---|"
+        for row in (row for row in rows if row["group"] == group):
+            link, result = f"[{row['name']}](#{row['name']})", format_result(row["published"])
+            steps = row["epochs"].replace("ba", " steps")
+            yield f"| {link} | {steps} | {_text(result)} | {_text(row['about'])} |"
+        yield ""
+    yield (
+        "The published result is the one whose duration is closest to the recipe's. "
+        r"\* by the clock of MLPerf or DAWNBench." + "\n"
+    )
+    for row in rows:
+        path = find_packaged_folder() / f"{row['name']}.yaml"
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
 
 
 def methods() -> Iterator[str]:
-    """Yield a section for each method, in running order."""
+    """Yield a table, and a section for each method, in running order."""
     yield "# Methods\n"
     yield (
-        "The methods, in the order they run. A method is on if its key is in the "
-        "`methods` section of the recipe: `methods.NAME={}` adds it with its defaults, "
-        "`~methods.NAME` removes it. `resnet-recipes methods NAME` prints the same card.\n"
+        "A method is on if its key is in the `methods` section of the recipe: "
+        "`methods.NAME={}` adds it with its defaults, `~methods.NAME` removes it. The table lists "
+        "the methods in the order they run. `resnet-recipes methods NAME` prints the same card.\n\n"
+        "On a card, *gain* is in points of top-1 on ImageNet, unless it names other images. "
+        '"Measured here" gives the difference and its 95% interval. A difference is *not settled* '
+        "if the interval contains zero. *Acts at* lists the "
+        "[hooks](../contributing/method.md#the-hooks) of the method.\n"
     )
+    users = _find_users()
+    yield "| method | does | recipes |\n|---|---|---|"
+    for method in ORDER:
+        does = re.sub(r" \([^()]*\)\.$", "", make_card(method).summary)
+        links = ", ".join(f"[{name}](recipes.md#{name})" for name in users.get(method.name, ()))
+        yield f"| [{method.name}](#{method.name}) | {_text(does)} | {links} |"
+    yield ""
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
         facts = {
@@ -68,8 +122,11 @@ def optimizers() -> Iterator[str]:
     yield "# Optimizers\n"
     yield (
         "`optimizer=NAME` selects an optimizer with all settings of "
-        "`recipes/optimizer/NAME.yaml`. [From Hydra](../howto/hydra.md#groups) lists the options. "
-        "A recipe contains only the settings of its own optimizer.\n"
+        "`recipes/optimizer/NAME.yaml`, which may differ from the defaults below. "
+        "[From Hydra](../howto/hydra.md#groups) lists the options. "
+        "A recipe contains only the settings of its own optimizer.\n\n"
+        "In formulas, `w` is a weight, `g` its gradient, `m` its momentum, and `lr` the learning "
+        "rate of the step, which the [schedule](settings.md#schedule) determines.\n"
     )
     for optimizer in OPTIMIZERS:
         yield from _card(optimizer, "optimizer", {})
@@ -80,34 +137,77 @@ def settings() -> Iterator[str]:
     yield "# Settings\n"
     yield (
         "Every key of a recipe. On the command line a setting is `key=value`; "
-        "`resnet-train recipe=NAME --cfg` prints all of them with their values. "
-        "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n"
+        "`resnet-train NAME --cfg` prints all of them with their values. "
+        "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n\n"
+        "A duration is a number with a unit: `90ep` (epochs), `500ba` (batches, that is steps) or "
+        "`0.4dur` (a fraction of the run). In the last column, `|` separates the allowed values.\n"
     )
     sections = {
         item.name: item.default_factory
         for item in fields(Recipe)
         if isinstance(item.default_factory, type)
     }
+    links = ", ".join(
+        f"[{name}]({FILES.get(name, f'#{name}')})" for name in sections if name != "published"
+    )
+    yield f"Sections: {links}.\n"
+    yield (
+        "## Short names\n\n"
+        "On the command line and in Python; recipe files use the full keys. `cache=ram` is "
+        "`data.memory_pixels=auto`.\n"
+    )
+    yield "| short | sets |\n|---|---|"
+    for word, forms in SHORT.items():
+        meaning = " ".join(form.format("N" if word == "epochs" else "VALUE") for form in forms)
+        yield f"| `{word}={'N' if word == 'epochs' else 'VALUE'}` | `{meaning}` |"
+    yield "\n## General\n"
     yield from _table("", Recipe, sections)
     for name, section in sections.items():
-        if name not in ("methods", "optimizer", "published"):
+        if name not in (*FILES, "published"):
             yield f"## {name}\n"
+            purpose = section.__doc__.splitlines()[0].partition(": ")[2]
+            yield f"{_text(purpose[:1].upper() + purpose[1:])}\n"
             yield from _table(f"{name}.", section)
 
 
 def commands() -> Iterator[str]:
-    """Yield the help page of each command."""
+    """Yield a table of the commands, and the help page of each."""
+    names = ("train", *VERBS)
     yield "# Commands\n"
-    for name in ("train", *VERBS):
-        command = "resnet-train" if name == "train" else f"resnet-recipes {name}"
-        yield f"## {command}\n\n```text\n{get_usage(name).format_page().rstrip()}\n```\n"
+    yield (
+        "`resnet-train` trains; `resnet-recipes COMMAND` does everything else. `--help` prints the "
+        "pages below. [Exit codes](../exit_codes.md) are the same for all commands, and "
+        "[Settings](settings.md) lists the keys of `key=value`.\n"
+    )
+    yield "| command | does |\n|---|---|"
+    for name in names:
+        about = get_usage(name).about
+        title = _name_command(name)
+        yield f"| [`{title}`](#{title.replace(' ', '-')}) | {_text(about)} |"
+    yield ""
+    for name in names:
+        page = get_usage(name).format_page().rstrip()
+        yield f"## {_name_command(name)}\n\n```text\n{page}\n```\n"
+
+
+def _name_command(name: str) -> str:
+    return "resnet-train" if name == "train" else f"resnet-recipes {name}"
+
+
+def _find_users() -> dict[str, list[str]]:
+    """Return the recipes that turn each method on."""
+    users: dict[str, list[str]] = {}
+    for path in sorted(find_packaged_folder().glob("*.yaml")):
+        for method in strict_yaml.load(path).tree.get("methods", {}):
+            users.setdefault(method, []).append(path.stem)
+    return users
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     head = re.match(r"(?:#.*\n)*", text).group()
     about = re.sub(r"^# ?", "", head, flags=re.MULTILINE).split("\nSources:")[0]
     yield f"## {tree['name']}\n"
-    yield f"{_text(about)}\n"
+    yield f"{_text(about.rstrip())}\n"
     if results := tree.get("published"):
         yield "| top-1 (%) | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
         yield from (_row(str(result.get(key, "")) for key in RESULT) for result in results)
@@ -141,10 +241,9 @@ def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterat
             continue
         if not row.meaning:
             raise ValueError(f"{prefix}{row.name} has no comment that explains it")
-        kind = types[row.name]
         cells = (
             f"`{prefix}{row.name}`",
-            _text(str(kind).removeprefix("typing.") if get_args(kind) else kind.__name__),
+            _name_type(types[row.name]),
             f"`{row.written or '(empty)'}`",
             _text(row.meaning),
         )
@@ -152,20 +251,40 @@ def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterat
     yield ""
 
 
+def _name_type(kind: Any) -> str:
+    """Return the words for a type: "number or null" for `float | None`."""
+    if kind in TYPES:
+        return TYPES[kind]
+    options = get_args(kind)
+    if get_origin(kind) is list:
+        return f"list of {'pairs' if get_args(options[0]) else TYPES[options[0]] + 's'}"
+    if get_origin(kind) is tuple:
+        return f"{len(options)} {TYPES[options[0]]}s"
+    if get_origin(kind) is dict:
+        return "mapping"
+    return " or ".join(map(_name_type, options))
+
+
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(map(_text, cells))} |"
+
+
+def _link_note(escaped: str) -> str:
+    name = escaped.replace("\\", "")
+    return f"[lab note](../lab/{name}.md)"
 
 
 def _text(plain: str) -> str:
     """Return plain text as Markdown.
 
-    Escapes special characters, keeps code in backticks and links papers.
+    Escapes special characters, keeps code in backticks, and links papers and pages.
     """
     parts = plain.split("`")
     parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]
-    return re.sub(
-        r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts)
-    )
+    text = "`".join(parts)
+    for pattern, link in LINKS.items():
+        text = re.sub(pattern, link, text)
+    return text
 
 
 if __name__ == "__main__":

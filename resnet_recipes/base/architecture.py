@@ -53,7 +53,7 @@ def find_implied_settings(name: str) -> dict[str, Any]:
 
 @dataclass
 class ModelConfig(Section):
-    """The `model` section."""
+    """The `model` section: the network and its initial weights."""
 
     _place = "model."
 
@@ -67,13 +67,13 @@ class ModelConfig(Section):
     width: float = 1.0  # multiplier for the channels of every layer, a multiple of 1/8
     # 3 | 1, for grayscale images: the mean of red, green and blue
     in_channels: Annotated[int, OneOf(3, 1)] = 3
-    # auto: the number of class folders in the data
+    # auto: the number of classes in the data
     num_classes: Annotated[int | str, Bounds(least=2, most=2**20, word="auto")] = "auto"
     # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision ResNets: fan_out)
     init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
     # BatchNorm weights: uniform, U[0, 1) | ones
     bn_init: Annotated[str, OneOf("uniform", "ones")] = "uniform"
-    # start the last BatchNorm of each residual branch at 0, and so the branch
+    # the last BatchNorm weight of each residual branch starts at 0, so blocks start as identities
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""

@@ -33,8 +33,8 @@ def run(arguments: Arguments) -> int:
         fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
         raise RecipeError.of(words, None, "lists all recipes, and takes no name", fix)
     library = Library(arguments.recipes)
-    items = [_summarize(library, entry) for entry in library.list_entries()]
-    rows = [item | {"published": _format_result(item["published"])} for item in items]
+    items = [summarize(library, entry) for entry in library.list_entries()]
+    rows = [item | {"published": format_result(item["published"])} for item in items]
     show(arguments, items, _format_lines(items), rows)
     return 0
 
@@ -66,7 +66,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         {
             group: item["name"],
             "EPOCHS": item["epochs"],
-            _PUBLISHED: _format_result(item["published"]),
+            _PUBLISHED: format_result(item["published"]),
         }
         for item in items
     ]
@@ -78,7 +78,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-def _summarize(library: Library, entry: Entry) -> dict[str, Any]:
+def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     """Return the row of a recipe; if it cannot be read, `about` is the reason."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
@@ -133,7 +133,7 @@ def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
     return asdict(result) if result else None
 
 
-def _format_result(result: dict[str, Any] | None) -> str:
+def format_result(result: dict[str, Any] | None) -> str:
     """Return accuracy, time and epochs as one cell."""
     if not result:
         return "-"

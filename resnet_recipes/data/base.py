@@ -39,14 +39,14 @@ CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 @dataclass
 class DataConfig(Section):
-    """The `data` section of a recipe."""
+    """The `data` section: images, crops and loader."""
 
     _place = "data."
 
     # auto: .beton files (ffcv) if root has them, otherwise image files (torchvision)
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
-    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or the URL
-    # of .beton files or a CSV: s3://, gs://, https://
+    # folder with train/ and val/, or with train.beton and val.beton; a CSV table; or the URL
+    # (s3://, gs://, https://) of .beton files or a table
     root: str = ""
     # folder for copies of remote images; empty: on a local disk with enough free space
     cache: str = ""
@@ -57,12 +57,12 @@ class DataConfig(Section):
     # fraction of each class's training images to use, at least one image; a larger fraction
     # includes all images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
-    # seed of crops and flips; auto: the seed of the run; set it to reuse stored soft labels
+    # seed of crops and flips; auto: the seed of the run; to reuse soft labels, use their seed
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
     # seed for val_share, fold and share; separate from `seed`, so that all runs use the same images
     val_seed: int = 0
-    # true: every folder of images is a class; false: only the folders in train/; null: as false,
-    # but folders that look like splits are rejected
+    # true: every folder with images is a class; false: only the folders directly in train/; null:
+    # as false, but folders that look like splits are rejected
     nested_classes: bool | None = None
     train_size: CropSize = 176  # training crop size, pixels
     eval_resize: CropSize = 232  # shorter side before the evaluation crop, pixels
@@ -82,28 +82,30 @@ class DataConfig(Section):
     # becomes eval_resize, and the rest is filled with the mean color) | squash (both sides become
     # eval_resize); training does not change
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
-    # the network gets (level - mean) / std; red, green and blue, 0..255; a run from pretrained
-    # weights uses their values
+    # mean level of red, green and blue, from 0 to 255: the network receives (level - mean) / std;
+    # a run from pretrained weights uses their values
     mean: Mean = MEAN
-    # standard deviation by channel, as data.mean
+    # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD
     flip: bool = True  # flip half of the training images horizontally
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
     # longer side in pixels of images that are decoded once, shrunk and kept in memory for cropping;
-    # auto: the largest size that fits; 0: decode images for every crop
+    # auto: 2 or 1.5 times the largest training crop, whichever fits; 0: images are decoded for
+    # every crop
     memory_pixels: Annotated[int | str, Bounds(least=0, most=2048, word="auto")] = 0
-    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: the training process
-    # decodes
+    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: images are decoded
+    # in the training process
     workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
-    # repetitions of each image in a row; epochs keep their length, with fewer distinct images
+    # copies of each image in a row, each with its own crop; an epoch has as many steps, of fewer
+    # distinct images
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
     # sampling frequency of classes: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
-    # random | quasi_random (ffcv: reads the file in larger chunks)
+    # order of training images: random | quasi_random (.beton files only: reads in larger chunks)
     order: Annotated[str, OneOf("random", "quasi_random")] = "random"
 
     def resize_for(self, size: int) -> int:

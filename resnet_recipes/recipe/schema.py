@@ -42,12 +42,12 @@ class Recipe(Section):
     This class is the schema of the YAML file, its defaults, and the object that the program reads.
     """
 
-    name: str = ""  # lower-case letters, digits, '_'
+    name: str = ""  # name of the recipe: lower-case letters, digits, '_'
     about: str = ""  # one line for `resnet-train --list`
     baseline: bool = False  # another project's training, for comparison
-    # base length of training
+    # duration of training before scaling
     max_duration: Annotated[str, IsDuration(units=("ep", "ba"))] = "90ep"
-    # stretches max_duration and milestones, not the warm-up
+    # factor on max_duration and the milestones, not on the warm-up
     scale_schedule_ratio: Annotated[float, _STRETCH] = 1.0
     seed: Annotated[int, Bounds(least=0, most=2**32 - 1)] = 42  # seed of all random choices
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -31,7 +31,7 @@ SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 
 @dataclass
 class BatchConfig(Section):
-    """The `batch` section: sizes are global, so 1 or 8 devices give the same result."""
+    """The `batch` section: numbers of images, independent of the number of devices."""
 
     _place = "batch."
 
@@ -42,7 +42,7 @@ class BatchConfig(Section):
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
     # examples per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
-    # average BatchNorm running statistics over devices at the end of every epoch
+    # average the running statistics of BatchNorm over devices at the end of every epoch
     bn_average: bool = False
 
     def micro_batch(self, rank_size: int) -> int:
@@ -52,7 +52,7 @@ class BatchConfig(Section):
 
 @dataclass
 class ScheduleConfig(Section):
-    """The `schedule` section: the learning rate as a fraction of `optimizer.lr`."""
+    """The `schedule` section: the learning rate over the run, relative to `optimizer.lr`."""
 
     _place = "schedule."
     #: The schedules that use a setting; settings without an entry apply to all.
@@ -71,17 +71,18 @@ class ScheduleConfig(Section):
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"
     start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
-    # decay from the start of the run, at first hidden by the warm-up
+    # cosine: the decay starts at step 0, and the warm-up replaces its first part
     from_start: bool = False
-    final: ZeroToOne = 0.0  # fraction of the peak lr at the end: cosine, linear, polynomial
-    power: Positive = 2.0  # polynomial only
-    # wsd: the decay at the end; lr is constant before it
+    final: ZeroToOne = 0.0  # cosine, linear, polynomial: fraction of the peak lr at the end
+    power: Positive = 2.0  # polynomial: exponent of the decay
+    # wsd: duration of the decay at the end of the run; lr is constant before it
     cooldown: Length = "0.2dur"
-    # wsd, shape of the decay: linear | sqrt (1 - sqrt of its progress)
+    # wsd: shape of the decay: linear | sqrt (1 - sqrt of the fraction of the decay)
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
-    milestones: list[Length] = field(default_factory=list)  # multistep: when gamma applies
-    gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1  # multistep only
-    # step: update lr every step | epoch: keep it within an epoch
+    milestones: list[Length] = field(default_factory=list)  # multistep: times when lr falls
+    # multistep: factor on lr at each milestone
+    gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1
+    # step: update lr at every step | epoch: once per epoch
     interval: Annotated[str, OneOf("step", "epoch")] = "step"
 
     def problems(self) -> Iterator[Problem]:
@@ -93,13 +94,13 @@ class ScheduleConfig(Section):
 
 @dataclass
 class PrecisionConfig(Section):
-    """The `precision` section."""
+    """The `precision` section: number format, memory layout and kernels."""
 
     _place = "precision."
 
     # auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
-    channels_last: bool = True  # NHWC memory: 1.2 to 1.5 times faster with tensor cores
+    channels_last: bool = True  # NHWC memory layout, which tensor cores read faster
     # auto: fused operations and CUDA graphs on a GPU | off: plain torch
     kernels: Annotated[str, OneOf("auto", "off")] = "auto"
     compile: bool = False  # torch.compile the model
@@ -120,7 +121,7 @@ _PERCENT = Bounds(least=1, most=100, text="a percentage from 1 to 100, as in 75.
 
 @dataclass
 class EvaluationConfig(Section):
-    """The `evaluation` section."""
+    """The `evaluation` section: when and how the validation images are evaluated."""
 
     _place = "evaluation."
 
@@ -128,16 +129,16 @@ class EvaluationConfig(Section):
     stop_at_top1: Annotated[float | None, _PERCENT] = None
     # time between evaluations; the last step is always evaluated
     interval: Length = "1ep"
-    # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
+    # shift of the evaluations: 3ep with interval=4ep evaluates after epochs 3, 7, 11 ...
     offset: LengthOrZero = "0ep"
     flip: bool = False  # average the predictions for an image and its horizontal flip (2x compute)
-    # pixels: `resnet-recipes eval` prints a table of these sizes
+    # image sizes in pixels, of which `resnet-recipes eval` prints a table
     sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
 
 
 @dataclass
 class CheckpointConfig(Section):
-    """The `checkpoint` section."""
+    """The `checkpoint` section: when weights are saved, and which are kept."""
 
     _place = "checkpoint."
 
@@ -151,11 +152,11 @@ class CheckpointConfig(Section):
 
 @dataclass
 class LogConfig(Section):
-    """The `log` section."""
+    """The `log` section: how often a run records its progress, and where."""
 
     _place = "log."
 
-    # time between logged steps; other steps do not wait for the device
+    # time between logged steps; only these steps wait for the device
     interval: Length = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
@@ -166,7 +167,7 @@ _PRICE = Bounds(least=0, below=1e6, text="a price per hour, as in 32.77")
 
 @dataclass
 class LaunchConfig(Section):
-    """The `launch` section: where a run executes. These settings do not change its result."""
+    """The `launch` section: devices, restarts, and limits of time and money."""
 
     _place = "launch."
 
@@ -178,10 +179,10 @@ class LaunchConfig(Section):
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # price of this machine per hour, in any currency; the plan then shows the run's cost
     price: Annotated[float | None, _PRICE] = None
-    # "2h", "90m" or "$20" at launch.price: train for as many epochs as fit, according to
-    # measurements on this machine; "": recipe length
+    # "2h", "90m" or "$20" (needs launch.price): train for as many epochs as fit, by the speed
+    # measured on this machine; empty: the duration of the recipe
     budget: str = ""
-    # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
+    # "3.5h" or "45m": save and stop before this time has passed, with exit code 75; empty: no limit
     max_wall: str = ""
 
     def problems(self) -> Iterator[Problem]:
@@ -207,12 +208,12 @@ class LaunchConfig(Section):
 
 @dataclass
 class RunConfig(Section):
-    """The `run` section: where results are stored."""
+    """The `run` section: the folder of the results."""
 
     _place = "run."
 
     root: str = "runs"  # folder of all runs
-    # with schedule=wsd: run whose stable phase this run continues: a name in root or a folder
+    # with schedule=wsd: the run whose stable phase this run continues: a name in root, or a folder
     extends: str = ""
     # folder of this run; auto: recipe, length, seed, date and four random letters
     name: str = "auto"

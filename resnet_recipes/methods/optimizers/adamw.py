@@ -16,7 +16,7 @@ class AdamW(OptimizerSettings):
     `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
     """
 
-    cost = "one fused pass, and two tensors a parameter in memory."
+    cost = "one fused pass, and two tensors per parameter in memory."
     gain = "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
     avoid_when = "The final accuracy matters most: ResNets reach a higher accuracy with SGD."
 

@@ -54,10 +54,11 @@ class OptimizerSettings(Section):
     # peak learning rate, for the global batch
     lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10000")] = 0.1
     weight_decay: BelowOne = 0.0  # strength of the decay
-    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    # parameters without decay: none | bn_in_name ("bn" in the name, so not downsample.1) |
+    # one_dimensional (biases, BatchNorm) | norm_layers (BatchNorm, LayerNorm ...)
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
     clip_norm: Positive | None = None  # maximum L2 norm of the full gradient; null: no clipping
-    # learning rate factor for everything but the classifier, above 0 and at most 1
+    # factor on lr for all layers but the classifier, above 0 and at most 1
     backbone_rate: Annotated[float, Bounds(above=0, most=1, fix=_HEAD_ALONE)] = 1.0
 
     def problems(self) -> Iterator[Problem]:

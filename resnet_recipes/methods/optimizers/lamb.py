@@ -27,8 +27,8 @@ class LAMB(OptimizerSettings):
     """
 
     cost = (
-        "one fused and four foreach passes over the weights; three tensors a parameter in memory, "
-        "two of them in checkpoints."
+        "one fused and four foreach passes over the weights; three tensors per parameter in "
+        "memory, two of them in checkpoints."
     )
     gain = (
         "80.4% at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
@@ -42,7 +42,7 @@ class LAMB(OptimizerSettings):
     rate_power = 0.5
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch
-    weight_decay: float = 0.02  # this fraction of each weight is added to its update
+    weight_decay: float = 0.02  # fraction of each weight that is added to its update
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
     clip_norm: float | None = 1.0  # maximum L2 norm of the full gradient; null: no clipping
