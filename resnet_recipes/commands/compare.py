@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
@@ -53,14 +53,18 @@ def run(arguments: Arguments) -> int:
         "machine": [*find_differences([read_machine(run.folder) for run in runs]).items()],
         "results": _collect_results(runs),
     }
-    groups, verdicts = group_seeds(runs), dict(_compare_pairs(letters, runs))
+    groups = group_seeds(runs)
+    verdicts = dict(_compare_groups(dict(zip(runs, letters, strict=True)), groups))
     curves = list(find_learning_curves(groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
         "machine": dict(tables["machine"]),
         "groups": list(map(_group_values, groups)),
-        "pairs": [{"runs": pair, **_pair_values(one)} for pair, one in verdicts.items()],
+        "pairs": [
+            {"runs": pair, **one._asdict(), "interval": list(one.interval)}
+            for pair, one in verdicts.items()
+        ],
         "learning_curves": [curve._asdict() for curve in curves],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
@@ -99,11 +103,6 @@ def _group_values(group: SeedGroup) -> dict[str, object]:
     }
 
 
-def _pair_values(verdict: PairedVerdict) -> dict[str, object]:
-    interval = list(verdict.interval)
-    return {**verdict._asdict(), "points": verdict.points, "p": verdict.p, "interval": interval}
-
-
 def _format_lines(
     letters: Sequence[str],
     runs: Sequence[RunRecord],
@@ -116,31 +115,44 @@ def _format_lines(
         yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: the same"]))
 
 
-def _compare_pairs(
-    letters: Sequence[str], runs: Sequence[RunRecord]
+def _compare_groups(
+    letters: dict[RunRecord, str], groups: Sequence[SeedGroup]
 ) -> Iterator[tuple[str, PairedVerdict]]:
-    """Yield each pair of the first run with another run on the same validation images."""
-    first, *rest = (Hits.read(run.folder) for run in runs)
-    for letter, other in zip(letters[1:], rest, strict=True):
-        if first and other and (verdict := PairedVerdict.of(first, other)):
-            yield f"{letters[0]} and {letter}", verdict
+    """Yield each pair of the first group with another group on the same validation images."""
+    sides = [
+        (
+            ", ".join(letters[run] for run in group.runs),
+            [hits for run in group.runs if (hits := Hits.read(run.folder))],
+        )
+        for group in groups
+    ]
+    (first, first_hits), *others = sides
+    for name, hits in others:
+        if verdict := PairedVerdict.of(first_hits, hits):
+            yield f"{first} and {name}", verdict
 
 
 def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
-    """Yield sentences that compare two networks on the same images."""
-    first, _, second = pair.split()
+    """Yield sentences that compare two groups on the same images."""
     low, high = verdict.interval
+    source = "images" if verdict.seed_variance is None else "images and seeds"
     yield (
         f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
-        f"{low:+.2f} to {high:+.2f}; only {first} is right on {verdict.first_only:,}, only "
-        f"{second} on {verdict.second_only:,} (McNemar's p {verdict.p:.2g})."
+        f"{low:+.2f} to {high:+.2f} over {source}."
     )
     if verdict.is_settled:
-        yield "These two networks differ. Other seeds of their recipes may not."
-    else:
-        yield "Not settled: these two networks may be equally accurate."
-        if images := verdict.images_to_settle:
-            yield f"About {images:,} images would settle a difference of this size."
+        caveat = " for these networks; other seeds may differ"
+        yield f"Settled{caveat if verdict.seed_variance is None else ''}."
+        return
+    yield "Not settled: they may be equally accurate."
+    ways = []
+    if images := verdict.images_to_settle:
+        ways.append(f"{digits(float(f'{images:.2g}'))} images")
+    if times := verdict.seeds_to_settle:
+        ways.append(f"{times:.2g} times as many seeds")
+    if verdict.points:
+        way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"
+        yield f"{way} would settle a difference of this size."
 
 
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
@@ -184,25 +196,12 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield the variation between seeds, and whether the groups differ by more."""
-    several = [group for group in groups if group.noise is not None]
-    if not several:
-        yield ("Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3.")
+    """Yield the accuracy of each group, and how much it varies between seeds."""
+    if all(group.noise is None for group in groups):
+        yield "Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3."
         return
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names, seeds = ", ".join(run.name for run in group.runs), len(group.top1)
             yield f"top-1 {group.mean_top1:.2f}{noise}% over {counted(seeds, 'seed')}: {names}"
-    if len(several) > 1:
-        best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
-        gap = best.mean_top1 - second.mean_top1
-        error = sum(group.noise**2 / len(group.top1) for group in (best, second)) ** 0.5
-        verdict = "more than" if gap > 2 * error else "no more than"
-        yield (
-            f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of "
-            f"that difference ({error:.2f})."
-        )
-        if 0 < gap <= 2 * error:
-            seeds = ceil(4 * (best.noise**2 + second.noise**2) / gap**2)
-            yield f"About {seeds:,} seeds each would settle a difference of this size."

@@ -1,6 +1,6 @@
-"""Compare the accuracies of two networks on the same images, with a confidence interval."""
+"""Compare the accuracies of networks on the same images, with a confidence interval."""
 
-from math import ceil, exp, lgamma, log
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from resnet_recipes.run_folder.hits import Hits
@@ -28,56 +28,65 @@ def accuracy_interval(correct: int, images: int) -> Confidence:
 
 
 class PairedVerdict(NamedTuple):
-    """The comparison of two networks on the same images."""
+    """The difference between two groups of seeds on the same images."""
 
     images: int
-    first_only: int  # images that only the first network classifies correctly
-    second_only: int
+    points: float  # mean accuracy of the first group minus the second, in points
+    image_variance: float  # of `points`, over samples of images
+    seed_variance: float | None  # of `points`, over seeds; None if a group has only one run
 
     @classmethod
-    def of(cls, first: Hits, second: Hits) -> Self | None:
-        """Compare two networks; None if their images differ."""
-        if (first.digest, len(first.flags)) != (second.digest, len(second.flags)):
-            return None
-        pairs = list(zip(first.flags, second.flags, strict=True))
-        return cls(len(pairs), pairs.count(("1", "0")), pairs.count(("0", "1")))
+    def of(cls, first: Sequence[Hits], second: Sequence[Hits]) -> Self | None:
+        """Compare two groups; None if a group is empty or the images differ.
 
-    @property
-    def points(self) -> float:
-        """The accuracy of the first network minus the second, in points."""
-        return 100 * (self.first_only - self.second_only) / self.images
+        For the variance over images, each group gets one more image that only it classifies
+        correctly (Bonett and Price, 2012, J. Educ. Behav. Stat. 37).
+        """
+        import numpy as np  # help pages do not need it
+
+        kinds = {(hits.digest, len(hits.flags)) for hits in (*first, *second)}
+        if not (first and second and len(kinds) == 1):
+            return None
+        one, other = (
+            100.0 * np.array([list(map(int, hits.flags)) for hits in group])
+            for group in (first, second)
+        )
+        differences = one.mean(0) - other.mean(0)
+        varied = np.append(differences, (100.0, -100.0))
+        seed_variance = None
+        if min(len(one), len(other)) > 1:
+            means = one.mean(1), other.mean(1)
+            seed_variance = float(sum(group.var(ddof=1) / len(group) for group in means))
+        points, variance = float(differences.mean()), float(varied.var() / len(varied))
+        return cls(len(differences), points, variance, seed_variance)
 
     @property
     def interval(self) -> Confidence:
-        """The interval of `points`. Bonett and Price, 2012, J. Educ. Behav. Stat. 37."""
-        images = self.images + 2
-        first, second = (self.first_only + 1) / images, (self.second_only + 1) / images
-        half = _Z * ((first + second - (first - second) ** 2) / images) ** 0.5
-        return Confidence(100 * (first - second - half), 100 * (first - second + half))
+        """The interval of `points`, over images and, with several seeds, over seeds.
 
-    @property
-    def p(self) -> float:
-        """The exact two-sided p-value of McNemar's test, 1947, Psychometrika 12."""
-        count = self.first_only + self.second_only
-        terms = (
-            exp(lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) - count * log(2))
-            for k in range(min(self.first_only, self.second_only) + 1)
-        )
-        return min(1.0, 2 * sum(terms))
+        Some seed noise is in both variances, so it is rather too wide than too narrow.
+        """
+        half = _Z * (self.image_variance + (self.seed_variance or 0.0)) ** 0.5
+        return Confidence(self.points - half, self.points + half)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the difference is significant: p below 5%."""
-        return self.p < 0.05
+        """Whether the interval excludes 0."""
+        low, high = self.interval
+        return low > 0 or high < 0
 
     @property
-    def images_to_settle(self) -> int | None:
-        """The number of images that would make this difference significant with 80% power.
+    def images_to_settle(self) -> float | None:
+        """The number of images that would settle this difference with 80% power."""
+        times = self._find_factor(self.image_variance, self.seed_variance or 0.0)
+        return times and times * self.images
 
-        None if there is no difference. Connor, 1987, Biometrics 43.
-        """
-        if self.first_only == self.second_only:
-            return None
-        discordant = (self.first_only + self.second_only) / self.images
-        gap = abs(self.points) / 100
-        return ceil((_Z * discordant**0.5 + _POWER * (discordant - gap**2) ** 0.5) ** 2 / gap**2)
+    @property
+    def seeds_to_settle(self) -> float | None:
+        """How many times as many seeds would settle this difference with 80% power."""
+        return self._find_factor(self.seed_variance or 0.0, self.image_variance)
+
+    def _find_factor(self, variance: float, rest: float) -> float | None:
+        """Return the factor by which `variance` is too large, or None if `rest` alone is."""
+        needed = (self.points / (_Z + _POWER)) ** 2
+        return variance / (needed - rest) if needed > rest else None

@@ -32,39 +32,56 @@ def test_compare_accepts_runs_named_like_recipes(compared):
 
 
 def test_compare_reports_noise_of_seeds(compared):
-    near = seeds("a", 70, optimizer={"lr": 2.0})
-    for name, top1, said in (
-        ("b", 75, "5.00 points apart, more than twice the standard error"),
-        ("d", 70.12, "0.12 points apart, no more than twice the standard"),  # standard error 0.08
-        ("c", 70.05, "0.05 points apart, no more than twice"),
-    ):
-        assert said in compared(f"{near} {seeds(name, top1, optimizer={'lr': top1})}")
-    groups = json.loads(compared(f"{near} --json"))["groups"]
+    names = f"{seeds('a', 70, optimizer={'lr': 2.0})} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
+    said = compared(names)
+    assert "top-1 70.10 +- 0.10% over 3 seeds: a0, a1, a2" in said
+    assert "top-1 75.00% over 1 seed: b0" in said
+    groups = json.loads(compared(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
-def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
-    names = []
-    for lr, top1 in ((1.0, 70.0), (2.0, 70.12)):
-        settings = {"optimizer": {"lr": lr}}
-        names.append(seeds(f"lr{lr:.0f}-", top1, **settings))
-        for seed in range(3, 8):
-            names.append(f"./lr{lr:.0f}-{seed}")
-            run_folder(
-                Path(),
-                names[-1],
-                top1=10.0 * seed,
-                seed=seed,
-                state="failed",
-                **{"config": settings},
-            )
-    said = compared(" ".join(names))
-    # std 0.1 over three seeds gives sqrt(2 * 0.01 / 3) = 0.08; eight seeds would give 0.05
-    assert "The best two are 0.12 points apart, no more than twice the standard error" in said
-    # 4 * (0.1**2 + 0.1**2) / 0.12**2 is 5.6
-    assert "About 6 seeds each would settle" in said
-    assert "(0.08)" in said
-    assert "+- 0.10% over 3 seeds" in said
+def test_unfinished_runs_do_not_count_as_seeds(compared):
+    names = seeds("a", 70)
+    run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
+    assert "top-1 70.10 +- 0.10% over 3 seeds" in compared(f"{names} ./failed")
+
+
+@pytest.fixture
+def judged(compared):
+    """Return a function that compares two groups of two seeds by their numbers of hits."""
+    names = f"{seeds('a', 70, 2, optimizer={'lr': 2.0})} {seeds('b', 75, 2, optimizer={'lr': 1.0})}"
+
+    def judge(images: int, *hits: int, flag: str = "") -> str:
+        for name, count in zip(("a0", "a1", "b0", "b1"), hits, strict=True):
+            Hits("d", "1" * count + "0" * (images - count)).write(Path(name))
+        return " ".join(compared(f"{names} {flag}").split())
+
+    return judge
+
+
+def test_compare_judges_groups_of_seeds_together(judged):
+    said = judged(40, 30, 28, 20, 22)
+    assert "A, B and C, D, the same 40 images: +20.00 points, 95% interval +5.48 to +34.52" in said
+    assert "over images and seeds. Settled." in said
+    (pair,) = json.loads(judged(40, 30, 28, 20, 22, flag="--json"))["pairs"]
+    assert pair["runs"] == "A, B and C, D"
+    assert pair["interval"] == pytest.approx([5.48, 34.52], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("counts", "advice"),
+    [
+        ((40, 24, 24, 22, 20), "About 1,100 images would settle"),
+        ((400, 300, 260, 250, 250), "About 4.2 times as many seeds would settle"),
+        ((40, 21, 28, 20, 22), "Only more images together with more seeds would settle"),
+        ((40, 21, 21, 21, 21), "equally accurate."),
+    ],
+)
+def test_compare_advises_what_settles_a_difference(judged, counts, advice):
+    said = judged(*counts)
+    assert "Not settled: they may be equally accurate." in said
+    assert advice in said
+    assert ("settle a difference" in said) is ("settle" in advice)
 
 
 def test_compare_stacks_tables_wider_than_terminal(compared, monkeypatch):
@@ -76,13 +93,12 @@ def test_compare_stacks_tables_wider_than_terminal(compared, monkeypatch):
 
 
 def test_compare_of_two_runs_prints_verdict(compared):
-    for name, flags, digest in (("a", "1" * 30, "d"), ("b", "1" * 20 + "0" * 10, "d")):
-        Hits(digest, flags).write(run_folder(Path(), name))
+    for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
+        Hits("d", flags).write(run_folder(Path(), name, recipe=name))
     said = " ".join(compared("./a ./b").split())
     assert "A and B, the same 30 images: +33.33 points, 95% interval" in said
-    assert "only A is right on 10, only B on 0 (McNemar's p 0.002)" in said
-    assert "These two networks differ." in said
+    assert "over images. Settled for these networks; other seeds may differ." in said
     Hits("d", "1" * 28 + "00").write(Path("b"))
-    assert "Not settled: these two networks may be equally accurate" in compared("./a ./b")
+    assert "Not settled: they may be equally accurate" in compared("./a ./b")
     Hits("other", "1" * 30).write(Path("b"))
     assert "the same 30 images" not in compared("./a ./b")

@@ -1,7 +1,7 @@
-"""Compare two networks on the same images, against counts and textbook values."""
+"""Compare networks on the same images, against counts and textbook values."""
 
-from itertools import product
-from math import comb
+from random import Random
+from statistics import stdev
 
 import pytest
 
@@ -18,45 +18,93 @@ def test_accuracy_interval_solves_the_score_equation():
             assert away == pytest.approx(1.959964**2 * share * (1 - share) / images, abs=1e-9)
 
 
-def test_paired_counts_images_that_one_network_gets():
-    first, second = Hits("d", "110100"), Hits("d", "100011")
-    verdict = PairedVerdict.of(first, second)
-    assert verdict == (6, 2, 2)
-    assert verdict.points == 0
-    assert verdict.images_to_settle is None
-    assert PairedVerdict.of(second, Hits("d", "100000")).points == pytest.approx(100 * 2 / 6)
+def count_pairs(images: int, first_only: int, second_only: int) -> PairedVerdict:
+    """Compare two runs; all other images are classified correctly by both."""
+    rest = "1" * (images - first_only - second_only)
+    first = Hits("d", "1" * first_only + "0" * second_only + rest)
+    second = Hits("d", "0" * first_only + "1" * second_only + rest)
+    return PairedVerdict.of([first], [second])
 
 
-@pytest.mark.parametrize("other", [Hits("e", "1100"), Hits("d", "110")])
-def test_paired_other_images_have_no_verdict(other):
-    assert PairedVerdict.of(Hits("d", "1100"), other) is None
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (["d1100"], ["e1100"]),
+        (["d1100"], ["d110"]),
+        (["d1100", "d1000"], ["d1100", "e1100"]),
+        (["d1100"], []),
+        ([], []),
+    ],
+)
+def test_paired_other_images_have_no_verdict(groups):
+    first, second = ([Hits(text[0], text[1:]) for text in group] for group in groups)
+    assert PairedVerdict.of(first, second) is None
 
 
-def test_paired_p_counts_coin_throws():
-    for first, second in product(range(8), repeat=2):
-        throws = first + second
-        tail = sum(comb(throws, k) for k in range(min(first, second) + 1))
-        expected = min(1.0, 2 * tail / 2**throws)
-        assert PairedVerdict(100, first, second).p == pytest.approx(expected)
-
-
-def test_paired_interval_matches_its_formula():
-    verdict = PairedVerdict(153, 9, 2)
+def test_paired_interval_of_two_runs_matches_its_formula():
+    verdict = count_pairs(153, 9, 2)
+    assert verdict.points == pytest.approx(100 * 7 / 153)
     first, second = 10 / 155, 3 / 155
-    half = 1.959964 * ((first + second - (first - second) ** 2) / 155) ** 0.5
-    expected = 100 * (first - second - half), 100 * (first - second + half)
+    half = 100 * 1.959964 * ((first + second - (first - second) ** 2) / 155) ** 0.5
+    expected = verdict.points - half, verdict.points + half
     assert verdict.interval == pytest.approx(expected)
+    assert verdict.seed_variance is None
 
 
-def test_paired_verdict_settles_where_p_is_small():
-    assert PairedVerdict(153, 15, 2).is_settled
-    assert not PairedVerdict(153, 9, 3).is_settled
+def test_paired_interval_of_seeds_is_wider():
+    """Two seeds of 90% and 94% against two of 88%: 4 points, and the noise of the first two."""
+    first = [Hits("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
+    second = [Hits("d", "1" * 88 + "0" * 12)] * 2
+    verdict = PairedVerdict.of(first, second)
+    assert verdict.points == pytest.approx(4)
+    assert verdict.seed_variance == pytest.approx(stdev((90, 94)) ** 2 / 2)
+    # images: 2 gain 1, 4 gain 0.5, and one more gains and loses 1
+    total, squares = 4, 2 + 4 * 0.25 + 2
+    variance = 1e4 * (squares / 102 - (total / 102) ** 2) / 102
+    half = 1.959964 * (variance + verdict.seed_variance) ** 0.5
+    assert verdict.interval == pytest.approx((4 - half, 4 + half))
+
+
+def test_paired_equal_seeds_do_not_settle_a_difference_of_one_image():
+    """The seeds of both groups agree by chance, but the images do not."""
+    first = [Hits("d", "1" * 138 + "0" * 15)] * 2
+    second = [Hits("d", "1" * 137 + "0" * 16)] * 2
+    verdict = PairedVerdict.of(first, second)
+    assert verdict.seed_variance == 0
+    assert not verdict.is_settled
+
+
+def test_paired_interval_covers_the_difference():
+    """In 95% of samples from networks that are 80% and 70% accurate, within 4 standard errors."""
+    random, covered = Random(0), 0
+    for _ in range(500):
+        flags = ["".join("01"[random.random() < rate] for _ in range(60)) for rate in (0.8, 0.7)]
+        low, high = PairedVerdict.of(*([Hits("d", one)] for one in flags)).interval
+        covered += low <= 10 <= high
+    assert abs(covered / 500 - 0.95) < 4 * (0.95 * 0.05 / 500) ** 0.5
+
+
+def test_paired_verdict_settles_where_interval_excludes_zero():
+    assert count_pairs(153, 15, 2).is_settled
+    assert count_pairs(153, 2, 15).is_settled
+    assert not count_pairs(153, 9, 3).is_settled
 
 
 def test_paired_images_to_settle_give_that_many_differences():
-    """With that many images in the same proportions, the p value is well below 5%."""
-    verdict = PairedVerdict(153, 9, 3)
-    images = verdict.images_to_settle
+    """With that many images in the same proportions, 0 is 2.8 standard errors away."""
+    verdict = count_pairs(153, 9, 3)
+    images = round(verdict.images_to_settle)
     assert 153 < images < 1000
     scale = images / 153
-    assert PairedVerdict(images, round(9 * scale), round(3 * scale)).p < 0.02
+    larger = count_pairs(images, round(9 * scale), round(3 * scale))
+    assert larger.points / larger.image_variance**0.5 == pytest.approx(2.8, abs=0.1)
+    assert count_pairs(153, 3, 3).images_to_settle is None
+
+
+def test_paired_seeds_to_settle_divide_the_seed_variance():
+    verdict = PairedVerdict(1000, 2.0, image_variance=0.1, seed_variance=1.6)
+    times = verdict.seeds_to_settle
+    assert 2.0 / (0.1 + 1.6 / times) ** 0.5 == pytest.approx(2.8016, abs=1e-3)
+    assert verdict.images_to_settle is None  # the seeds alone are too noisy
+    noisy = verdict._replace(image_variance=1.0)
+    assert noisy.seeds_to_settle is None
