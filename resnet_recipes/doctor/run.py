@@ -9,7 +9,7 @@ import torch
 from resnet_recipes.base.cores import available_memory, cores
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.paths import find_existing_parent
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096
@@ -75,7 +75,7 @@ def _check_cores(gpus: int) -> Finding:
             f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",
             fix,
         )
-    return Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
+    return Finding("ok", counted(count, "core") + (f" for {gpus} GPUs" if gpus else ""))
 
 
 def _check_disk(runs: Path) -> Finding:

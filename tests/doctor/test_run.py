@@ -27,3 +27,8 @@ def test_low_limits_suggest_a_command(tmp_path, monkeypatch):
 
 def test_check_run_works_on_this_machine(tmp_path):
     assert run.check_run(tmp_path, tmp_path)
+
+
+def test_one_core_is_singular(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "cores", lambda: 1)
+    assert run.check_run(runs=tmp_path)[1].what.split(" for ")[0] == "1 core"

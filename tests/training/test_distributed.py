@@ -13,8 +13,10 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.training import distributed
 from resnet_recipes.training.build import agree_on_operations
 from resnet_recipes.training.distributed import (
+    Rank,
     Vote,
     average_statistics,
     broadcast_statistics,
@@ -158,3 +160,11 @@ def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
         for name, rank in (("blur", 1), ("batch_norm", 2))
     ]
     assert "why" in others[0][1]
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "text"), [(1, 1, "1 core"), (8, 2, "8 cores, 2 processes")]
+)
+def test_devices_names_cores_and_processes(monkeypatch, cores, ranks, text):
+    monkeypatch.setattr(distributed, "cores", lambda: cores)
+    assert Rank(0, ranks, torch.device("cpu")).devices == f"CPU, {text}"
