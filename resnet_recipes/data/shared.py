@@ -50,13 +50,10 @@ class SharedArrays:
                 array._memory.madvise(advice)
         return array
 
-    def free(self, name: str, start: int, end: int) -> None:
-        """Free the complete pages of a byte array from `start` to `end`; they become 0."""
-        array, page = self.arrays[name], mmap.PAGESIZE
-        place = array.ctypes.data - self.content.ctypes.data
-        first = place + -(-start // page) * page
-        if (length := place + end // page * page - first) > 0:
-            self._memory.madvise(mmap.MADV_REMOVE, first, length)
+    def free(self, name: str, start: int) -> None:
+        """Free the last array from byte `start`, a multiple of a page; its bytes become 0."""
+        place = self.arrays[name].ctypes.data - self.content.ctypes.data
+        self._memory.madvise(mmap.MADV_REMOVE, place + start)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]

@@ -1,5 +1,6 @@
 """Shrunk images as a source: decoded once, then kept in memory shared by all ranks."""
 
+import mmap
 import time
 
 import numpy as np
@@ -18,11 +19,8 @@ USABLE, RESERVE = 0.8, 1 << 30
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 INTERVAL = 0.1
 
-#: The entry of an image that is not kept, and the parts of other entries; see native/src/memory.h.
-_TAKEN, _SIDE_BITS, _UNIT = (1 << 64) - 1, 13, 64
-
-#: Indices in `counts`: bytes used, capacity in bytes, whether the memory is closed to new images,
-#: and the available memory below which it is closed.
+#: Indices in `counts`, which native/src/memory.h explains: bytes used, capacity in bytes, whether
+#: the memory is closed to new images, and the available memory below which it is closed.
 _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 
@@ -32,7 +30,7 @@ class Shrunk:
     An image is decoded completely and shrunk by area averaging. Its pixels depend only on the image
     and `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`,
     pixels are kept in memory until it runs short, shared by all processes of this user with the
-    same name. Other images are decoded every time.
+    same name. Other images are decoded every time, and so are those that Python decodes and crops.
     """
 
     mostly_jpeg = True  # the engine also crops images that only Python can decode
@@ -52,9 +50,8 @@ class Shrunk:
         }
         self._arrays = SharedArrays.joined(name, **layout)
         counts = self._arrays["counts"]
-        with alone(name):
-            if not counts[_LEAST]:  # the memory was just created
-                counts[_CAPACITY], counts[_LEAST] = largest, reserve(available_memory())
+        if not counts[_LEAST]:  # the memory was just created
+            counts[_CAPACITY], counts[_LEAST] = largest, reserve(available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -62,69 +59,44 @@ class Shrunk:
     def read(self, index: int) -> Pixels:
         """Return image `index` from memory, or decode and shrink it; see Source."""
         if self._arrays is not None:
-            self._watch()
-            if (pixels := self._read_kept(index)) is not None:
+            row = native.make_blank_rows(1)
+            self.locate(np.array([index]), row)
+            if (pixels := native.read_shrunk(row)) is not None:
                 return Pixels(pixels)
         picture = self._source.read(index)
         size = compute_shrunk_size(picture.height, picture.width, self._longest)
-        pixels = np.ascontiguousarray(picture.shrunk(*size))
-        if self._arrays is not None:
-            row = native.make_blank_rows(1)
-            self._put_places(np.array([index]), row)
-            native.copy_pixels(row, pixels)
-        return Pixels(pixels)
+        return Pixels(picture.shrunk(*size))
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] to the images, and to their places in memory."""
         self._source.locate(indices, engine_rows)
         engine_rows["small"]["data"] = 0
         engine_rows["longest"] = self._longest
-        if self._arrays is not None:
-            self._watch()
-            self._put_places(indices, engine_rows)
-
-    def _put_places(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Point rows [n] into the memory."""
-        assert self._arrays is not None  # callers check it
-        counts, entries = self._arrays["counts"], self._arrays["entries"]
-        engine_rows["memory"], engine_rows["kept"] = (
-            counts.ctypes.data,
-            self._arrays["kept"].ctypes.data,
-        )
+        if self._arrays is None:
+            return
+        self._watch(self._arrays)
+        counts, pixels, entries = (self._arrays[name] for name in ("counts", "kept", "entries"))
+        engine_rows["memory"], engine_rows["kept"] = counts.ctypes.data, pixels.ctypes.data
         engine_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
 
-    def _watch(self) -> None:
+    def _watch(self, arrays: SharedArrays) -> None:
         """Stop keeping images if the system runs short of memory, then free some memory.
 
         The images that were added last are freed first; see native/src/memory.h.
         """
-        assert self._arrays is not None  # callers check it
-        counts = self._arrays["counts"]
+        counts = arrays["counts"]
         if time.monotonic() < self._asked + INTERVAL:
             return
         self._asked, left = time.monotonic(), available_memory()
         counts[_CLOSED] |= left < counts[_LEAST]
         if left >= counts[_LEAST] // 2:
             return
-        with alone(self._name):  # another process may just have done so
-            lacking = max(0, int(counts[_LEAST]) - available_memory())
-            end = min(int(counts[_USED]), int(counts[_CAPACITY]))
-            counts[_CAPACITY] = max(0, end - lacking)
-            self._arrays.free("kept", int(counts[_CAPACITY]), end)
-
-    def _read_kept(self, index: int) -> np.ndarray | None:
-        """Return the pixels of an image in memory, or None."""
-        assert self._arrays is not None  # callers check it
-        entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
-        if entry in (0, _TAKEN):
-            return None
-        start = ((entry >> 2 * _SIDE_BITS) - 1) * _UNIT
-        height, width = 1 + (entry >> _SIDE_BITS & side), 1 + (entry & side)
-        end, counts = start + 3 * height * width, self._arrays["counts"]
-        if end > counts[_CAPACITY]:
-            return None
-        pixels = self._arrays["kept"][start:end].reshape(height, width, 3).copy()
-        return pixels if end <= counts[_CAPACITY] else None  # freed in the meantime
+        with alone(self._name):
+            lacking = int(counts[_LEAST]) - available_memory()
+            if lacking > 0:  # otherwise another process has just freed memory
+                end = int(min(counts[_USED], counts[_CAPACITY]))
+                counts[_CAPACITY] = max(0, end - lacking) // mmap.PAGESIZE * mmap.PAGESIZE
+                arrays.free("kept", int(counts[_CAPACITY]))
 
 
 def reserve(available: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.native.rows import Status, describe_layout, make_blank_rows
+from resnet_recipes.data.native.rows import WHOLE, Status, describe_layout, make_blank_rows
 
 PATH = Path(__file__).with_name("libengine.so")
 FOLDER = Path(__file__).with_name("known")
@@ -111,9 +111,13 @@ def shrink(
     return None if refused else pixels
 
 
-def copy_pixels(row: np.ndarray, pixels: np.ndarray) -> None:
-    """Copy an image, uint8 [h, w, 3], to the memory that a row [1] points to."""
-    load_library().engine_keep(row.ctypes.data, pixels.ctypes.data, *pixels.shape[:2])
+def read_shrunk(row: np.ndarray) -> np.ndarray | None:
+    """Return the shrunk image of a row [1], uint8 [h, w, 3]; None if the engine rejects it."""
+    pixels = np.empty(3 * row["longest"][0] ** 2, np.uint8)
+    row["geometry"], row["pixels"] = WHOLE, pixels.ctypes.data
+    load_library().engine_try(row.ctypes.data, 1)
+    height, width = row["size"][0]
+    return None if row["status"][0] else pixels[: 3 * height * width].reshape(height, width, 3)
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
@@ -125,7 +129,6 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
         ("engine_destroy", None, [engine]),
         ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
-        ("engine_keep", None, [engine, engine, ctypes.c_int, ctypes.c_int]),
         ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, engine]),
         ("engine_layout", ctypes.c_char_p, []),
         ("engine_instructions", ctypes.c_char_p, []),

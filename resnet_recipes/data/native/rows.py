@@ -67,7 +67,7 @@ OPERATIONS = (
     "hue",
 )
 
-BOX, CROP, CENTRE, DISTORTED = range(4)
+BOX, CROP, CENTRE, DISTORTED, WHOLE = range(5)
 BILINEAR, BICUBIC = range(2)
 
 

@@ -156,7 +156,9 @@ def test_memory_is_shared_by_name(copied):
     process.start()
     process.join()
     shutil.rmtree(copied / "train")
-    assert [source.read(index).width for index in range(len(source))]
+    decoded = [index for index in range(len(source)) if source._arrays["entries"][index]]
+    assert len(decoded) == len(source) - 2  # Python decodes two
+    assert all(source.read(index).width for index in decoded)
     another = Shrunk(files, LONGEST, name)  # found by name
     assert another.read(0).pixels().tobytes() == source.read(0).pixels().tobytes()
 
@@ -248,23 +250,6 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
 
 
 @built
-def test_pixels_that_are_freed_while_python_copies_them_are_not_used(mixed):
-    source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"race {os.getpid()}")
-    source.read(0)
-    assert source._read_kept(0) is not None
-    arrays = dict(source._arrays.arrays)
-
-    class Freeing(dict):
-        def __getitem__(self, name):
-            if name == "kept":
-                arrays["counts"][memory._CAPACITY] = 0
-            return super().__getitem__(name)
-
-    source._arrays = Freeing(arrays)
-    assert source._read_kept(0) is None
-
-
-@built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
     with closing(opened(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
@@ -296,7 +281,7 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available
         source.read(index)
-        kept.append(source._read_kept(index) is not None)
+        kept.append(0 < source._arrays["entries"][index] < 2**64 - 1)
     assert kept == [True, False, False]
 
 

@@ -63,18 +63,20 @@ EXPORTED void engine_destroy(Engine *engine) {
     }
 }
 
-// Fill rows in the calling thread, to test the library.
+// Fill rows in the calling thread.
 EXPORTED void engine_try(Row *rows, int64_t count) {
-    Workspace work;
+    static thread_local Workspace work;         // keeps Huffman tables, which most files share
+    FaultGuard::install();
     for (Row *row = rows; row < rows + count; row++) {
         row->status = fill(*row, work, best_instructions());
     }
+    work.trim();
 }
 
 // Shrink the row's full image to [height, width, 3] in the calling thread, or only check it if the size is 0; return a
 // Status.
 EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
-    static thread_local Workspace work;         // keeps Huffman tables, which most files share
+    static thread_local Workspace work;         // as in engine_try
     try {
         work.shrinker.height = height;
         work.shrinker.width = width;
@@ -87,13 +89,6 @@ EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
     } catch (const std::bad_alloc &) {
         return UNREADABLE;
     }
-}
-
-// Copy an image, [height, width, 3], to the memory that the row points to.
-EXPORTED void engine_keep(Row *row, const uint8_t *pixels, int height, int width) {
-    row->height = height;
-    row->width = width;
-    keep(*row, {pixels, size_t{3} * height * width});
 }
 
 // Return a line for each field of the structs that rows.py mirrors: its name there, offset and size.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <new>
 #include <pthread.h>
 
@@ -97,7 +98,12 @@ Status fill(Row &row, Workspace &work, const Instructions &instructions) {
         if (status != DONE) {
             return status;
         }
-        status = row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+        if (row.geometry == WHOLE) {
+            std::memcpy(row.pixels, bytes.data, bytes.size);
+        } else {
+            status =
+                row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+        }
         if (recalled && !is_kept(asked)) {      // its memory was freed meanwhile
             row = asked;
             return fill(row, work, instructions);

@@ -21,6 +21,7 @@ enum Geometry : int32_t {
     CROP = 1,           // a random crop of the image, by `draws`
     CENTRE = 2,         // the image resized to a shorter side of `resize`, then its center
     DISTORTED = 3,      // a random crop by TensorFlow's rule, by `draws`
+    WHOLE = 4,          // the complete image after shrinking, [height, width, 3]
 };
 
 enum Filter : int32_t { BILINEAR = 0, BICUBIC = 1 };
