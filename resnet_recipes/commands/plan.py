@@ -189,7 +189,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
             f"{digits(1 / forecast.speeds.seconds_at(side).median)} at {side} px" for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for place, (rates, first_epoch, source) in list_supplies(plan).items():
+    for place, rates, first_epoch, source in list_supplies(plan):
         each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
         yield (
             "supply",

@@ -1,14 +1,17 @@
 """Estimate the speed of loaders on this machine, and the gain of images in memory."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from resnet_recipes.base.cores import estimate_speedup
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import explain_unavailable
+from resnet_recipes.data.sample import Sample
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images, set_memory_pixels
+from resnet_recipes.jobs.memory import InMemory, plan_memory, set_memory_pixels
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
@@ -20,37 +23,42 @@ LIMITS = 1.05
 class Supply(NamedTuple):
     """Images per second of the loaders of all ranks."""
 
+    place: str  # location of the images
     rates: dict[int, float]  # by crop size, after the first epoch
     first_epoch: float
     source: str  # source of the numbers
 
     @classmethod
-    def of(cls, plan: Plan) -> "Supply | None":
-        """Return the speed of loaders; None if images are not read, unknown or damaged."""
-        if not (sample := sample_images(plan)):
+    def of(cls, plan: Plan) -> Self | None:
+        """Return the speed of loaders; None if the run reads no images, or some are damaged."""
+        if not plan.facts.augments_samples:
             return None
-        memory = plan_memory(plan)
-        config = replace(plan.recipe.data, memory_pixels=memory.pixels if memory else 0)
-        threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
-        augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
+        sample, memory, config = Sample.of(plan.facts), plan_memory(plan), plan.recipe.data
         share = memory.fraction if memory else 1.0
-        rates, first_epoch = {}, 0.0
-        for side in (sides[0], sides[-1]) if sides else (config.train_size,):
-            if (cost := sample.crop_seconds(config, augment, side)) is None:
-                return None
-            rates[side] = threads / (share * cost.later + (1 - share) * cost.first)
-            first_epoch = first_epoch or 1 / max(cost.first / threads, sample.disk)
-        return cls(rates, first_epoch, sample.source_text)
+        config = replace(config, memory_pixels=memory.pixels if memory else 0)
+        threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
+        augment = plan.new_stack().augment_sample()
+        sides = plan.loader_pixels or (config.train_size,)
+        try:
+            costs = {
+                side: sample.crop_seconds(config, augment, side) for side in (sides[0], sides[-1])
+            }
+        except TrainingError:
+            return None
+        rates = {
+            side: threads / (share * cost.later + (1 - share) * cost.first)
+            for side, cost in costs.items()
+        }
+        first_epoch = 1 / max(costs[sides[0]].first / threads, sample.disk)
+        here = "files" if plan.facts.backend == "torchvision" else ".beton"
+        return cls("memory" if memory else here, rates, first_epoch, sample.source_text)
 
 
-def list_supplies(plan: Plan) -> dict[str, Supply]:
-    """Return the speed of loaders for the location of the images, and for memory."""
-    here = "files" if plan.facts.backend == "torchvision" else ".beton"
-    supplies = {here: Supply.of(set_memory_pixels(plan, 0))}
-    other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
-    if plan_memory(other):
-        supplies["memory"] = Supply.of(other)
-    return {place: supply for place, supply in supplies.items() if supply}
+def list_supplies(plan: Plan) -> Iterator[Supply]:
+    """Yield the speed of loaders for the location of the images, and for memory."""
+    for pixels in (0, plan.recipe.data.memory_pixels or AUTO):
+        if supply := Supply.of(set_memory_pixels(plan, pixels)):
+            yield supply
 
 
 def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
@@ -80,7 +88,8 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     if not speeds.loader or now < LIMITS * alone:
         return None
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
-    if not data.memory_pixels and not explain_unavailable() and (memory := plan_memory(other)):
+    memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)
+    if memory and memory.fraction == 1:
         faster = with_loaders(other, free)
         minutes = estimate(plan, faster).total_minutes
         if faster.loader and minutes < now:

@@ -8,8 +8,8 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import Say, byte_size
 from resnet_recipes.data.images.memory import reserve
 from resnet_recipes.data.native import explain_unavailable
-from resnet_recipes.data.sample import Sample, Typical
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.data.sample import Sample
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
 #: Image sizes that auto tries, relative to the largest training crop. A crop that covers half of an
@@ -22,56 +22,39 @@ class InMemory(NamedTuple):
 
     pixels: int  # longer side
     needed: int  # approximate bytes of all images
-    available: int  # available bytes
+    usable: int  # bytes
 
     @property
     def fraction(self) -> float:
         """The fraction of the images that fit."""
-        return min(1.0, self.available / self.needed)
+        return min(1.0, self.usable / self.needed)
 
     @property
     def space(self) -> str:
         """The memory, described in text."""
-        return f"{byte_size(self.needed)} of {byte_size(self.available)} usable"
+        return f"{byte_size(self.needed)} of {byte_size(self.usable)} usable"
 
     def __str__(self) -> str:
-        if self.fraction == 1:
-            return f"all images at {self.pixels} px: {self.space}"
-        rest = "the others are decoded and shrunk for every crop"
-        return f"{self.fraction:.0%} of the images at {self.pixels} px: {self.space}; {rest}"
-
-
-def sample_images(plan: Plan) -> Sample | Typical | None:
-    """Return sample images; None if the run reads no images, or none can be read."""
-    if not plan.facts.augments_samples:
-        return None
-    return Typical() if plan.facts.root == IMAGENET.root else Sample.of(plan.facts)
+        return f"{self.fraction:.0%} of the images fit at {self.pixels} px: {self.space}"
 
 
 def plan_memory(plan: Plan) -> InMemory | None:
-    """Return the images that a plan keeps in memory; None if there are none or they are unknown.
+    """Return the images that a plan keeps in memory; None if there are none.
 
-    With auto, they have the largest size that fits for all images.
+    With auto, they have the largest size that fits for all images, else the smallest size.
     """
-    pixels, sample = plan.recipe.data.memory_pixels, sample_images(plan)
-    if not pixels or sample is None:
+    data = plan.recipe.data
+    if not data.memory_pixels or not plan.facts.augments_samples:
         return None
-    usable = _measure_usable(plan)
-    sizes = _list_sizes(plan) if pixels == AUTO else [int(pixels)]
-    images = (InMemory(size, sample.bytes_at(size), usable) for size in sizes)
-    return next((each for each in images if pixels != AUTO or each.fraction == 1), None)
-
-
-def _list_sizes(plan: Plan) -> list[int]:
-    """Return the longer sides that auto tries, the largest first."""
-    crop = max(plan.loader_pixels or (plan.recipe.data.train_size,))
-    return [round(ratio * crop) for ratio in RATIOS]
-
-
-def _measure_usable(plan: Plan) -> int:
-    """Return the bytes of memory that images may fill."""
-    available = available_memory()
-    return max(0, available - reserve(available) - plan.batch_memory)
+    sample, available = Sample.of(plan.facts), available_memory()
+    usable = max(0, available - reserve(available) - plan.batch_memory)
+    if data.memory_pixels == AUTO:
+        crop = max(plan.loader_pixels or (data.train_size,))
+        sizes = [round(ratio * crop) for ratio in RATIOS]
+    else:
+        sizes = [int(data.memory_pixels)]
+    images = [InMemory(size, sample.bytes_at(size), usable) for size in sizes]
+    return next((each for each in images if each.fraction == 1), images[-1])
 
 
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
@@ -79,21 +62,16 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
 
     Raises RecipeError if no images can be kept in memory.
     """
-    data = plan.recipe.data
-    if not data.memory_pixels or not plan.facts.augments_samples:
+    pixels, images = plan.recipe.data.memory_pixels, plan_memory(plan)
+    if not images:
         return plan
     if why := explain_unavailable():
         rule = f"needs the native decoder, which {why}"
-        raise RecipeError.of("data.memory_pixels", data.memory_pixels, rule, "data.memory_pixels=0")
-    if data.memory_pixels != AUTO:
+        raise RecipeError.of("data.memory_pixels", pixels, rule, "data.memory_pixels=0")
+    if pixels != AUTO:
         return plan
-    if images := plan_memory(plan):
-        pixels, reason = images.pixels, str(images)
-    else:
-        pixels, reason = 0, f"images do not fit into memory at {_list_sizes(plan)[-1]} px"
-        space = f"{byte_size(_measure_usable(plan))} may be used"
-        reason += f" ({space if sample_images(plan) else 'no image can be read'})"
-    say(f"data.memory_pixels={pixels}: {reason}")
+    pixels = images.pixels if images.fraction == 1 else 0
+    say(f"data.memory_pixels={pixels}: {images}")
     return set_memory_pixels(plan, pixels)
 
 

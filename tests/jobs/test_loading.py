@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base import cores
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor.cuda import Gpus
@@ -52,9 +53,10 @@ def test_augmentation_costs_time():
 
 def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    rates, first_epoch, _ = Supply.of(plan)
+    _, rates, first_epoch, _ = Supply.of(plan)
     assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
-    monkeypatch.setattr(sample.Typical, "disk", 0.01)
+    looked_up = sample.Sample.of(plan.facts)
+    monkeypatch.setattr(sample.Sample, "of", lambda facts: looked_up._replace(disk=0.01))
     assert Supply.of(plan).first_epoch == pytest.approx(100)
 
 
@@ -141,15 +143,26 @@ def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
 
 
 def test_both_storages_are_listed():
-    rows = {
-        place: supply.first_epoch for place, supply in list_supplies(imagenet("mild", 8)).items()
-    }
+    rows = {supply.place: supply.first_epoch for supply in list_supplies(imagenet("mild", 8))}
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
-def test_images_that_cannot_be_judged_leave_speeds_alone():
-    plan = imagenet("mild", 8)
-    other = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
-    bare = Speeds({88: (1.0,)})
-    assert with_loaders(other, bare) == bare
-    assert list_supplies(other) == {}
+def test_damaged_images_leave_speeds_alone(monkeypatch):
+    def fail(*_: object) -> None:
+        raise TrainingError("damaged")
+
+    monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
+    plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
+    assert with_loaders(plan, bare) == bare
+    assert list(list_supplies(plan)) == []
+
+
+def test_synthetic_images_leave_speeds_alone():
+    plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
+    plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
+    assert with_loaders(plan, bare) == bare
+    assert list(list_supplies(plan)) == []
+
+
+def test_plan_without_data_uses_the_table():
+    assert Supply.of(imagenet("mild", 8)).source.startswith("by a table for photographs")

@@ -1,7 +1,6 @@
 """The size of images in memory is chosen from the free memory, and fixed before a run."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -50,8 +49,8 @@ def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, needed(352) / 4)
     kept = plan_memory(plan)
-    assert kept.fraction == pytest.approx(0.25, rel=1e-4)
-    assert str(kept).startswith("25% of the images at 352 px: ")
+    assert kept.fraction == pytest.approx(0.25, rel=1e-3)
+    assert str(kept).startswith("25% of the images fit at 352 px: ")
     assert resolve_memory_pixels(plan, print) == plan
 
 
@@ -59,7 +58,7 @@ def test_full_machine_keeps_none(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, -(10**9))
     kept = plan_memory(plan)
-    assert (kept.available, kept.fraction) == (0, 0.0)
+    assert (kept.usable, kept.fraction) == (0, 0.0)
 
 
 def test_machine_without_the_decoder_keeps_nothing(monkeypatch):
@@ -74,11 +73,3 @@ def test_synthetic_images_are_never_in_memory(monkeypatch):
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan
     assert plan_memory(plan) is None
-
-
-def test_images_that_cannot_be_read_are_not_kept(monkeypatch):
-    plan, said = imagenet("mild cache=ram", 8), []
-    having(monkeypatch, plan, needed(352))
-    plan = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
-    assert resolve_memory_pixels(plan, said.append).recipe.data.memory_pixels == 0
-    assert "no image can be read" in said[0]
