@@ -31,8 +31,8 @@ class ClassWeights(Method):
         f"data.sampling=balanced gained 13.3 ({DOCS}/lab/unequal_classes.html)."
     )
     avoid_when = (
-        "Classes have nearly the same number of images, or top-1 over images as they occur is what "
-        "counts. `data.sampling=sqrt` does much the same by showing rare classes more often."
+        "Classes have nearly the same number of images, or you need the highest top-1 over all "
+        "images. `data.sampling=sqrt` does much the same by showing rare classes more often."
     )
     # effective: by the effective number of images | inverse: 1 / n
     rule: Annotated[str, OneOf("effective", "inverse")] = "effective"

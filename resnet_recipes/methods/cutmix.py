@@ -26,11 +26,10 @@ class CutMix(Method):
     cost = "one copy of the batch."
     gain = (
         '+0.3 points on top of mixup at 600 epochs (PyTorch blog, "How to train state-of-the-art '
-        "models using "
-        "TorchVision's latest primitives\", 2021)."
+        "models using TorchVision's latest primitives\", 2021)."
     )
     avoid_when = (
-        "Mixup can be used instead: in the prototype of Hot it was better by 0.5 to 0.7 points "
+        "You train a MosaicML recipe: in the prototype of Hot, mixup was 0.5 to 0.7 points better "
         "(MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
     conflicts = dict.fromkeys(("mixup", "mixup_or_cutmix"), "both mix images")

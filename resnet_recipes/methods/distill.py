@@ -33,9 +33,9 @@ class Distill(Method):
     )
     gain = (
         "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
-        "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from a "
-        f"teacher of 68% that was stored ({DOCS}/lab/teacher.html); no gain from a teacher that "
-        f"was not better ({DOCS}/lab/unequal_classes.html)."
+        "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from stored "
+        f"labels of a teacher with 68% top-1 ({DOCS}/lab/teacher.html); no gain from a teacher "
+        f"that was not better ({DOCS}/lab/unequal_classes.html)."
     )
     network_setting = "teacher"
     stored_setting = "labels"

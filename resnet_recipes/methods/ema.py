@@ -24,9 +24,9 @@ class EMA(Method):
     copied (Composer averages and truncates them). For evaluation and export the average is swapped
     in, in place; the training weights are then restored bit-identically. At evaluation the average
     is up to one interval old. The average of the torchvision references differs in three ways, each
-    available as a setting: until the first update after its warm-up it is a copy, renewed at each
-    update (`delay`); it is also updated after the first step of every epoch, where the interval
-    restarts (`each_epoch`); its decay is divided by the number of epochs (a half_life in dur).
+    available as a setting. Until the first update after its warm-up it is a copy, renewed at each
+    update (`delay`). It is also updated after the first step of every epoch, where the interval
+    restarts (`each_epoch`). Its decay depends on the number of epochs (`half_life` in dur).
     """
 
     name = "ema"
@@ -41,8 +41,8 @@ class EMA(Method):
         f"({DOCS}/lab/methods.html)."
     )
     avoid_when = (
-        "The batch size is not the recipe's, or the run has only a few hundred steps, and "
-        "half_life was not adjusted: it is in steps."
+        "`half_life` comes from a recipe with another batch size, or the run has a few hundred "
+        "steps: it counts steps, not images."
     )
     extra_weights = 1
     half_life: Length = "100ba"  # time until the contribution of past weights has halved

@@ -13,9 +13,9 @@ from resnet_recipes.methods.image_ops import Operation, RandomOps
 class Flips(Method):
     """Use the eight symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
 
-    Half of the images are flipped vertically, and half are transposed. With the loader's horizontal
-    flips (data.flip), all eight symmetries have the same probability. Pixels are moved, never
-    interpolated. Runs on decoded images in the loader workers.
+    Half of the images are flipped vertically and, independently, half are transposed. With the
+    loader's horizontal flips (data.flip), all eight symmetries have the same probability. Pixels
+    are moved, never interpolated. Runs on decoded images in the loader workers.
     """
 
     name = "flips"

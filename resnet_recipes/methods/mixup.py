@@ -23,7 +23,7 @@ class MixUp(Method):
     """
 
     name = "mixup"
-    cost = "one gather and one interpolation of the batch, 3% of throughput (Table 5)."
+    cost = "one gather and one interpolation of the batch, 3% of throughput (deep dive, Table 5)."
     gain = (
         "+0.5 to 0.7 points over CutMix in the prototype of Hot at 180 and 540 epochs (MosaicML, "
         "Mosaic ResNet deep dive, Table 4)."

@@ -35,7 +35,7 @@ class RandAugment(Method):
     )
     gain = (
         "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, "
-        "method card); without it no run of any length exceeded 79.87% (deep dive)."
+        "method card); without it, no run of the deep dive exceeded 79.87%, at any length."
     )
     avoid_when = (
         "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "

@@ -39,12 +39,13 @@ class StochasticDepth(Method):
 
     The choice is independent for each example and block: `relu(identity + keep * branch)` with keep
     in {0, 1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
-    counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"). With
-    "linear" that is 0.00625 to 0.1 over the 16 blocks of ResNet-50, so that 41% of the examples
-    pass through all blocks. The branch is still computed for the entire batch, and BatchNorm sees
-    all of it. In the saved weights the factor 1 - p is folded into the last BatchNorm of the
-    branch, which gives a plain ResNet. Composer samples in the precision of the activations; this
-    implementation samples in float32.
+    counted from 0, is skipped with probability p = (l + 1) / L * drop_rate ("linear"),
+    l / (L - 1) * drop_rate ("from_zero") or drop_rate ("uniform"). With "linear" that is 0.00625 to
+    0.1 over the 16 blocks of ResNet-50, so that 41% of the examples pass through all blocks. The
+    branch is still computed for the entire batch, and BatchNorm sees all of it. In the saved
+    weights the factor 1 - p is folded into the last BatchNorm of the branch, which gives a plain
+    ResNet. Composer samples in the precision of the activations; this implementation samples in
+    float32.
     """
 
     name = "stochastic_depth"
@@ -55,11 +56,11 @@ class StochasticDepth(Method):
     )
     avoid_when = (
         "The run is short and needs no more regularization. The variant that drops whole blocks "
-        "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
+        "kept ResNet-50's accuracy up to a drop rate of 0.2 (Composer, method card)."
     )
     draws_in_forward = True
     drop_rate: BelowOne = 0.1  # probability of skipping the last block, at least 0 and below 1
-    # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
+    # linear: rises from drop_rate / L to drop_rate | from_zero: from 0 | uniform: constant
     distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"
 
     def rates(self, blocks: int) -> list[float]:

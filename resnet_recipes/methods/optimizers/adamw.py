@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.limits import BelowOne, Positive
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.optimizers.base import OptimizerSettings
 
 
@@ -17,8 +18,15 @@ class AdamW(OptimizerSettings):
     """
 
     cost = "one fused pass, and two tensors per parameter in memory."
-    gain = "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
-    avoid_when = "The final accuracy matters most: ResNets reach a higher accuracy with SGD."
+    gain = (
+        "less tuning of the learning rate than SGD on some networks. Measured here, in short "
+        "fine-tuning runs from ImageNet weights: +7.9 points over SGD (standard error 2.0; "
+        f"{DOCS}/lab/finetuning.html)."
+    )
+    avoid_when = (
+        "A ResNet is trained from scratch and its final accuracy matters most: it is higher with "
+        "SGD."
+    )
 
     state_copies = 2
     usual_rate = 1.0e-3  # the torch default
