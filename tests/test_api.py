@@ -244,7 +244,9 @@ def test_example_of_the_readme_runs(images, monkeypatch):
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
-    exec(example.replace('"finetune", data="flowers"', words), names)
+    given = '"finetune", start, data="ants-bees", epochs=5, seed=1'
+    assert given in example
+    exec(example.replace(given, words), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
     assert read_ending(names["run"].folder / "exit.json").code == 0
 
