@@ -46,7 +46,8 @@ FEWER = {
     "data.share=0.1,0.3,1": "data.share=0.3",
     "data.fold=1/5,2/5,3/5,4/5,5/5": "data.fold=1/5",
     "budget=$20": "budget=9h",
-    "budget=30m,1h,2h": "budget=9h",  # enough on any CPU
+    "budget=2h": "budget=9h",  # enough on any CPU, even with one core
+    "budget=30m,1h,2h": "budget=9h",
     "CHOSEN": "tiny_mild",  # chosen by the previous command
     "recipe=tiny_mild,tiny_taught": "recipe=tiny_mild",  # tiny_taught needs a file
 }
