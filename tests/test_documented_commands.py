@@ -232,7 +232,7 @@ def heard(entry: object, words: list[str]) -> tuple[int, str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_text_have_flags_that_exist(page):
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
-    for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`", text):
+    for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`(?!\]\(#)", text):  # no links
         name, words = own(shlex.split(span.replace("...", "")))
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue

@@ -175,8 +175,8 @@ def commands() -> Iterator[str]:
     names = ("train", *VERBS)
     yield "# Commands\n"
     yield (
-        "`resnet-train` trains; `resnet-recipes COMMAND` does everything else. `--help` prints the "
-        "pages below. [Exit codes](../exit_codes.md) are the same for all commands, and "
+        "`resnet-train` trains; `resnet-recipes` has a command for everything else. `--help` "
+        "prints the pages below. [Exit codes](../exit_codes.md) are the same for all commands, and "
         "[Settings](settings.md) lists the keys of `key=value`.\n"
     )
     yield "| command | does |\n|---|---|"
