@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from resnet_recipes.base.limits import Bounds, IsDuration, Limit, OneOf, get_limits
 from resnet_recipes.base.names import DOCS, SHORT
 from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import write_example
@@ -140,7 +141,8 @@ def settings() -> Iterator[str]:
         "`resnet-train NAME --cfg` prints all of them with their values. "
         "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n\n"
         "A duration is a number with a unit: `90ep` (epochs), `500ba` (batches, that is steps) or "
-        "`0.4dur` (a fraction of the run). In the last column, `|` separates the allowed values.\n"
+        "`0.4dur` (a fraction of the run). A choice is one of the values that `|` "
+        "separates in the last column.\n"
     )
     sections = {
         item.name: item.default_factory
@@ -234,8 +236,8 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
-    yield "| key | type | default | meaning |\n|---|---|---|---|"
-    types = get_type_hints(section)
+    yield "| key | value | default | meaning |\n|---|---|---|---|"
+    types, limits = get_type_hints(section), get_limits(section)
     for row in list_settings(section):
         if row.name in left_out:
             continue
@@ -243,12 +245,26 @@ def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterat
             raise ValueError(f"{prefix}{row.name} has no comment that explains it")
         cells = (
             f"`{prefix}{row.name}`",
-            _name_type(types[row.name]),
+            _describe_value(types[row.name], limits.get(row.name, ())),
             f"`{row.written or '(empty)'}`",
             _text(row.meaning),
         )
         yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def _describe_value(kind: Any, limits: Iterable[Limit]) -> str:
+    """Return the type of a setting and its range: "integer, between 1 and 64"."""
+    name = _name_type(kind)
+    for limit in limits:
+        if isinstance(limit, IsDuration):
+            name = name.replace("text", "duration")
+        elif isinstance(limit, OneOf):
+            name = name.replace("text", "choice")
+        elif isinstance(limit, Bounds):
+            rule = limit.broken("").removeprefix("must be ")
+            name = f"{name.removesuffix(' or text')}, {rule.removeprefix('a ')}"
+    return name
 
 
 def _name_type(kind: Any) -> str:

@@ -77,7 +77,8 @@ class ModelConfig(Section):
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
-    # freeze all layers from the input up to: stem | layer1 to layer3 | backbone
+    # freeze all layers from the input up to: none | stem | layer1 | layer2 | layer3 | backbone (all
+    # but the classifier)
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
     # BatchNorm keeps the initial mean and variance; its weight and bias are still trained
     freeze_bn: bool = False

@@ -43,7 +43,8 @@ class DataConfig(Section):
 
     _place = "data."
 
-    # auto: .beton files (ffcv) if root has them, otherwise image files (torchvision)
+    # torchvision: image files | ffcv: .beton files | auto: ffcv if root has such files, else
+    # torchvision | synthetic: generated images, to measure speed
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
     # folder with train/ and val/, or with train.beton and val.beton; a CSV table; or the URL
     # (s3://, gs://, https://) of .beton files or a table

@@ -98,7 +98,7 @@ class PrecisionConfig(Section):
 
     _place = "precision."
 
-    # auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
+    # bf16 | fp16 | fp32 | auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
     channels_last: bool = True  # NHWC memory layout, which tensor cores read faster
     # auto: fused operations and CUDA graphs on a GPU | off: plain torch
@@ -171,7 +171,7 @@ class LaunchConfig(Section):
 
     _place = "launch."
 
-    # auto: cuda if available, else cpu | cuda | cpu
+    # cuda | cpu | auto: cuda if available, else cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: all visible GPUs, or one CPU process
     gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
