@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, silent
@@ -295,7 +295,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
     """Yield the problem of a recipe that one process cannot train."""
     if recipe.launch.gpus not in ("auto", 1):
-        rule = "train() uses one device"
+        rule = Statement("train() uses one device")
         fix = ("resnet-train --resume FOLDER", Hint("it trains what prepare(recipe) returns"))
         yield Problem("launch.gpus", recipe.launch.gpus, rule, fix)
 
@@ -304,12 +304,14 @@ def _check_callback(callback: object) -> Problem | None:
     """Return the problem of a callback that cannot take a record; None if it can or may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
-        return Problem("callbacks", None, f"{_describe_kind(callback)} cannot be called", fix)
+        return Problem(
+            "callbacks", None, Statement(f"{_describe_kind(callback)} cannot be called"), fix
+        )
     with suppress(ValueError):  # builtins may lack a signature
         try:
             inspect.signature(callback).bind({})
         except TypeError as error:
-            rule = f"{_describe_kind(callback)} does not take one record: {error}"
+            rule = Statement(f"{_describe_kind(callback)} does not take one record: {error}")
             return Problem("callbacks", None, rule, fix)
     return None
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import suggest_install
 
 #: The parts of a ResNet from the input up, by torchvision name; `stem` is the first two.
@@ -40,8 +40,8 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
         try:
             return build_resnet(name, num_classes, **settings)
         except (TypeError, ValueError, RuntimeError) as error:  # arguments in an untrusted file
-            rule = f"{name} cannot be built with these: {get_first_line(error)}"
-            raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
+            clause = Statement(f"{name} cannot be built with these: {get_first_line(error)}")
+            raise RecipeError.of("model.args", json.dumps(arguments), clause) from None
     library, short = match.groups()
     require_network(name)
     rule = "cannot be set here: this program sets it from the recipe"
@@ -50,8 +50,8 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
     except Exception as error:  # any error, for arguments that a library cannot use
-        rule = f"{library} cannot build {short} with these: {get_first_line(error)}"
-        raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
+        clause = Statement(f"{library} cannot build {short} with these: {get_first_line(error)}")
+        raise RecipeError.of("model.args", json.dumps(arguments), clause) from None
 
 
 def build_resnet(
@@ -137,7 +137,7 @@ def require_network(name: str) -> None:
         others = Hint(
             f"choose from its {len(available):,} networks, such as {library}:{available[0]}"
         )
-        rule = f"{library} has no such network"
+        rule = Statement(f"{library} has no such network")
         raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)
 
 

@@ -60,12 +60,12 @@ def unnumbered(name: str) -> OSError:
         (
             RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]),
             2,
-            "error: 2 problems\n\n  lr=-1: must be positive\n",
+            "error: 2 problems\n\n  lr=-1 must be positive\n",
         ),
         (
             NotReadyError([Problem("data.root", "/x", "is empty")]),
             3,
-            "error: data=/x: is empty\n\n[exit 3]\n",
+            "error: data=/x is empty\n\n[exit 3]\n",
         ),
         (
             TrainingError("the loss is not finite at step 3"),

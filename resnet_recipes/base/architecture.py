@@ -110,11 +110,12 @@ class ModelConfig(Section):
         yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             valid = (*NETWORKS, "torchvision:NAME", "timm:NAME")
-            yield Problem("name", self.name, "", self._suggest_name(), valid)
+            rule = "is not a known network"
+            yield Problem("name", self.name, rule, self._suggest_name(), valid)
         elif self.name not in NETWORKS:
             yield from self._misfits()
         if self.args and self.name in NETWORKS:
-            rule = f"are for networks of a library; {self.name} takes none"
+            rule = f"is for networks of a library; {self.name} takes no arguments"
             fix = f"model.name=torchvision:{self.name}"
             yield Problem("args", ", ".join(self.args), rule, fix)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):

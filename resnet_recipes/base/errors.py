@@ -1,10 +1,11 @@
 """Errors that a user can act on: `Problem` holds data, and only its `lines` form sentences.
 
-`Problem(key, value, clause, fix, valid, kind)`: `fix` is a command, setting or value that works if
-it is pasted, or a tuple of them; use `Hint` for prose. Allowed values go to `valid`, not into the
-clause: Problem("data.fit", "x", "", valid=("crop", "pad")). If a setting does not apply,
-`kind=Kind.UNUSED` advises the user to remove it. Code decides by `key`, `kind`, `valid` and
-`fixes`, and never parses a clause or a message.
+`Problem(key, value, clause, fix, valid, kind)`: `clause` continues the sentence that the argument
+begins, "lr=-1 must be positive"; use `Statement` for a clause with its own subject. `fix` is a
+command, setting or value that works if it is pasted, or a tuple of them; use `Hint` for prose.
+Allowed values go to `valid`, not into the clause: Problem("data.fit", "x", "", valid=("crop",
+"pad")). If a setting does not apply, `kind=Kind.UNUSED` advises the user to remove it. Code decides
+by `key`, `kind`, `valid` and `fixes`, and never parses a clause or a message.
 """
 
 import re
@@ -60,6 +61,10 @@ class Kind(StrEnum):
     UNUSED = "unused"  # it is not allowed or has no effect here: remove it
 
 
+class Statement(str):
+    """A clause with a subject of its own: "torch sees no GPU on this machine"."""
+
+
 class Hint(str):
     """A helpful fact that cannot be pasted: "mild uses lr=2.048"."""
 
@@ -113,7 +118,7 @@ class Problem(NamedTuple):
 
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
-        return masked(f"{name} {self.clause}".strip())
+        return masked(f"{name}{self._colon} {self.clause}".strip())
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
@@ -139,13 +144,16 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        colon = "" if self._is_argument else ":"  # a sentence: "`coold` is not a recipe or a run"
-        return f"{subject}{colon} {self.clause or 'not a valid value'}"
+        return f"{subject}{self._colon} {self.clause or 'is not valid'}"
 
     def _meant(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""
         is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
         return self.fixes if is_name else ()
+
+    @property
+    def _colon(self) -> str:
+        return ":" if isinstance(self.clause, Statement) else ""
 
     @property
     def _is_argument(self) -> bool:
@@ -226,7 +234,9 @@ class NotReadyError(RecipeError):
             problem._replace(
                 key=key,
                 value=value,
-                clause=problem.about("" if problem.key in (key, value) else problem.key),
+                clause=problem.clause
+                if problem.key in (key, value)
+                else Statement(problem.about(problem.key)),
             )
             for problem in self.problems
         )

@@ -9,7 +9,7 @@ from math import inf
 from typing import Annotated, Any, get_args
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Fix, Problem
+from resnet_recipes.base.errors import Fix, Problem, Statement
 
 
 class Limit:
@@ -61,7 +61,7 @@ class OneOf(Limit):
         self.valid = tuple(map(str, values))
 
     def broken(self, value: Any) -> str:
-        return "" if value in self.values else "not a valid value"
+        return "" if value in self.values else "is not valid"
 
 
 @dataclass(frozen=True)
@@ -140,4 +140,5 @@ def find_broken_limits(settings: object) -> Iterator[Problem]:
             is_list = isinstance(value, list | tuple) and not isinstance(limit, Span)
             for item in value if is_list else [value]:
                 if item is not None and (rule := limit.broken(item)):
-                    yield Problem(name, item, rule, limit.fix, limit.valid)
+                    clause = Statement(f"{item} {rule}") if is_list else rule
+                    yield Problem(name, item, clause, limit.fix, limit.valid)

@@ -6,7 +6,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.text import byte_size
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -63,7 +63,7 @@ def typed_path(key: str, text: str) -> Path:
     path = os.path.expanduser(text)  # Path.expanduser raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
-        rule = f"{user} is not a user of this machine"
+        rule = Statement(f"{user} is not a user of this machine")
         raise RecipeError.of(key, text, rule, f"./{text}")
     return Path(path)
 

@@ -10,7 +10,15 @@ from math import inf
 from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import (
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.names import SHORT, short, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import (
@@ -38,7 +46,7 @@ RUN = "RUN is a run folder, the name of a run in ./runs, or `last`, the most rec
 #: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
-_WRITTEN = "settings are written key=value"
+_WRITTEN = Statement("settings are written key=value")
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 

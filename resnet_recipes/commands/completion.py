@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.verbs import VERBS, get_usage
@@ -134,9 +134,7 @@ def run(arguments: Arguments) -> int:
 def write_script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown shell."""
     if shell not in PLACES:
-        raise RecipeError.of(
-            "--completion", shell, "", tuple(f"--completion {name}" for name in PLACES)
-        )
+        raise RecipeError([Problem("--completion", shell, "", valid=tuple(PLACES))])
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", get_usage(verb).line)]
     keys = [*_list_file_settings()]

@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import (
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.commands.arguments import DATA, Arguments, drop, get_value, select
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Entry, Library
@@ -44,7 +52,9 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     # a command that resumes its own run is repeated until the other run exists
     if run.extends and "--resume" not in arguments and not (folder / CONFIG).is_file():
         fix = f"resnet-recipes runs {shlex.quote(run.root)}"
-        raise RecipeError.of("run.extends", run.extends, f"there is no run {folder}", fix)
+        raise RecipeError.of(
+            "run.extends", run.extends, Statement(f"there is no run {folder}"), fix
+        )
     return result
 
 
@@ -132,11 +142,11 @@ def choose_recipe(arguments: Arguments) -> Choice:
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
-        raise RecipeError.of(" ".join(names), None, "a run uses one recipe", fix)
+        raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
-        raise RecipeError.of("recipe", names[0], "several recipes need a sweep", _SWEEP)
+        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), _SWEEP)
     return Choice(names[0], changes)
 
 

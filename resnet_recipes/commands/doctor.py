@@ -51,9 +51,7 @@ def run(arguments: Arguments) -> int:
     settings = [word for word in words if "--network" in arguments and is_setting(word)]
     places = [word for word in words if word not in settings]
     if (topic == "data" and len(places) != 1) or len(places) > 1:
-        raise RecipeError.of(
-            f"doctor {topic}", " ".join(places) or None, "needs one folder", USAGE.example
-        )
+        raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", USAGE.example)
     place = typed_path("PATH", places[0]) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)

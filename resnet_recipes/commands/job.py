@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import make_unknown
@@ -110,7 +110,7 @@ def _write_slurm(
     """Return the script of one run, or of an array of runs. Raises RecipeError."""
     launches = [point.recipe.launch for point, _ in runs.values()]
     if any(replace(one, budget="") != replace(launches[0], budget="") for one in launches):
-        rule = "all jobs of an array must request the same GPUs"
+        rule = Statement("all jobs of an array must request the same GPUs")
         fix = Hint("use one value for gpus and each launch setting")
         raise RecipeError.of("-m", None, rule, fix)
     budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, to_fraction
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import RecipeError, Statement
 from resnet_recipes.base.kinds import WrongTypeError, convert
 from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
@@ -29,9 +29,9 @@ _PUBLISHED = "PUBLISHED TOP-1"
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
     if arguments.words:
-        words = shlex.join(arguments.words)
+        words = shlex.join(word.removeprefix("recipe=") for word in arguments.words)
         fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
-        raise RecipeError.of(words, None, "lists all recipes, and takes no name", fix)
+        raise RecipeError.of(words, None, Statement("a list of recipes takes no name"), fix)
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": format_result(item["published"])} for item in items]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
 from resnet_recipes.commands.compose import compose_recipe, is_named
@@ -95,7 +95,7 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
     if run_name is None:
         return None
     if run_name != "auto":
-        rule = "--resume names the run, and a run keeps its recipe"
+        rule = Statement("--resume names the run, and a run keeps its recipe")
         wrong = select(words, "recipe", *_NAMING)
         RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
         return Resumption(find_runs([run_name], "--resume")[0], words)
@@ -109,7 +109,7 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
     folder = root / run_name if run_name else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
-        rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
+        rule = Statement(f"there is no run {folder}" if folder else f"{root} has no unfinished run")
         raise RecipeError.of("--resume", "auto", rule, fix)
     return Resumption(folder, drop(words, *_NAMING))
 

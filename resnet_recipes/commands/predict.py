@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
@@ -91,7 +91,9 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         rule = "is a run: one comes first, then images"
         yield Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example)
     if {"--csv", "--json"} <= arguments.flags.keys():
-        yield Problem("--json", None, "--csv has all predictions", Hint("remove one of them"))
+        yield Problem(
+            "--json", None, Statement("--csv has all predictions"), Hint("remove one of them")
+        )
 
 
 def _write_gallery(

@@ -19,7 +19,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.jobs.lookup import ROOT, find_runs
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
@@ -91,10 +91,10 @@ def run(arguments: Arguments) -> int:
 def _remove(words: Sequence[str], sure: bool) -> int:
     """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
     if not words:
-        raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", "resnet-recipes runs")
+        raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
     places = find_runs(words)
     others = (place for place in places if place.is_symlink() or not read_run(place))
-    RecipeError.refuse(Problem(str(place), None, "is not a run folder") for place in others)
+    RecipeError.refuse(Problem(str(place), None, "is not a run folder", LIST) for place in others)
     if not sure and not sys.stdin.isatty():
         rule = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", rule, "--yes")

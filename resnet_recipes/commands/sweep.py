@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import clock_time, counted, digits, roughly
 from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
@@ -128,7 +128,9 @@ def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[
         yield problem._replace(fix=Hint(f"this machine has {counted(most, unit)}"))
     elif int(parallel) > 1 and gpus:
         for word in select(words, *GPUS):
-            yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)
+            yield Problem(
+                word, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
+            )
 
 
 def _describe(

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Hint, NotReadyError, NotYetError, Problem, RecipeError
+from resnet_recipes.base.errors import (
+    Hint,
+    NotReadyError,
+    NotYetError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State, is_plain
@@ -69,7 +76,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         return None
     folder = Path(run.root, run.extends)
     if not (folder / CONFIG).is_file():
-        raise NotYetError.of(_KEY, run.extends, f"there is no run {folder} yet")
+        raise NotYetError.of(_KEY, run.extends, Statement(f"there is no run {folder} yet"))
     refuse_links(folder)
     recipe = frozen.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)

@@ -21,6 +21,7 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
+    Statement,
     TrainingError,
 )
 from resnet_recipes.base.text import Say, roughly
@@ -259,7 +260,7 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
     for _ in meeting.await_all():
         seconds = time.monotonic() - start
         if seconds > _PATIENCE:
-            rule = f"not all of these ranks have started within {roughly(seconds)}"
+            rule = Statement(f"not all of these ranks have started within {roughly(seconds)}")
             raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
         if seconds > _SILENCE and not is_quiet:
             is_quiet = True
@@ -281,7 +282,7 @@ def _join_meeting(topic: str) -> "Meeting":
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         reason = str(error).splitlines()[0]
-        rule = f"rank {os.environ['RANK']} cannot reach the others there: {reason}"
+        rule = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
         raise NotReadyError.of(
             "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
         ) from None

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import STOPPED, ExitCode, NotReadyError, Problem, list_advice
+from resnet_recipes.base.errors import (
+    STOPPED,
+    ExitCode,
+    NotReadyError,
+    Problem,
+    Statement,
+    list_advice,
+)
+from resnet_recipes.base.text import counted
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
@@ -85,7 +93,9 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
             "launch.gpus", int(config.gpus), "launch.device=cpu gpus=auto"
         )
         if gpus:
-            problem = problem._replace(clause=f"this machine has {gpus}", fix=f"gpus={gpus}")
+            problem = problem._replace(
+                clause=Statement(f"this machine has {counted(gpus, 'GPU')}"), fix=f"gpus={gpus}"
+            )
         yield problem
 
 
@@ -94,8 +104,10 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
-        rule = f"no folder for temporary files is writable: {error.strerror}"
-        yield Problem("TMPDIR", os.environ.get("TMPDIR"), rule, "export TMPDIR=/a/writable/folder")
+        clause = Statement(f"no folder for temporary files is writable: {error.strerror}")
+        yield Problem(
+            "TMPDIR", os.environ.get("TMPDIR"), clause, "export TMPDIR=/a/writable/folder"
+        )
         return
     if len(os.fsencode(folder)) > LONGEST_TMPDIR:
         rule = (
@@ -162,7 +174,7 @@ def get_allocator_settings() -> dict[str, str]:
 def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
     finding = explain_unused_gpu()
-    rule = finding.what if finding else "torch sees no GPU on this machine"
+    rule = Statement(finding.what if finding else "torch sees no GPU on this machine")
     return Problem(key, value, rule, (*list_advice(finding.fix), fix) if finding else fix)
 
 

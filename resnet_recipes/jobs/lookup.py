@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
@@ -53,7 +53,9 @@ def describe_missing_run(key: str, word: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
-        return Problem(key, word, "there are no runs in ./runs yet", "resnet-train mild data=PATH")
+        return Problem(
+            key, word, Statement("there are no runs in ./runs yet"), "resnet-train mild data=PATH"
+        )
     nearest = find_closest(word.rpartition("/")[2], runs)
     kinds = Hint(f"a run ({LIST}), a checkpoint or a weights file")
     fix = (nearest, kinds if "FILE" in key else LIST)

@@ -11,7 +11,7 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataConfig
@@ -42,7 +42,7 @@ from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
 #: A hint how to measure it.
 MEASURES = "`resnet-recipes estimate` measures it"
-UNKNOWN = f"the time is unknown; {MEASURES}"
+UNKNOWN = Statement(f"the time is unknown; {MEASURES}")
 
 
 def predict_time(plan: Plan) -> RunForecast | None:

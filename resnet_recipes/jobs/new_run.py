@@ -172,7 +172,7 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
     if is_running(folder):
         changes = find_changed_settings(asdict(frozen.read(folder / CONFIG)), recipe)
         keys = ", ".join(problem.key for problem in changes)
-        rule = f"{folder} is running " + (f"with other settings: {keys}" if keys else "already")
+        rule = f"is running in {folder} " + (f"with other settings: {keys}" if keys else "already")
         fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, rule, fix)
     is_run = (folder / CONFIG).is_file()

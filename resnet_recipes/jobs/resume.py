@@ -8,7 +8,15 @@ from pathlib import Path
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
@@ -205,7 +213,6 @@ def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
         return list(error.problems)
     problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))
     if recipe.run.name == "auto" and original.data.root != recipe.data.root:
-        problems.append(
-            Problem("data.root", recipe.data.root, f"was {original.data.root} when the run started")
-        )
+        rule = Statement(f"the run started with {original.data.root}")
+        problems.append(Problem("data.root", recipe.data.root, rule))
     return problems

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
@@ -63,7 +63,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     plan = plan_here(composed, say)
     RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        rule = "none of them has a teacher, so there is nothing to store"
+        rule = Statement("no method has a teacher, so there is nothing to store")
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
     sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples

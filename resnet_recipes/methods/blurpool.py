@@ -7,7 +7,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
@@ -94,7 +94,9 @@ class BlurPool(Method):
 
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._find_layers(model)):
-            rule = "this network has no strided convolutions or max-pools that it could blur"
+            rule = Statement(
+                "this network has no strided convolutions or max-pools that it could blur"
+            )
             yield Problem("blurpool", None, rule, "'~methods.blurpool'")
 
     def _find_layers(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, to_fraction
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select
@@ -75,7 +75,7 @@ class ProgressiveResizing(Method):
             yield Problem(
                 "at",
                 self.at,
-                "the loader can only resize",
+                Statement("the loader can only resize"),
                 (
                     "methods.progressive_resizing.mode=resize",
                     "methods.progressive_resizing.at=device",
@@ -91,7 +91,7 @@ class ProgressiveResizing(Method):
             yield Problem(
                 "delay",
                 self.delay,
-                f"delay and finetune ({self.finetune}) together must be less than 1dur",
+                Statement(f"delay and finetune ({self.finetune}) together must be less than 1dur"),
             )
 
     @property

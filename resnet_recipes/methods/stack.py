@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
     EXCLUSIVE_HOOKS,
@@ -141,7 +141,9 @@ class Stack:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
             is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
             if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
-                rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
+                rule = Statement(
+                    f"{' and '.join(names)} both define the {hook}, which only one method may"
+                )
                 yield Problem(names[1], None, rule, f"'~methods.{names[1]}'")
         for name, method in self.methods.items():
             for other in self.methods:

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt, release
@@ -80,11 +80,13 @@ class StochasticDepth(Method):
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
         if key := next((key for key, keys in _OWN.items() if keys & parts), ""):
-            rule = "this network has its own stochastic depth, which drops entire branches"
+            rule = Statement(
+                "this network has its own stochastic depth, which drops entire branches"
+            )
             fix = f"'~methods.stochastic_depth' model.args.{key}={self.drop_rate}"
             yield Problem("stochastic_depth", None, rule, fix)
         elif not any(map(_is_block, model.modules())):
-            rule = "this network has no residual branches that end in BatchNorm"
+            rule = Statement("this network has no residual branches that end in BatchNorm")
             yield Problem("stochastic_depth", None, rule, "'~methods.stochastic_depth'")
 
 

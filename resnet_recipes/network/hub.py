@@ -97,10 +97,10 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
         if not isinstance(error, OSError | HTTPError | ValueError):
             reason = f"the response cannot be read: {type(error).__name__}: {reason}"
         rule = {
-            401: "no access: you are not logged in, the token is invalid, or there is no such "
-            "repository",
-            403: "no access: the token may not write there",
+            401: "cannot be accessed: you are not logged in, the token is invalid, or there is no "
+            "such repository",
+            403: "cannot be written to with this token",
             404: "does not exist, or has no " + WEIGHTS,
-        }.get(status, f"did not work: {reason}")
+        }.get(status, f"cannot be accessed: {reason}")
         fix = "hf auth login" if status in (401, 403) else again
         raise NotReadyError.of(place, None, rule, fix) from None

@@ -13,7 +13,7 @@ import torchvision
 from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Statement, Value
 from resnet_recipes.base.suggestions import VALUES
 from resnet_recipes.network import hub, matching, published
 from resnet_recipes.network.about import About
@@ -158,7 +158,7 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not digest.startswith(path.stem.rpartition("-")[2]):
         fixes = Hint(f"delete {path}"), download
-        raise NotReadyError.at(place, f"checksum mismatch: {path}", fixes)
+        raise NotReadyError.at(place, Statement(f"{path} has a wrong checksum"), fixes)
     return path
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resnet_recipes.backbones import find_classifier, select_frozen
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
-from resnet_recipes.base.errors import Fix, NotReadyError
+from resnet_recipes.base.errors import Fix, NotReadyError, Statement
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
 from resnet_recipes.methods.stochastic_depth import unfold
@@ -76,7 +76,9 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
         else []
     )
     if about.architecture != config.name:
-        rule = f"{config.weights} has the weights of {about.architecture}, not {config.name}"
+        rule = Statement(
+            f"{config.weights} has the weights of {about.architecture}, not {config.name}"
+        )
         raise _make_refusal(config, rule, " ".join([config.named(about.architecture), *others]))
     if others:
         rule = "has the weights of another stem, width or number of input channels"

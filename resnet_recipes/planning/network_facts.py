@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.errors import Hint, Problem, Statement
 from resnet_recipes.data.base import Stored
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
@@ -120,7 +120,9 @@ class BuiltNetwork:
             return
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
         sizes = ", ".join(map(str, refused))
-        rule = f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
+        rule = Statement(
+            f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
+        )
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
         fix = "" if self._refusal(native) else f"data.train_size={native} data.eval_size={native}"
         yield Problem(key, None, rule, fix)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
@@ -78,7 +78,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
         key, place = _find_setting(method)
         if not place:
             fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
-            raise RecipeError.of(key, None, "is not set: a trained network", fix)
+            raise RecipeError.of(key, None, "a trained network", fix, Kind.MISSING)
         from resnet_recipes.network.open import open_network
 
         try:
@@ -247,4 +247,5 @@ def _find_differences(
         stored, value = description.get(name), expected.get(name)
         if stored != value:
             fix = f"{name}={shlex.quote(stored)}" if stored else f"'~{name}'"
-            yield Problem(name, value, f"is {stored or 'off'} in {path}", fix)
+            rule = Statement(f"{path} was made {f'with {stored}' if stored else 'without it'}")
+            yield Problem(name, value, rule, fix)

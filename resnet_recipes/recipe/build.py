@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.kinds import find_dataclasses, kinds_of, to_plain, words
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
@@ -36,7 +36,7 @@ def fit_sections(
             and not isinstance(value, dict)
             and not (value is None and type(None) in get_args(kind))
         ):
-            rule = "is a section of settings, not a single value"
+            rule = Statement(f"{key} is a section of settings, not a single value")
             fix = _write_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):

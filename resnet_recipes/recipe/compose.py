@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import VALUES, apply_meaning, explain_key
 from resnet_recipes.methods import ORDER
@@ -237,7 +237,8 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on:
             fix = Hint(f"methods that are on: {', '.join(sorted(on)) or 'none'}")
-            yield Problem(override.typed, None, f"is not on in {links[-1][0].name}", fix)
+            rule = Statement(f"{name} is not on in {links[-1][0].name}")
+            yield Problem(override.typed, None, rule, fix)
 
 
 def _list_methods(links: Links) -> set[str]:

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import (
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import make_unknown
@@ -176,10 +184,10 @@ class Library:
     def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
         if entry.path in below:
-            rule = "recipes inherit from each other in a circle"
+            rule = Statement("recipes inherit from each other in a circle")
             raise RecipeError([_make_defaults_problem(document, rule)])
         if len(links) + len(below) >= MAX_PARENTS:
-            rule = f"a recipe may inherit from at most {MAX_PARENTS - 1} files"
+            rule = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
             raise RecipeError.of(shorten_path(entry.path), None, rule)
         for parent in self.find_parents(entry, document):
             self._collect(parent, links, (*below, entry.path))
@@ -189,7 +197,7 @@ class Library:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
             fix = Hint(f"rename it to {path.stem}.yaml")
-            raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
+            raise RecipeError.of("recipe", name, Statement("recipe files end in .yaml"), fix)
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
@@ -210,7 +218,9 @@ def read(entry: Entry) -> Document:
         return expand_document(document)
     if "defaults" in document.tree:
         place = document.locate("defaults")
-        raise RecipeError.of(place, None, "only recipes inherit", Hint("delete the list"))
+        raise RecipeError.of(
+            place, None, Statement("only recipes inherit"), Hint("delete the list")
+        )
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
@@ -225,7 +235,7 @@ def expand_document(document: Document) -> Document:
         value, line = tree.pop(word), lines.pop(word)
         for key, _, form in (target.partition("=") for target in targets(word, str(value))):
             if key in lines:
-                rule = f"{word} sets {key}, as line {lines[key]} does"
+                rule = Statement(f"{word} sets {key}, as line {lines[key]} does")
                 problems.append(
                     Problem(document.locate(word), None, rule, Hint("delete one of them"))
                 )
@@ -257,7 +267,7 @@ def read_defaults(document: Document) -> list[Default]:
         raise RecipeError([_make_defaults_problem(document, rule, fix)])
     own_place = Default("", "_self_")
     if own_place in pairs[:-1]:
-        rule = "_self_ must come last: a recipe changes what it inherits"
+        rule = Statement("_self_ must come last: a recipe changes what it inherits")
         raise RecipeError([_make_defaults_problem(document, rule)])
     return [pair for pair in pairs if pair and pair != own_place]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
 from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
@@ -94,7 +94,7 @@ def parse(words: Iterable[str]) -> ParseResult:
         )
     lengths = [item.typed for item in overrides if item.key in LENGTH]
     if lengths and any(item.key == "launch.budget" for item in overrides):
-        rule = f"{lengths[0]} already sets the duration"
+        rule = Statement(f"{lengths[0]} already sets the duration")
         problems.append(Problem("budget", None, rule, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
@@ -127,21 +127,24 @@ def _find_refusal(word: str) -> Problem | None:
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
-        fix, rule = OWN_APPLICATION if is_plug_in else "", "Hydra itself cannot be configured here"
+        fix, rule = (
+            OWN_APPLICATION if is_plug_in else "",
+            Statement("Hydra itself cannot be configured here"),
+        )
         return Problem(word, None, rule, fix, kind=Kind.UNUSED)
     if word.startswith("+"):
-        return Problem(word, None, "settings need no '+'")
+        return Problem(word, None, Statement("settings need no '+'"))
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
         return Problem(
             word,
             None,
-            "only a method or a setting of the optimizer can be removed",
+            Statement("only a method or a setting of the optimizer can be removed"),
             Hint("'~methods.ema' removes ema"),
         )
     if not equals:
-        return Problem(word, None, "settings are written key=value")
+        return Problem(word, None, Statement("settings are written key=value"))
     if not _KEY.fullmatch(key):
         return Problem(key, value, "setting", typed=word, kind=Kind.UNKNOWN)
     if key == "name":
@@ -157,9 +160,12 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         rule = "contains a shell command, which was not run"
         fix = Hint("the shell runs $(...) outside of single quotes")
     elif "${" in value:
-        rule, fix = "references are only read from recipe files", Hint("write the value out")
+        rule, fix = (
+            Statement("references are only read from recipe files"),
+            Hint("write the value out"),
+        )
     elif "???" in value:
-        rule, fix = "??? means a missing value", Hint("write the value out")
+        rule, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif key in _NEEDED and not value.strip("'\" "):
         rule, fix = EMPTY, f"{key}=PATH"
     elif key == "epochs" and (value == "curve" or "," in value):
@@ -199,7 +205,9 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             if get_origin(get_kind(key)) in (list, tuple) and value[:1] != "[":
                 yield _add_help(Problem(key, value, "must be a list"))
         except ValueError as error:
-            yield _add_help(Problem(key, value, str(error), _respell(key, value)))
+            is_list = get_origin(get_kind(key)) in (list, tuple) and "," in value
+            clause = Statement("a list needs brackets") if is_list else str(error)
+            yield _add_help(Problem(key, value, clause, _respell(key, value)))
 
 
 def _add_help(problem: Problem) -> Problem:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Problem, Value
+from resnet_recipes.base.errors import Fix, Hint, Problem, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -89,7 +89,9 @@ class ScheduleConfig(Section):
         yield from super().problems()
         if self.name == "multistep" and not self.milestones:
             fix = "'schedule.milestones=[30ep,60ep,80ep]'"
-            yield Problem("milestones", None, "the multistep schedule needs milestones", fix)
+            yield Problem(
+                "milestones", None, Statement("the multistep schedule needs milestones"), fix
+            )
 
 
 @dataclass

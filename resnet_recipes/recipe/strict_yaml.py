@@ -15,7 +15,15 @@ from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import (
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.base.suggestions import explain_key, find_closest
@@ -153,9 +161,12 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(line, "a second document starts here; a recipe is a single document")
+                    self.stop(
+                        line,
+                        Statement("a second document starts here; a recipe is a single document"),
+                    )
                 if event.tags or event.version:
-                    rule = "YAML directives (%...) are not used in recipes"
+                    rule = Statement("YAML directives (%...) are not used in recipes")
                     self.refuse(line, None, rule, Hint("delete the line"))
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
@@ -170,12 +181,14 @@ class _Reader:
                 anchors += 1
                 sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
                 rule, fix = (
-                    "anchors and aliases are not used in recipes",
+                    Statement("anchors and aliases are not used in recipes"),
                     Hint("write the value out"),
                 )
                 self.refuse(line, f"{sign}{name}", rule, fix)
             if tag := getattr(event, "tag", None):
-                self.refuse(line, tag, "tags are not used in recipes", Hint("delete the tag"))
+                self.refuse(
+                    line, tag, Statement("tags are not used in recipes"), Hint("delete the tag")
+                )
         if anchors:  # aliases could form a cycle
             raise RecipeError(self.problems)
 
@@ -185,7 +198,9 @@ class _Reader:
         if not self.problems and not tree:
             word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
             fix = f"{word[1]}: {word[2]}" if word else ()
-            self.refuse(1, None, "a recipe is a mapping of settings, as in 'name: mine'", fix)
+            self.refuse(
+                1, None, Statement("a recipe is a mapping of settings, as in 'name: mine'"), fix
+            )
             raise RecipeError(self.problems)
         return tree
 
@@ -201,7 +216,7 @@ class _Reader:
             name, line = self._read_key(head, key), head.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
-                rule = f"duplicate key; the first is on line {self.lines[full]}"
+                rule = f"is a duplicate key; the first is on line {self.lines[full]}"
                 self.refuse(line, full, rule, Hint("delete one of them"))
             self.lines[full] = line
             tree[name] = self._read_value(item, full)
@@ -210,13 +225,15 @@ class _Reader:
     def _read_key(self, node: yaml.Node, section: str) -> str:
         line, form = node.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
         if not isinstance(node, yaml.ScalarNode):
-            self.stop(line, "a key must be a name")
+            self.stop(line, Statement("a key must be a name"))
         name = node.value
         if name == "hydra":
-            self.refuse(line, name, "a recipe cannot configure Hydra", Hint("delete the block"))
+            self.refuse(
+                line, name, Statement("a recipe cannot configure Hydra"), Hint("delete the block")
+            )
         elif name == "<<":
             fix = ("defaults: [hot]", Hint("or write the values out"))
-            self.refuse(line, name, "merge keys are not used in recipes", fix)
+            self.refuse(line, name, Statement("merge keys are not used in recipes"), fix)
         elif not form.fullmatch(name):
             self.problems.append(_explain_key(name[:80])._replace(where=self._place(line)))
         return name
@@ -226,9 +243,14 @@ class _Reader:
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
             self.refuse(line, None, f"contains the invisible character {odd!a}", Hint("delete it"))
         if len(text) > MAX_TEXT:
-            self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
+            self.stop(
+                line,
+                Statement(f"a value has more than {MAX_TEXT} characters, so this is not a recipe"),
+            )
         if "???" in text:
-            self.refuse(line, text[:80], "??? means a missing value", Hint("write the value out"))
+            self.refuse(
+                line, text[:80], Statement("??? means a missing value"), Hint("write the value out")
+            )
         if "${" in text:
             self._check_reference(text, line)
         if node.style:
@@ -243,7 +265,7 @@ class _Reader:
         if not _REFERENCE.fullmatch(text):
             rule = "is not a reference to one setting, as in ${optimizer.lr}"
         elif not self.references:
-            rule = "references are only read from recipes in your own ./recipes folder"
+            rule = Statement("references are only read from recipes in your own ./recipes folder")
         elif self.used_references > MAX_REFERENCES:
             rule = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
         if rule:

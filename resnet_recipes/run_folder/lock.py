@@ -60,8 +60,9 @@ def find_holder(folder: Path) -> int:
         is_it = False
     if not is_it:
         host = facts.get("host", socket.gethostname())
-        rule = "is not running" if host == socket.gethostname() else f"was started on {host}"
-        raise NotReadyError.at(folder, f"{rule}, so it cannot be stopped from here")
+        if host == socket.gethostname():
+            raise NotReadyError.at(folder, "is not running")
+        raise NotReadyError.at(folder, f"was started on {host}, so it cannot be stopped from here")
     return int(facts["pid"])
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import NotReadyError, Statement, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.base.text import Say
 from resnet_recipes.network import archive
@@ -82,7 +82,7 @@ class Checkpoints:
             atomic.write_text(self.folder / "probe", "")
             (self.folder / "probe").unlink()
         except OSError as error:
-            rule = f"checkpoints cannot be written here ({error.strerror})"
+            rule = Statement(f"checkpoints cannot be written here ({error.strerror})")
             raise NotReadyError.of(
                 str(self.folder), None, rule, "run.root=/another/folder"
             ) from None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, Statement, TrainingError
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.recipe.build import build, drop_removed
@@ -186,8 +186,8 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     before, after = flatten_recipe(old), flatten(asdict(new))
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and not _is_in(key, (*SAFE, *REPAIRS)):
-            was = "not set" if before.get(key) is None else before[key]
-            rule = f"was {was} when the run started; a run keeps its settings"
+            was = "without it" if before.get(key) is None else f"with {before[key]}"
+            rule = Statement(f"the run started {was}, and keeps its settings")
             yield Problem(key, after.get(key), rule, Hint("restore the value, or start a new run"))
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import (
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    TrainingError,
+)
 from tests.tables import rows
 
 BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmethods: {ema: *c}\n"
@@ -58,7 +64,7 @@ recipe=mild --batch-size=3 | --batch-size | bs=3
 recipe=mild --dryrun | --dryrun | --dry-run
 recipe=Mild | unknown recipe Mild; did you mean mild?
 recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=value | lr=0.1 | bs=3
--m recipe=mild,medium run=x | run=x: names one run
+-m recipe=mild,medium run=x | run=x names one run
 -m --resume auto recipe=mild | --resume | cannot be used with -m
 -m recipe=mild seed=interval(1,2) | seed=interval(1,2) | no list of values
 -m recipe=mild seed=range(0,1000000000) | -m | the maximum is 1,000
@@ -72,8 +78,8 @@ recipe=mild --resume | --resume | needs a value
         (
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
             "unknown recipe hott",
-            "lr=-1: must be positive",
-            "lr=-1,x: must be a number",
+            "lr=-1 must be positive",
+            "lr=-1,x must be a number",
         ),
     ],
 )
@@ -108,12 +114,12 @@ data/backend=ffcv | unknown setting | data.backend=ffcv
 optimizer@x=adam | unknown setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
-lr= | lr=: | must be a number
-lr=abc | lr=abc: | must be a number
-lr=nan | lr=nan: | finite
-lr=1,2 | lr=1,2: | must be one value
-lr=[1 | lr=[1: | cannot be read
-lr=1:30 | lr=1:30: | must be a number
+lr= | lr= | must be a number
+lr=abc | lr=abc | must be a number
+lr=nan | lr=nan | finite
+lr=1,2 | lr=1,2 | must be one value
+lr=[1 | lr=[1 | cannot be read
+lr=1:30 | lr=1:30 | must be a number
 seed=010 | seed=010 | must be a whole number
 epochs=0 | epochs=0 | must be a positive decimal number | mild uses
 epochs=-3 | epochs=-3 | must be a positive decimal number | mild uses
@@ -204,15 +210,24 @@ def test_problem_is_a_sentence_below_its_section():
     )
     assert (
         str(problem)
-        == "methods.mixup.alpha=-1: must be positive\n    try:   methods.mixup.alpha=0.2"
+        == "methods.mixup.alpha=-1 must be positive\n    try:   methods.mixup.alpha=0.2"
     )
-    assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
+    assert str(Problem("data.root", None, "is not set")) == "data.root is not set"
+
+
+def test_clause_with_its_own_subject_follows_a_colon():
+    problem = Problem("gpus", 8, Statement("torch sees no GPU"))
+    assert str(problem) == "gpus=8: torch sees no GPU"
+    assert problem.about("it") == "it: torch sees no GPU"
+    moved = NotReadyError.at("a.pt", "has no tensors").of_place("model.weights", "a")
+    assert str(moved) == "model.weights=a: a.pt has no tensors"
+    assert str(moved.elsewhere("a.pt", "b.pt")) == "model.weights=a: b.pt has no tensors"
 
 
 def test_errors_carry_all_problems_and_exit_code():
     problems = [Problem("a", 1, "x"), Problem("b", 2, "y")]
     assert RecipeError(problems).problems == tuple(problems)
-    assert str(RecipeError(problems)) == "a=1: x\nb=2: y"
+    assert str(RecipeError(problems)) == "a=1 x\nb=2 y"
     assert (RecipeError.exit_code, NotReadyError.exit_code, TrainingError.exit_code) == (2, 3, 1)
 
 

@@ -39,10 +39,10 @@ def test_items_are_checked_and_subclass_inherits_limits():
     assert not [*find_broken_limits(Derived())]
     assert [*find_broken_limits(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
         Problem("rate", -1.0, "must be above 0 and below 10", "rate=1"),
-        Problem("pair", 1.0, "must be at least 0 and below 1"),
+        Problem("pair", 1.0, "1.0 must be at least 0 and below 1"),
         Problem("clip", 0.0, "must be positive"),
-        Problem("sizes", 4, "must be between 8 and 32"),
-        Problem("sizes", 33, "must be between 8 and 32"),
+        Problem("sizes", 4, "4 must be between 8 and 32"),
+        Problem("sizes", 33, "33 must be between 8 and 32"),
     ]
 
 

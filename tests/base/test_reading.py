@@ -111,7 +111,7 @@ def test_depth_is_bounded(bracket):
 def test_json_that_is_not_an_object_is_rejected(tmp_path):
     for content in (b"[1]", b"", b"\xff", b"{", b"\x1f\x8b"):
         (tmp_path / "a.json").write_bytes(content)
-        with pytest.raises(NotReadyError, match=r"a\.json: cannot be read"):
+        with pytest.raises(NotReadyError, match=r"a\.json cannot be read"):
             read_json(tmp_path / "a.json")
 
 

@@ -27,7 +27,7 @@ eval run | --csv | x.txt | --csv=x.txt
     ),
 )
 def test_problem_quotes_the_argument_as_typed(argv, key, value, named):
-    assert name_as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named}: wrong"
+    assert name_as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named} wrong"
 
 
 def test_suggested_value_keeps_the_typed_name():

@@ -59,4 +59,4 @@ def test_folder_of_such_a_name_may_be_used(tmp_path: Path):
 
 def test_character_is_shown_as_its_code(capsys):
     assert cli.train(["mild", "l\u200br=1"]) == 2
-    assert "l\\u200br=1: contains an invisible character" in capsys.readouterr().err
+    assert "l\\u200br=1 contains an invisible character" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_eval_uses_sizes_of_the_recipe(run, evaluated, enter):
     assert [row["eval_size"] for row in evaluated()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
         said = enter(f"resnet-recipes eval mine {flag} x", 2).err
-        assert f"{flag} x: is for one test size, but evaluation.sizes is [32, 64]" in said
+        assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in said
     assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in evaluated("evaluation.sizes=[]")

@@ -62,13 +62,13 @@ def test_extended_run_reports_its_origin_everywhere(
     ("words", "code", "said"),
     rows(
         f"""
---extend a --resume b | 2 | --resume b: resumes a run, and --extend starts a new one
---extend last --resume auto | 2 | --extend last: would be another run
--m --extend last seed=1,2 | 2 | --extend last: would be another run
+--extend a --resume b | 2 | --resume b resumes a run, and --extend starts a new one
+--extend last --resume auto | 2 | --extend last would be another run
+-m --extend last seed=1,2 | 2 | --extend last would be another run
 --extend b | 3 | --extend b does not exist
---extend . | 2 | --extend .: is not a run folder: it has no config.yaml
+--extend . | 2 | --extend . is not a run folder: it has no config.yaml
 --extend a mild | 2 | a run uses one recipe
---extend | 2 | --extend RUN: needs a value
+--extend | 2 | --extend RUN needs a value
 mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),

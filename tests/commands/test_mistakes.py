@@ -188,14 +188,14 @@ resnet-recipes compare mild hot | resnet-recipes diff mild hot
 resnet-recipes predict --run first images | resnet-recipes predict first images
 resnet-recipes predict images first | resnet-recipes predict first images
 resnet-recipes predict first images runs/first | resnet-recipes predict first images
-resnet-train 'mild data=images' | mild data=images: is a single argument; remove the quotes
+resnet-train 'mild data=images' | mild data=images is a single argument; remove the quotes
 resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
 resnet-recipes convert images images | `images` already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
 resnet-train mild data=images ~methods.mixpu | resnet-train mild --cfg   prints every setting
 resnet-recipes ls mild | resnet-recipes show mild
-resnet-train --list mild | resnet-recipes show recipe=mild
+resnet-train --list mild | resnet-recipes show mild
 resnet-recipes ls nosuch | resnet-recipes ls
 resnet-recipes predict images | resnet-recipes predict RUN IMAGE
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?

@@ -60,7 +60,7 @@ def test_leftover_of_a_killed_command_is_deleted(tmp_path):
 def test_special_file_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with (
-        pytest.raises(NotReadyError, match=r"--csv=.*fifo: cannot be written: Not a regular file"),
+        pytest.raises(NotReadyError, match=r"--csv=.*fifo cannot be written: Not a regular file"),
         open_output("--csv", str(tmp_path / "fifo")),
     ):
         pass

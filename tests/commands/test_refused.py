@@ -43,25 +43,25 @@ predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
-slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a whole number from 1
+slurm mild data=/data nodes=1:2 | 2 | nodes=1:2 must be a whole number from 1
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
 slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
-slurm -m mild data=/data --parallel 0 | 2 | --parallel 0: must be a whole number from 1
-slurm mild data=/data --parallel 2 | 2 | --parallel 2: is only for a sweep
+slurm -m mild data=/data --parallel 0 | 2 | --parallel 0 must be a whole number from 1
+slurm mild data=/data --parallel 2 | 2 | --parallel 2 is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe is missing
-slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9: is not UTF-8
-slurm hot data=/data --time soon | 2 | --time soon: must be a time limit as Slurm accepts it
+slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9 is not UTF-8
+slurm hot data=/data --time soon | 2 | --time soon must be a time limit as Slurm accepts it
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
-slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
+slurm hot data=/data --time 2:00 | 2 | --time 2:00 must be at least 5 minutes
 job mild data=/data | 2 | --for is missing
 job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
-{STORED} skypilot nodes=2 | 2 | --storage s3://bucket: is a bucket
-{STORED} kubernetes | 2 | --storage s3://bucket: is a bucket
-{STORED} torchx | 2 | --storage s3://bucket: is only for skypilot and kubernetes
+{STORED} skypilot nodes=2 | 2 | --storage s3://bucket is a bucket
+{STORED} kubernetes | 2 | --storage s3://bucket is a bucket
+{STORED} torchx | 2 | --storage s3://bucket is only for skypilot and kubernetes
 {STORED} skypilot -m --time 3:00:00 | 2 | 2 problems
-{STORED} skypilot run.root=/a | 2 | run.root=/a: is set by the job
+{STORED} skypilot run.root=/a | 2 | run.root=/a is set by the job
 job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | must be an absolute path that
 train mild,hot data=x | 2 | several recipes need a sweep
@@ -73,10 +73,10 @@ plan mild seed=1,2 | 2 | resnet-train -m trains
 plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m trains
 runs runs --sort x | 2 | valid: name, top1, minutes
-runs runs --price 1e6 | 2 | --price 1e6: must be a price per hour
-runs runs --price free | 2 | --price free: must be a price per hour
-runs runs --price -1 | 2 | --price PER_HOUR: needs a value
-runs runs --price nan | 2 | --price nan: must be a price per hour
+runs runs --price 1e6 | 2 | --price 1e6 must be a price per hour
+runs runs --price free | 2 | --price free must be a price per hour
+runs runs --price -1 | 2 | --price PER_HOUR needs a value
+runs runs --price nan | 2 | --price nan must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
@@ -86,21 +86,21 @@ train demo run=last | 2 | is reserved for the most recent run
 train demo dropout=0.1 | 2 | methods.stochastic_depth= drops residual blocks
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
-train demo data= | 2 | data=: is empty (is a shell variable unset?)
-train demo data.root=' ' | 2 | data.root= : is empty
-train demo data=. run.root= | 2 | run.root=: is empty
-train -m demo data= seed=1,2 | 2 | data=: is empty
-job mild data= --for slurm | 2 | data=: is empty
+train demo data= | 2 | data= is empty (is a shell variable unset?)
+train demo data.root=' ' | 2 | data.root=  is empty
+train demo data=. run.root= | 2 | run.root= is empty
+train -m demo data= seed=1,2 | 2 | data= is empty
+job mild data= --for slurm | 2 | data= is empty
 convert '' out | 2 | SRC= is empty (is a shell variable unset?)
 convert . '' | 2 | DST= is empty
 doctor data '' | 2 | PATH= is empty
 cp mild '' | 2 | FILE= is empty
 eval '' | 2 | RUN|FILE= is empty
-eval RUN data= | 2 | data=: is empty
+eval RUN data= | 2 | data= is empty
 predict RUN '' | 2 | IMAGE= is empty
 report '' | 2 | RUN= is empty
-train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer than ten years
-train demo data=. budget=99999999h | 2 | budget=99999999h: is longer than ten years
+train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h is longer than ten years
+train demo data=. budget=99999999h | 2 | budget=99999999h is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
 job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
 train mild data=x budget=2m epochs=3 | 2 | budget=2m: epochs=3 already sets the duration
@@ -110,27 +110,27 @@ train mild data=x budget=2 | 2 | must be a time (2h
 train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 train mild data=x --resume auto --check | 2 | remove --resume
-train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
-train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be a whole number
-train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be a whole number
-train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be a whole number
-train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1: must be
+train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of one run
+train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0 must be a whole number
+train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x must be a whole number
+train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000 must be a whole number
+train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1 must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
-train --completion csh | 2 | --completion zsh
+train --completion csh | 2 | valid: bash, zsh, fish
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
 estimate mild data=/nowhere --sample=1 | 2 | must be a whole number from 2
 estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
-estimate data=/nowhere --within 2 | 2 | --within 2: must be a time (2h
+estimate data=/nowhere --within 2 | 2 | --within 2 must be a time (2h
 estimate data=/nowhere --within $20 | 2 | needs launch.price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
 runs /nowhere | 3 | does not exist
 report nowhere | 3 | does not exist
-report --published --out no/r.html | 3 | --out no/r.html: cannot be written
-report --published runs | 2 | --published: plots the published results alone
+report --published --out no/r.html | 3 | --out no/r.html cannot be written
+report --published runs | 2 | --published plots the published results alone
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
 train --recipes ~nosuchuser recipe=mild | 2 | ~nosuchuser is not a user of this machine
 train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine
@@ -147,12 +147,12 @@ doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | is an address, but only local files
 convert a b shufle=true workers=x | 2 | did you mean shuffle?
-convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
+convert a b shufle=true workers=x | 2 | workers=x must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
 convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
-train mild data=x budget=0h | 2 | budget=0h: must be positive
+train mild data=x budget=0h | 2 | budget=0h must be positive
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?

@@ -146,7 +146,7 @@ def test_finished_run_rejects_resume_and_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
-    assert "lr=1: was 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
+    assert "lr=1: the run started with 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
     assert len(mine) == 1
 
 
@@ -203,7 +203,7 @@ def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key
 
 def test_resume_auto_rejects_name_with_other_settings(mine, enter):
     said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
-    assert "lr=0.1: was 0.05 when the run started" in said
+    assert "lr=0.1: the run started with 0.05" in said
     assert "run=another" in said
     assert len(mine) == 1
 
@@ -211,7 +211,7 @@ def test_resume_auto_rejects_name_with_other_settings(mine, enter):
 def test_resume_rejects_folder_with_a_link(mine, refused, tmp_path):
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
-    assert "runs/mine/checkpoints: is a symbolic link" in refused("", 3)
+    assert "runs/mine/checkpoints is a symbolic link" in refused("", 3)
 
 
 def test_resume_deletes_the_previous_ending(mine, enter):
@@ -229,6 +229,6 @@ def test_resume_rejects_run_replaced_before_its_lock(mine, enter, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replaced)
     said = enter("resnet-train --resume runs/mine workers=3", 2).err
-    assert "seed=42: was 7 when the run started" in said
+    assert "seed=42: the run started with 7" in said
     assert read(CONFIG) == replace(original, seed=7)
     assert len(mine) == 1

@@ -49,7 +49,7 @@ def test_run_folder_documents_the_run(started, enter):
 @pytest.mark.parametrize(
     ("words", "code", "keys"),
     [
-        ("gpus=64 bs=2048", 2, ("bs=2048: is more than the 10", "gpus=1 bs=8 ", "gpus=64: ")),
+        ("gpus=64 bs=2048", 2, ("bs=2048 is more than the 10", "gpus=1 bs=8 ", "gpus=64: ")),
         ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
     ],
 )
@@ -125,7 +125,7 @@ def test_cfg_prints_a_readable_recipe(started, enter):
 
 def test_torchrun_sets_the_number_of_processes(torchrun, enter):
     said = enter(f"resnet-train mild {TINY}", 2).err
-    assert "gpus=1: is set by torchrun (WORLD_SIZE=1)" in said
+    assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in said
 
 
 def test_torchrun_rank_0_prepares_and_trains(torchrun, enter, started):

@@ -134,7 +134,7 @@ def test_small_level_of_other_images_is_rejected(copied, betons):
     for name in ("val.beton", "val.beton.json"):
         shutil.copy(betons / name, copied / name.replace("val", "train.half"))
     with pytest.raises(
-        NotReadyError, match=r"train\.half\.beton: does not hold the images of train\.beton at half"
+        NotReadyError, match=r"train\.half\.beton does not hold the images of train\.beton at half"
     ):
         measure(config(copied))
 

@@ -84,6 +84,6 @@ def test_val_tree_keeps_an_existing_tree(flat, tmp_path):
 def test_val_tree_rejects_unreadable_names(flat, tmp_path, names):
     (tmp_path / "folder").mkdir()
     numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
-    with pytest.raises(NotReadyError, match=f"{names}: cannot be read"):
+    with pytest.raises(NotReadyError, match=f"{names} cannot be read"):
         build_val_tree(flat, numbers, tmp_path / names)
     assert not list(tmp_path.glob("*by-class*"))

@@ -66,7 +66,7 @@ def test_doctor_lists_them_on_request(trained, tmp_path, enter):
 def test_doctor_takes_settings_of_the_network(trained, enter):
     torch.save(trained.model.state_dict(), "weights.pth")
     said = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
-    assert "weights.pth: has the weights" in said.err or "weights.pth: cannot be used" in said.err
+    assert "weights.pth has the weights" in said.err or "weights.pth cannot be used" in said.err
     assert "ok " not in said.out  # no image was decoded before
     resnet = "model.name=resnet18 data.eval_size=24"
     enter(f"resnet-recipes doctor data images --network weights.pth {resnet}")

@@ -55,7 +55,7 @@ def test_fit_tries_the_batch_of_one_gpu(on_gpu):
 
 def test_fit_without_gpu_fails_before_creating_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RecipeError, match=r"batch\.bn_size=auto: needs a GPU"):
+    with pytest.raises(RecipeError, match=r"batch\.bn_size=auto needs a GPU"):
         api.prepare(compose("mild", AUTO).recipe)
     assert list(tmp_path.iterdir()) == []
 

@@ -45,7 +45,9 @@ RUN = Path("runs/a")
 def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(4))
     assert make_group(LaunchConfig(**config)).ranks == ranks
-    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +try: +gpus=4$"):
+    with pytest.raises(
+        NotReadyError, match=r"launch\.gpus=8: this machine has 4 GPUs\n +try: +gpus=4$"
+    ):
         make_group(LaunchConfig(gpus=8))
 
 
@@ -92,7 +94,7 @@ def test_temporary_folder_too_long_for_sockets_is_rejected(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
     assert make_group(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
-    with pytest.raises(NotReadyError, match=r"TMPDIR=/a+: is longer than 75 bytes"):
+    with pytest.raises(NotReadyError, match=r"TMPDIR=/a+ is longer than 75 bytes"):
         make_group(LaunchConfig(device="cpu"))
 
 

@@ -149,7 +149,7 @@ def test_finished_run_has_exit_code_0(tmp_path):
         """
 wrong@0 | 1 | rank 0 failed (TrainingError); after 21 steps; data.on_bad_image=skip; train --resume
 bug@0 | 1 | ZeroDivisionError; division by zero; rank0.log
-not-ready@0 | 3 | error: data.root=/data: is gone
+not-ready@0 | 3 | error: data.root=/data is gone
 kill@0 | 1 | SIGKILL; out of memory; after 21 steps
 segv@0 | 1 | SIGSEGV
 bus@0 | 1 | SIGBUS; --shm-size

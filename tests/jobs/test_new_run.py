@@ -110,8 +110,8 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "clause"),
     [
-        (["seed=1"], "is running already"),
-        (["seed=2", "lr=1"], "is running with other settings: optimizer.lr, seed"),
+        (["seed=1"], "already"),
+        (["seed=2", "lr=1"], "with other settings: optimizer.lr, seed"),
     ],
 )
 @pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
@@ -124,7 +124,7 @@ def test_run_that_is_about_to_start_keeps_its_name(make, words, clause):
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
     (problem,) = refused.value.problems
     assert (problem.key, problem.value) == ("run.name", "mine")
-    assert problem.clause == f"{held.path} {clause}"
+    assert problem.clause == f"is running in {held.path} {clause}"
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
 
 
@@ -242,7 +242,7 @@ def test_create_rejects_tracker_without_its_package(monkeypatch):
 def test_create_rejects_unwritable_root(monkeypatch):
     Path("file").touch()
     with pytest.raises(
-        NotReadyError, match=r"run.root=.*/file/a: cannot be written to: .* is a file"
+        NotReadyError, match=r"run.root=.*/file/a cannot be written to: .* is a file"
     ):
         check(planned("mild", "run.root=file/a"))
     with pytest.raises(NotReadyError, match="File name too long"):

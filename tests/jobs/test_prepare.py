@@ -83,12 +83,12 @@ def test_meeting_names_differing_rank_to_all():
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
     assert len(set(said)) == 1
-    assert said[0].startswith("torch: is 2.14 on rank 0, but 2.15 on rank 2 (")
+    assert said[0].startswith("torch is 2.14 on rank 0, but 2.15 on rank 2 (")
 
 
 def test_meeting_names_fact_of_a_single_rank():
     (said, _) = verdicts([{}, {"seed": 9}])
-    assert "seed: is not given on rank 0, but 9 on rank 1" in said
+    assert "seed is not given on rank 0, but 9 on rank 1" in said
 
 
 def test_broadcast_sends_text_of_rank_0():

@@ -216,11 +216,11 @@ def without_its_gpu(process: RankProcess) -> str:
 @pytest.mark.parametrize(
     ("differing", "said"),
     [
-        (elsewhere, "number of training images: is 128 on rank 0, but 127 on rank 1"),
-        (fetched_later, "fetched images: is version0 on rank 0, but version1 on rank 1"),
-        (taught_otherwise, "methods.distill.teacher: is 0 on rank 0, but 1 on"),
+        (elsewhere, "number of training images is 128 on rank 0, but 127 on rank 1"),
+        (fetched_later, "fetched images is version0 on rank 0, but version1 on rank 1"),
+        (taught_otherwise, "methods.distill.teacher is 0 on rank 0, but 1 on"),
         # they would wait for each other for half an hour, one in NCCL and one in gloo
-        (without_its_gpu, "device: is cuda on rank 0, but cpu on rank 1"),
+        (without_its_gpu, "device is cuda on rank 0, but cpu on rank 1"),
     ],
 )
 def test_ranks_reject_other_images_teachers_or_devices(differing, said, launcher, new_run):

@@ -148,7 +148,7 @@ def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
         assert caught.value.problems[0].key == "methods.distill.teacher"
         return printable(caught.value)
 
-    assert "is not set" in why("")
+    assert "is missing" in why("")
     assert "does not exist" in why(tmp_path / "nothing", NotReadyError)
     assert "is not on this machine" in why("timm:resnet18.a1_in1k", NotReadyError)
     assert why("a'b", NotReadyError).endswith("file, a run folder, timm:NAME or hf:USER/NAME")

@@ -196,7 +196,8 @@ def test_failed_push_suggests_how_to_repeat_it(hub, tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("# A network")
     monkeypatch.setenv("HF_TOKEN", "wrong")
     message = (
-        "no access: you are not logged in, the token is invalid, or there is no such repository"
+        "cannot be accessed: you are not logged in, the token is invalid, or there is no such "
+        "repository"
     )
     with pytest.raises(NotReadyError, match=rf"{message}\n    try:   hf auth login"):
         push(tmp_path, "hf:me/net")
@@ -222,7 +223,7 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
         push(tmp_path, "hf:me/net")
     (problem,) = refused.value.problems
     assert problem.key == "hf:me/net"
-    assert problem.clause.startswith("did not work: ")
+    assert problem.clause.startswith("cannot be accessed: ")
     assert str(tmp_path) in problem.fixes[0]
 
 

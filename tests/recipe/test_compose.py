@@ -177,7 +177,7 @@ def test_reference_in_a_circle_is_reported(folder):
         "recipes/mine.yaml",
         "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
     )
-    assert "recipes/mine.yaml: cannot be composed" in problems("mine", DATA)
+    assert "recipes/mine.yaml cannot be composed" in problems("mine", DATA)
 
 
 def test_recipes_that_inherit_in_a_circle_are_refused(folder):
@@ -252,7 +252,7 @@ def test_reference_reads_nothing_of_hydras_own_config(folder, reference):
 
 
 def test_other_optimizer_rejects_settings_of_the_first():
-    with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
+    with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875 is not a setting of lamb"):
         compose("mild", [DATA, "optimizer.name=lamb"])
     changed = compose(
         "mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005", "wd=0.02"]
@@ -327,8 +327,8 @@ def test_mistake_in_option_is_reported_with_its_line(folder, tmp_path):
     option = "recipes/optimizer/mine.yaml"
     folder(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
     said = problems("mild", DATA, "optimizer=mine")
-    assert f"{option}:2: optimizer.lr=-1: must be positive" in said
-    assert f"{option}:3: optimizer.momentum=0.5: is not a setting of lamb" in said
+    assert f"{option}:2: optimizer.lr=-1 must be positive" in said
+    assert f"{option}:3: optimizer.momentum=0.5 is not a setting of lamb" in said
     assert "recipes/optimizer/mine.yaml:4: unknown setting optimizer.lrr" in said
     folder(option, "defaults: [lamb]\nname: lamb\n")
     assert f"{option}:1: only recipes inherit" in problems("mild", DATA, "optimizer=mine")
@@ -385,7 +385,7 @@ def test_config_of_another_application_is_composed_or_rejected(folder, tmp_path)
     assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))
     with pytest.raises(RecipeError) as caught:
         from_config(tree | {"seed": "x", "sead": 1})
-    assert "seed=x: must be a whole number" in str(caught.value)
+    assert "seed=x must be a whole number" in str(caught.value)
     assert "did you mean seed?" in str(caught.value)
     with pytest.raises(RecipeError, match="nothing"):
         from_config({"about": "${nothing}"})

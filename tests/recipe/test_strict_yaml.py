@@ -92,7 +92,7 @@ def test_values_that_readers_disagree_about_are_refused(value, said):
         ("a: 1\n<<: {b: 2}", 2, "merge keys"),
         ("a: !!python/object/apply:os.system ['true']", 1, "tags"),
         ("a: !!str 1", 1, "tags"),
-        ("a: 1\nb: 2\na: 3", 3, "a: duplicate key; the first is on line 1"),
+        ("a: 1\nb: 2\na: 3", 3, "a is a duplicate key; the first is on line 1"),
         ("a: 1\n---\nb: 2", 2, "a second document"),
         ("%YAML 1.1\n---\na: 1", 1, "directives"),
         ("hydra:\n  run: {dir: x}", 1, "cannot configure Hydra"),

@@ -128,7 +128,7 @@ def run(tmp_path: Path) -> Path:
 def test_refuse_links_rejects_links_and_special_files(name, make, run):
     refuse_links(run)
     make(run / name)
-    with pytest.raises(NotReadyError, match=f"{name}: is a symbolic link or a special file"):
+    with pytest.raises(NotReadyError, match=f"{name} is a symbolic link or a special file"):
         refuse_links(run)
 
 

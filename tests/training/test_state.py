@@ -164,7 +164,7 @@ def test_changed_settings_reject_non_default_newer_setting(setting, value, refus
 
 def test_changed_settings_report_removed_setting(recipe):
     (problem,) = find_changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
-    assert str(problem).startswith("rotation: was 5 when the run started")
+    assert str(problem).startswith("rotation: the run started with 5")
 
 
 def test_changed_settings_include_method_without_settings(recipe):

@@ -219,23 +219,23 @@ def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
     )
     message = refusal(RecipeError, stored(RESIZED), other)
     for text in (
-        "data.crop_scale=[0.5,1.0]: is [0.08,1.0] in",
+        "two.safetensors was made with [0.08,1.0]",
         "data.crop_scale='[0.08,1.0]'",
-        "data.seed=4: is 3 in",
-        "epochs=3: is 2 in",
+        "two.safetensors was made with 3",
+        "two.safetensors was made with 2",
         "methods.randaugment={depth:1,severity:10.0,",
-        "is off in",
+        "two.safetensors was made without it",
         "'~methods.randaugment'",
-        "methods.colout: samples new values for each batch",
+        "methods.colout samples new values for each batch",
         "'~methods.colout'",
-        "methods.progressive_resizing: is {",
+        "two.safetensors was made with {mode:",
     ):
         assert text in message, message
 
 
 def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusal):
     path, shrunk = stored(), "data.memory_pixels=64"
-    assert f"{shrunk}: is 0 in" in refusal(RecipeError, path, shrunk)
+    assert f"{shrunk}: {path} was made with 0" in refusal(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     rewritten(path, {"data.memory_pixels": "64"})
@@ -357,7 +357,7 @@ def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, rep
     folder = begun(path.parent / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, rejection)
-    assert message.startswith("methods.distill.teacher: was replaced after it was checked")
+    assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_outputs(path)[0].missing() == [0, 1]
 
 

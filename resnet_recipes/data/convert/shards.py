@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError, Statement
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
@@ -205,13 +205,15 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
     if len(by_suffix) < len(group) or len(images) > 1:
         names = ", ".join(member.name for member in group[:8])
-        raise NotReadyError.at(path, f"sample {key} has more than one image or label: {names}")
+        raise NotReadyError.at(
+            path, Statement(f"sample {key} has more than one image or label: {names}")
+        )
     if not images:
-        raise NotReadyError.at(path, f"sample {key} lacks an image")
+        raise NotReadyError.at(path, Statement(f"sample {key} lacks an image"))
     suffix = next((suffix for suffix in ("cls", "json") if suffix in by_suffix), "")
     label = _read_label(path, by_suffix[suffix], suffix) if suffix else None
     if label is None:
-        rule = f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
+        rule = Statement(f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json")
         raise NotReadyError.at(path, rule)
     return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
 

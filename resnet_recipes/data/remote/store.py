@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import NamedTuple, TypeVar
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Statement
 from resnet_recipes.base.names import DOCS
 
 #: Seconds to wait before each retry.
@@ -90,9 +90,9 @@ class Store:
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                rule = f"access denied: {_find_reason(error)}"
+                clause = Statement(f"access denied: {_find_reason(error)}")
                 fix = Hint(f"{DOCS}/howto/remote_data.html lists the credentials that are used")
-                raise ForbiddenError(self.refused(name, rule, fix).problems) from None
+                raise ForbiddenError(self.refused(name, clause, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = Hint("run the same command again; fetched pieces are kept")

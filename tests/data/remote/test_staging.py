@@ -233,7 +233,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     os.utime(path, (1, 1))
     said = unfetched(config)
-    assert "val.beton: has SHA256" in said
+    assert "val.beton has SHA256" in said
     assert "run the same command again" in said
     path.write_bytes(right)
     os.utime(path, (1, 1))
@@ -272,7 +272,7 @@ def test_unreachable_server_is_named_with_reason(config, origin):
     assert "could not be fetched in 3 attempts" in said
     assert "Connection refused" in said
     (origin / "train.beton").write_bytes(b"")
-    assert "train.beton: is empty" in unfetched(config)
+    assert "train.beton is empty" in unfetched(config)
 
 
 def test_server_error_text_is_shortened():
@@ -360,13 +360,13 @@ def test_remote_table_rejects_files_outside_its_folder(table, origin, name):
 
 def test_remote_table_errors_name_the_address(table, origin):
     (origin / "img" / "a b%3.png").unlink()
-    said = "a b%3.png: does not exist, like 1 of the 8 files in the table"
+    said = "a b%3.png does not exist, like 1 of the 8 files in the table"
     assert said in unfetched(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.measure):
-        assert f"data.root={table.root}: has 1 rows without" in refusal(table, ask)
+        assert f"data.root={table.root} has 1 rows without" in refusal(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
-    assert f"data.root={table.root}: has no validation images" in refusal(table)
+    assert f"data.root={table.root} has no validation images" in refusal(table)
 
 
 def test_plan_notes_uncompared_copies(table, origin):
