@@ -16,7 +16,6 @@ from resnet_recipes.report.paired import accuracy_interval
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
-    from resnet_recipes.report.page.html import Tile
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
 
 USAGE = Usage(
@@ -158,45 +157,39 @@ def _write_images(
     arguments: Arguments, networks: "Sequence[TrainedNetwork]", outcomes: "Outcomes"
 ) -> None:
     """Write the requested table of images and page of the most confidently wrong images."""
-    rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
-    if not rows and not page:
+    table, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
+    if not table and not page:
         return
-    from resnet_recipes.inference.pooled import PooledImages
+    from resnet_recipes.inference.pooled import open_pool
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    images, class_name = PooledImages.of(networks), networks[0].network.about.class_name
-    paths = images.paths()
-    labels, best, probabilities, losses = (field.tolist() for field in outcomes)
-
-    def name_image(index: int) -> tuple[str, str, str]:
-        return paths[index], class_name(labels[index]), class_name(best[index])
-
-    def make_tiles(worst: Sequence[int]) -> "Iterator[Tile]":
-        for place in worst:
-            picture = images.draw(place, best[place])
-            yield Tile(picture, *name_image(place), probabilities[place])
-
-    try:
-        if rows:
-            heads = ["path", "label", "prediction", "probability", "loss"]
-            with open_output("--images", rows) as file:
-                file.write(csv_line(heads).encode())
-                for index, (share, loss) in enumerate(zip(probabilities, losses, strict=True)):
-                    file.write(
-                        csv_line([*name_image(index), f"{share:.6f}", f"{loss:.6f}"]).encode()
-                    )
-        if page:
-            wrong = sum(map(int.__ne__, best, labels))
-            worst = outcomes.most_wrong(_IN_GALLERY)
-            text = f"{wrong:,} of {len(labels):,} images were classified wrongly"
-            if wrong > len(worst):
-                text += f"; these are the {len(worst)} with the most probable wrong class"
-            with open_output("--gallery", page) as file:
+    class_name = networks[0].network.about.class_name
+    with open_pool(networks) as images:
+        fields = (field.tolist() for field in outcomes)
+        rows = [
+            (image.path, class_name(label), class_name(best), probability, loss)
+            for image, label, best, probability, loss in zip(images, *fields, strict=True)
+        ]
+        if table:
+            with open_output("--images", table) as file:
                 file.write(
-                    build_gallery("Most confidently wrong", text, make_tiles(worst)).encode()
+                    csv_line(["path", "label", "prediction", "probability", "loss"]).encode()
                 )
-    finally:
-        images.close()
+                for *names, probability, loss in rows:
+                    file.write(csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode())
+        if page:
+            worst = outcomes.most_wrong(_IN_GALLERY)
+            wrong = int((outcomes.best != outcomes.labels).sum())
+            text = (
+                f"{wrong:,} of {len(rows):,} images were classified wrongly; the {len(worst):,} "
+                "most confident are below"
+            )
+            tiles = (
+                Tile(images[index].draw(int(outcomes.best[index])), *rows[index][:4])
+                for index in worst
+            )
+            with open_output("--gallery", page) as file:
+                file.write(build_gallery("Most confidently wrong", text, tiles).encode())
 
 
 def _make_row(

@@ -104,14 +104,17 @@ def _write_gallery(
 ) -> None:
     """Write a page of the first readable images, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
-    from resnet_recipes.inference.pooled import PooledImages
+    from resnet_recipes.inference.pooled import PooledImage
     from resnet_recipes.report.page.html import Tile, build_gallery
 
     readable = [(index, one) for index, one in enumerate(predictions) if one.classes]
-    names, loader = network.network.classes, UnlabeledImages(paths, network.recipe.data, 1)
-    with closing(PooledImages([(network, loader)])) as images:
+    names = network.network.classes
+    with closing(UnlabeledImages(paths, network.recipe.data, 1)) as loader:
         tiles = [
-            Tile(images.draw(index, names.index(best)), one.file, "", best, probability)
+            Tile(
+                PooledImage(network, loader, index).draw(names.index(best)),
+                *(one.file, "", best, probability),
+            )
             for index, one in readable[:_IN_GALLERY]
             for best, probability in one.classes[:1]
         ]

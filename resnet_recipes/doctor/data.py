@@ -79,17 +79,21 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
         fix = "resnet-recipes convert SRC DST"
         findings += [Finding("fix", f"{root} has no {split}.beton", fix) for split in missing]
         return findings
-    config = DataConfig(root=str(root.absolute()))
     try:
-        has_val = "val" in find_parts(root)
-        config.val_share = 0.0 if has_val else 0.1
+        config = make_config(root)
         findings += _check_folders(config, compares=not images)
-        if not has_val:
+        if config.val_share:
             fix = "data.val_share=0.1", Hint("holds out a tenth of each class, as this check does")
             findings.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
         return findings + [make_finding(problem) for problem in error.problems]
     return findings + (list(_check_images(config, progress)) if images else [])
+
+
+def make_config(root: Path) -> DataConfig:
+    """Return settings that read a folder; a tenth is set aside if it has no validation images."""
+    val_share = 0.0 if "val" in find_parts(root) else 0.1
+    return DataConfig(root=str(root.absolute()), val_share=val_share)
 
 
 def _betons(root: Path) -> list[Path]:

@@ -1,8 +1,9 @@
 """Several networks, each evaluated on its own images, such as cross-validation folds."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from typing import Self
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,34 +18,27 @@ from resnet_recipes.training.outcomes import Confusion, Outcomes
 _DARK = 0.2
 
 
-class PooledImages:
-    """The images of several networks, in the order of the networks."""
+class PooledImage(NamedTuple):
+    """An image, with the network that is evaluated on it."""
 
-    def __init__(self, parts: Iterable[tuple[TrainedNetwork, EvalLoader]]):
-        """Create from pairs of a network and its images."""
-        self._loaders, self._places = [], []
-        for network, loader in parts:
-            self._loaders.append(loader)
-            self._places += [(network, loader, place) for place in range(loader.examples)]
+    network: TrainedNetwork
+    loader: EvalLoader
+    index: int  # its position in `loader`
 
-    @classmethod
-    def of(cls, networks: Sequence[TrainedNetwork]) -> Self:
-        """Open the evaluation images of all networks. Raises NotReadyError."""
-        return cls((network, network.open_images()) for network in networks)
+    @property
+    def path(self) -> str:
+        """The name of the image."""
+        return self.loader.path(self.index)
 
-    def paths(self) -> list[str]:
-        """Return the name of each image."""
-        return [loader.path(place) for _, loader, place in self._places]
-
-    def draw(self, index: int, label: int) -> np.ndarray:
-        """Return an image as its network sees it, uint8 [S, S, 3].
+    def draw(self, label: int) -> np.ndarray:
+        """Return the image as its network sees it, uint8 [S, S, 3].
 
         If the network has a feature map, the image is repeated to the right, dark where its pixels
         do not support the class: [S, 2 S, 3].
         """
-        network, loader, place = self._places[index]
-        (batch,) = loader.only(np.array([place]))
-        images = loader.normalized(batch).to(network.device)
+        network = self.network
+        (batch,) = self.loader.only(np.array([self.index]))
+        images = self.loader.normalized(batch).to(network.device)
         heat = network.network.eval().heat_map(images, torch.tensor([label]).to(network.device))
         pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
         if heat is None:
@@ -52,10 +46,19 @@ class PooledImages:
         shaded = pixels * (_DARK + (1 - _DARK) * heat[0, :, :, None].numpy(force=True))
         return np.concatenate([pixels, shaded.astype(np.uint8)], axis=1)
 
-    def close(self) -> None:
-        """Stop the workers."""
-        for loader in self._loaders:
-            loader.close()
+
+@contextmanager
+def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]:
+    """Open the evaluation images of all networks, in their order. Raises NotReadyError."""
+    with ExitStack() as stack:
+        opened = [
+            (network, stack.enter_context(closing(network.open_images()))) for network in networks
+        ]
+        yield [
+            PooledImage(network, loader, index)
+            for network, loader in opened
+            for index in range(loader.examples)
+        ]
 
 
 def check_pool(networks: Sequence[TrainedNetwork]) -> None:
@@ -65,8 +68,8 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
         if network.network.classes != first.network.classes:
             rule = f"has other classes than {first.place}"
             raise RecipeError.of("RUN", str(network.place), rule)
-    with closing(PooledImages.of(networks)) as images:
-        paths = images.paths()
+    with open_pool(networks) as images:
+        paths = [os.path.realpath(image.path) for image in images]
     if twice := len(paths) - len({*paths}):
         rule = f"cannot be pooled: they have {twice:,} validation images in common"
         names = " ".join(str(network.place) for network in networks)
@@ -80,11 +83,8 @@ def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
         return results[0]
     outcomes = Outcomes.concatenate([result.outcomes for result in results])
     counts = [result.metrics.examples for result in results]
-    top1, top5, loss = (
-        float(np.average([result.metrics[field] for result in results], weights=counts))
-        for field in range(3)
-    )
+    means = np.average([result.metrics[:3] for result in results], axis=0, weights=counts)
     balanced = np.mean([row.top1_percent for row in Confusion(outcomes).classes()])
-    metrics = Metrics(top1, top5, loss, sum(counts), float(balanced))
+    metrics = Metrics(*means.tolist(), sum(counts), float(balanced))
     seconds = sum(result.seconds for result in results)
     return EvaluationResult(metrics, seconds, results[0].device, outcomes)

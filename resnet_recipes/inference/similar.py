@@ -1,17 +1,21 @@
 """Find validation images that look like training images, by a network's features."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.layout import find_parts, list_split
+from resnet_recipes.data.files.layout import list_split
+from resnet_recipes.data.root import SPLITS
 from resnet_recipes.doctor import Finding
+from resnet_recipes.doctor.data import make_config
 from resnet_recipes.inference.images import UnlabeledImages
 from resnet_recipes.inference.trained import TrainedNetwork
 
@@ -24,13 +28,11 @@ _SHOWN = 20  # pairs shown
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = silent) -> Finding:
     """Return which validation images look like training images. Raises NotReadyError."""
-    has_val = "val" in find_parts(root)
-    config = DataConfig(root=str(root.absolute()), val_share=0.0 if has_val else 0.1)
-    pairs = find_similar(trained, config, _SAME, progress)
-    if not pairs:
+    pairs = find_similar(trained, make_config(root), progress)
+    if not (same := [pair for pair in pairs if pair.cosine >= _SAME]):
         return Finding("ok", "no validation image looks like a training image to this network")
-    what = f"validation images that look like a training image: {len(pairs):,}"
-    lines = tuple(f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in pairs[:_SHOWN])
+    what = f"validation images that look like a training image: {len(same):,}"
+    lines = tuple(f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in same[:_SHOWN])
     return Finding("warn", what, Hint("look at them; remove copies from train/"), lines)
 
 
@@ -43,25 +45,24 @@ class SimilarPair(NamedTuple):
 
 
 def find_similar(
-    trained: TrainedNetwork, config: DataConfig, least: float, progress: Progress = silent
+    trained: TrainedNetwork, config: DataConfig, progress: Progress = silent
 ) -> list[SimilarPair]:
-    """Return validation images with a cosine of at least `least`, the most similar first.
+    """Return each validation image with its nearest training image, the most similar first.
 
     Features of the validation images stay in memory; features of training images are computed a
     batch at a time. Raises NotReadyError.
     """
-    train, val = (list_split(config, split).paths for split in ("train", "val"))
+    train, val = (list_split(config, split).paths for split in SPLITS)
     val_features = torch.cat(list(_embed(trained, val)))
     best, places, done = torch.zeros(len(val)), torch.zeros(len(val), dtype=torch.int64), 0
     for features in _embed(trained, train):
         cosines, nearest = (val_features @ features.T).max(1)
-        is_better = cosines > best
-        best[is_better], places[is_better] = cosines[is_better], nearest[is_better] + done
+        places = torch.where(cosines > best, nearest + done, places)
+        best = best.maximum(cosines)
         done += len(features)
         progress(done, len(train))
     order = best.argsort(descending=True, stable=True).tolist()
-    pairs = (SimilarPair(val[row], train[places[row]], float(best[row])) for row in order)
-    return [pair for pair in pairs if pair.cosine >= least]
+    return [SimilarPair(val[row], train[places[row]], float(best[row])) for row in order]
 
 
 @torch.no_grad()
@@ -70,12 +71,9 @@ def _embed(trained: TrainedNetwork, paths: Sequence[str]) -> Iterator[Tensor]:
 
     Features of black images are 0, because unreadable images are replaced by black ones.
     """
-    images = UnlabeledImages(paths, trained.recipe.data, trained.recipe.batch.eval_size)
-    try:
+    recipe = trained.recipe
+    with closing(UnlabeledImages(paths, recipe.data, recipe.batch.eval_size)) as images:
         for raw in images.batches():
             features = trained.network.embed(images.normalized(raw).to(trained.device))
-            is_black = raw.pixels.flatten(1).amax(1) == 0
-            features = torch.nn.functional.normalize(features).cpu()
-            yield features.masked_fill(is_black.cpu()[:, None], 0.0)
-    finally:
-        images.close()
+            is_seen = raw.pixels.flatten(1).amax(1, keepdim=True) > 0
+            yield F.normalize(features).cpu() * is_seen

@@ -93,6 +93,12 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
 def test_networks_with_other_images_or_classes_are_rejected(folds, enter):
     said = enter("resnet-recipes eval first second data=images", 2).err
     assert "`first second` cannot be pooled: they have 30 validation images in common" in said
+    Path("linked").symlink_to("images")  # the same images under another name
+    recipe = read(folds[1] / "config.yaml")
+    recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
+    (folds[1] / "config.yaml").write_text(freeze(recipe))
+    said = enter("resnet-recipes eval first second", 2).err
+    assert "cannot be pooled: they have 15 validation images in common" in said
     network = load(folds[1])
     classes = ("another", *network.about.classes[1:])
     write_weights(network.model, folds[1] / WEIGHTS, replace(network.about, classes=classes))

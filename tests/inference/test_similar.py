@@ -24,7 +24,7 @@ def trained(make_run, tmp_path, monkeypatch):
 def test_pairs_are_the_most_similar_features(trained, tmp_path):
     trained.recipe.batch.eval_size = 4  # several batches, the last incomplete
     config = DataConfig(root=str(tmp_path / "images"))
-    found = find_similar(trained, config, -1.0)
+    found = find_similar(trained, config)
     features = {}
     for path in sorted((tmp_path / "images").glob("*/*/*.jpg")):
         with torch.no_grad():
@@ -40,14 +40,13 @@ def test_pairs_are_the_most_similar_features(trained, tmp_path):
         }
         assert pair.cosine == pytest.approx(max(cosines.values()), abs=1e-4)
         assert cosines[pair.train] == pytest.approx(pair.cosine, abs=1e-4)
-    assert find_similar(trained, config, 1.01) == []
 
 
 def test_unreadable_images_are_similar_to_nothing(trained, tmp_path):
     broken = [tmp_path / "images" / split / "pattern3/broken.jpg" for split in ("train", "val")]
     for path in broken:
         path.write_text("no image")
-    found = find_similar(trained, DataConfig(root=str(tmp_path / "images")), -1.0)
+    found = find_similar(trained, DataConfig(root=str(tmp_path / "images")))
     assert [pair.cosine for pair in found if pair.val == str(broken[1])] == [0.0]
     assert str(broken[0]) not in {pair.train for pair in found if pair.cosine > 0}
 
