@@ -73,3 +73,19 @@ def test_half_of_sampled_operations_are_applied():
         for seed in range(400)
     )
     assert 160 < same < 260
+
+
+def test_negative_magnitudes_are_clipped():
+    """Half of the magnitudes are negative, and a third is above 10."""
+    method = IncreasingRandAugment(depth=1, p=1.0, magnitude=0.0, deviation=10.0)
+    levels = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "resnet_recipes.methods.increasing_randaugment.apply",
+            lambda _, image, level, __: levels.append(level) or image,
+        )
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            method.augment_sample()(IMAGE, rng)
+    assert 60 < sum(level == 0 for level in levels) < 140
+    assert max(map(abs, levels)) == 1
