@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.suggestions import FORMATS, Meaning
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import byte_size, labelled
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import open_network
-from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.network import hub
 from resnet_recipes.report.waiting import Waiting
 
@@ -61,13 +61,17 @@ def run(arguments: Arguments) -> int:
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.refuse(find_problems(network.network, to, options))
     NotReadyError.refuse(find_missing_packages(to))
-    say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
+    say(f"writing {TARGETS[to].file}, then comparing its outputs on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
         exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
-    print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}")
-    print(f"compared  {exported.comparison}\nwritten   {folder}")
+    facts = {
+        "network": f"{TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}",
+        "compared": exported.comparison,
+        "written": folder,
+    }
+    print("\n".join(labelled(facts.items(), get_line_width(), 10)))
     if push:
         say(f"uploading to {push} ...")
         print(f"pushed    {hub.push(folder, push)}")

@@ -146,6 +146,14 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
     assert "--to onnx" in said
 
 
+def test_lines_fit_the_terminal(run, enter, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = enter("resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out")
+    lines = [*said.out.splitlines(), *said.err.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "top-1 on all validation images" in " ".join(said.out.split())
+
+
 def test_accuracy_of_the_file_is_measured_in_float32(run, monkeypatch, enter):
     uses_autocast = []
 
