@@ -203,5 +203,5 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
-            names, seeds = ", ".join(run.name for run in group.runs), len(group.top1)
-            yield f"top-1 {group.mean_top1:.2f}{noise}% over {counted(seeds, 'seed')}: {names}"
+            names, number = ", ".join(run.name for run in group.runs), len(group.top1)
+            yield f"top-1 {group.mean_top1:.2f}{noise}% over {counted(number, 'run')}: {names}"

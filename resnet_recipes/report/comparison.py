@@ -25,7 +25,7 @@ _MOST = 4
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ only in their seeds."""
+    """Runs that differ only in their seeds, or in the part of data.fold that they evaluate."""
 
     runs: tuple[RunRecord, ...]
     settings: dict[str, str]  # without settings that may differ
@@ -87,13 +87,14 @@ def find_differences(sides: Sequence[dict[str, str]]) -> dict[str, list[str]]:
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
-    """Group the runs that differ only in their seeds, in order."""
+    """Group the runs that differ only in their seeds, or in the part of a fold, in order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
-        key = tuple(
-            item for item in read_settings(run.folder).items() if not item[0].startswith(_OWN)
-        )
-        groups.setdefault(tuple(sorted(key)), []).append(run)
+        settings = read_settings(run.folder)
+        if parts := settings.get("data.fold", "").partition("/")[2]:
+            settings["data.fold"] = f"of {parts}"
+        key = sorted(item for item in settings.items() if not item[0].startswith(_OWN))
+        groups.setdefault(tuple(key), []).append(run)
     return [SeedGroup(tuple(group), dict(key)) for key, group in groups.items()]
 
 

@@ -144,12 +144,9 @@ def _headline(
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
-    folds = {row["fold"] for row in rows}
-    front = list(charts.find_pareto(rows, "minutes")) if len(folds) == 1 else []
+    front = list(charts.find_pareto(rows, "minutes"))
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
-    if len(folds) > 1:
-        text += ["Each fold has its own validation images; resnet-recipes eval pools the runs."]
     return PageSection(name or "Runs", text, tables=tables)
 
 
@@ -242,10 +239,8 @@ def _figures(
             [],
         ),
         "epochs": ("epochs", "epochs", "The same against epochs.", []),
+        "images": ("images", "training images", "The same against training images.", []),
     }
-    if len({row["fold"] for row in rows}) == 1:
-        caption = "The same against the number of training images."
-        axes["images"] = ("images", "training images", caption, [])
     for key, (name, title, caption, others) in axes.items():
         values = {row[key] for row in rows}
         if key == "minutes" or (len(values) > 1 and all(values)):
@@ -265,7 +260,6 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
         "high": mean + noise,
         "seeds": len(group.top1),
         "images": _count_images(first),
-        "fold": group.settings.get("data.fold"),
         "epochs": first.epochs or first.epochs_done,
         "minutes": group.mean("minutes"),
         "pflops": group.mean("pflops"),

@@ -34,8 +34,8 @@ def test_compare_accepts_runs_named_like_recipes(compared):
 def test_compare_reports_noise_of_seeds(compared):
     names = f"{seeds('a', 70, optimizer={'lr': 2.0})} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
     said = compared(names)
-    assert "top-1 70.10 +- 0.10% over 3 seeds: a0, a1, a2" in said
-    assert "top-1 75.00% over 1 seed: b0" in said
+    assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in said
+    assert "top-1 75.00% over 1 run: b0" in said
     groups = json.loads(compared(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
@@ -43,7 +43,7 @@ def test_compare_reports_noise_of_seeds(compared):
 def test_unfinished_runs_do_not_count_as_seeds(compared):
     names = seeds("a", 70)
     run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
-    assert "top-1 70.10 +- 0.10% over 3 seeds" in compared(f"{names} ./failed")
+    assert "top-1 70.10 +- 0.10% over 3 runs" in compared(f"{names} ./failed")
 
 
 @pytest.fixture

@@ -26,6 +26,17 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
     assert (second.noise, second.mean_top1) == (None, 70.0)
 
 
+def test_folds_of_one_size_form_one_group(tmp_path):
+    runs = [
+        run_folder(tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}})
+        for parts in (2, 3)
+        for part in range(1, parts + 1)
+    ]
+    groups = group_seeds(read_all([*runs, run_folder(tmp_path, "complete")]))
+    assert [len(group.runs) for group in groups] == [2, 3, 1]
+    assert make_labels(groups)[:2] == ["fold of 2", "fold of 3"]
+
+
 def test_differences_list_only_differing_settings(tmp_path):
     left = read_settings(run_folder(tmp_path, "a"))
     right = read_settings(
