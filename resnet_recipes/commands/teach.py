@@ -12,7 +12,7 @@ USAGE = Usage(
     RECIPES
     | {
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
-        "--top K": "keep the K largest outputs of each image (default 10); all: all, exactly",
+        "--top K": "keep the K largest outputs of each image (default 10), or `all`",
         "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
         "--dry-run": "print time and disk space, and store nothing",
     },
