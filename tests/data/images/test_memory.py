@@ -250,6 +250,17 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
 
 
 @built
+def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monkeypatch):
+    source = Shrunk(Files.of(in_memory(mixed), "train"), 90, f"test twice {os.getpid()}")
+    expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
+    counts = source._arrays["counts"].tolist()
+    seen = iter([90_000, 200_001])  # before the lock, and after
+    monkeypatch.setattr(memory, "available_memory", lambda: next(seen, 200_001))
+    assert source.read(0).pixels().tobytes() == expected[0]
+    assert source._arrays["counts"].tolist() == [*counts[:2], 1, counts[3]]
+
+
+@built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
     with closing(opened(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
