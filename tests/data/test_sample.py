@@ -3,6 +3,7 @@
 import os
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,6 +71,7 @@ def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
                 augment = RandAugment(depth=depth).augment_sample() if depth else None
                 times.append(found.crop_seconds(small(copied), augment, side))
     assert times[::2] == times[1::2]
+    assert all(first == later for first, later in times)  # nothing is kept
     assert len(built) == 6
 
 
@@ -130,6 +132,14 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
         beton = module.open_samples(betons / "train.beton").beton
         expected = zip(beton.lengths.tolist(), beton.starts.tolist(), strict=True)
     assert sorted(reads) == sorted(expected)
+
+
+def test_disk_time_is_divided_among_images(monkeypatch):
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    parts = [module.FilePart(str(number)) for number in range(4)]
+    monkeypatch.setattr(module, "_read_cold", lambda part: part is parts[2])
+    assert module._time_disk(parts) == 0.5
 
 
 def test_disk_speed_needs_mincore(folder, monkeypatch):

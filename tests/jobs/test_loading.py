@@ -135,6 +135,29 @@ def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
     assert (saves.memory, saves.fix) == (None, "")
 
 
+def test_memory_for_a_part_is_not_offered(monkeypatch):
+    """It would be faster than files, but auto keeps all images or none."""
+    plan = imagenet("mild epochs=32", 8)
+    part = 0.9 * plan_memory(imagenet("mild cache=264", 8)).needed + plan.batch_memory
+    monkeypatch.setattr(memory, "reserve", lambda available: 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: part)
+    faster = imagenet("mild cache=264 epochs=32", 8)
+    assert estimate(faster, fast(faster)).minutes < estimate(plan, fast(plan)).minutes
+    assert find_gain(plan, fast(plan)).memory is None
+
+
+def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
+    """The first epoch has the first size."""
+    cost = sample.CropSeconds
+    monkeypatch.setattr(
+        sample.Sample, "crop_seconds", lambda _, config, augment, side: cost(side, side / 2)
+    )
+    plan = imagenet("mild cache=352 methods.progressive_resizing.at=loader", 8)
+    supply = Supply.of(plan)
+    assert supply.rates == pytest.approx({88: 32 / 44, 176: 32 / 88})
+    assert supply.first_epoch == pytest.approx(32 / 88)
+
+
 def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
