@@ -96,13 +96,7 @@ def methods() -> Iterator[str]:
         "if the interval contains zero. *Acts at* lists the "
         "[hooks](../contributing/method.md#the-hooks) of the method.\n"
     )
-    users = _find_users()
-    yield "| method | does | recipes |\n|---|---|---|"
-    for method in ORDER:
-        does = re.sub(r" \([^()]*\)\.$", "", make_card(method).summary)
-        links = ", ".join(f"[{name}](recipes.md#{name})" for name in users.get(method.name, ()))
-        yield f"| [{method.name}](#{method.name}) | {_text(does)} | {links} |"
-    yield ""
+    yield from _overview("method", ORDER, lambda tree: tree.get("methods", ()))
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
         facts = {
@@ -129,6 +123,7 @@ def optimizers() -> Iterator[str]:
         "In formulas, `w` is a weight, `g` its gradient, `m` its momentum, and `lr` the learning "
         "rate of the step, which the [schedule](settings.md#schedule) determines.\n"
     )
+    yield from _overview("optimizer", OPTIMIZERS, lambda tree: (tree["optimizer"]["name"],))
     for optimizer in OPTIMIZERS:
         yield from _card(optimizer, "optimizer", {})
 
@@ -196,13 +191,22 @@ def _name_command(name: str) -> str:
     return "resnet-train" if name == "train" else f"resnet-recipes {name}"
 
 
-def _find_users() -> dict[str, list[str]]:
-    """Return the recipes that turn each method on."""
-    users: dict[str, list[str]] = {}
+def _overview(
+    title: str, items: Iterable[type], list_names: Callable[[Mapping[str, Any]], Iterable[str]]
+) -> Iterator[str]:
+    """Yield a table of methods or optimizers, with the recipes that use each."""
+    links: dict[str, list[str]] = {}
     for path in sorted(find_packaged_folder().glob("*.yaml")):
-        for method in strict_yaml.load(path).tree.get("methods", {}):
-            users.setdefault(method, []).append(path.stem)
-    return users
+        tree = strict_yaml.load(path).tree
+        if "defaults" not in tree:  # the others have the methods and optimizer of their parent
+            for name in list_names(tree):
+                links.setdefault(name, []).append(f"[{path.stem}](recipes.md#{path.stem})")
+    yield f"| {title} | does | recipes |\n|---|---|---|"
+    for card in map(make_card, items):
+        does, _, _paper = card.summary.partition(" (")
+        users = ", ".join(links.get(card.name, ()))
+        yield f"| [{card.name}](#{card.name}) | {_text(does)} | {users} |"
+    yield ""
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
