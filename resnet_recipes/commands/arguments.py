@@ -266,8 +266,9 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         matches = [form for form in forms if _is_in(form, argv)]
         return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
     words = [word for word in argv if problem.key in _list_keys(word)]
-    name = words[-1].partition("=")[0] if words else short(problem.key)
-    if words and ("," not in words[-1] or value in words[-1]):
+    name, _, typed = words[-1].partition("=") if words else (short(problem.key), "", "")
+    is_one_of_several = "[" not in typed and value in typed.split(",")  # of a sweep
+    if words and ("," not in typed or (value in typed and not is_one_of_several)):
         return problem._replace(typed=words[-1])
     return problem._replace(key=name) if name != problem.key else problem
 
@@ -313,8 +314,12 @@ def _explain_flags(
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
     """Return a fix adapted to the command that the user typed."""
+    if isinstance(fix, Hint):
+        return fix
+    if fix.startswith("-") and fix.split()[0] not in usage.values:  # a flag of resnet-train
+        return f"resnet-train {fix}"
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
-    return fix if isinstance(fix, Hint) else fix.replace("resnet-train", command)
+    return fix.replace("resnet-train", command)
 
 
 def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:

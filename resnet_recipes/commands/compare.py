@@ -83,9 +83,11 @@ def run(arguments: Arguments) -> int:
 
 def _read_runs(words: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
-    if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
+    others = [word for word in words if not find_place("RUN", word)]
+    if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
-        raise RecipeError.of("RUN", " ".join(words), "must be runs, but are recipes", fix)
+        rule = "is a recipe, not a run" if len(others) == 1 else "must be runs, but are recipes"
+        raise RecipeError.of("RUN", " ".join(others), rule, fix)
     places = {place.resolve(): place for place in find_runs(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:

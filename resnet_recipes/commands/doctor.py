@@ -5,7 +5,16 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError, label, list_advice
+from resnet_recipes.base.errors import (
+    ExitCode,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    label,
+    list_advice,
+)
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import printable, wrapped
@@ -52,7 +61,12 @@ def run(arguments: Arguments) -> int:
     places = [word for word in words if word not in settings]
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", USAGE.example)
+    if topic in ("native", "gpu") and places:
+        rule = Statement(f"`doctor {topic}` takes no argument")
+        raise RecipeError.of(shlex.join(places), None, rule, kind=Kind.UNUSED)
     place = typed_path("PATH", places[0]) if places else None
+    if topic == "run" and place and not place.is_dir():
+        raise NotReadyError.of("PATH", str(place), "is not a folder")
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _check_topics(topic, place, arguments, settings)

@@ -8,7 +8,7 @@ from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.suggestions import FORMATS, Meaning
 from resnet_recipes.base.text import byte_size, labelled
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import open_network
+from resnet_recipes.commands.places import find_missing_network, open_network
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.network import hub
 from resnet_recipes.report.waiting import Waiting
@@ -49,7 +49,12 @@ def run(arguments: Arguments) -> int:
     flags = arguments.flags
     dtype, push = flags.get("--dtype", "float32"), flags.get("--push")
     lose = flags.get("--lose", "" if dtype == "float32" else "0.5")
-    RecipeError.refuse(_find_problems(flags, TARGETS, dtype, lose))
+    RecipeError.refuse(
+        [
+            find_missing_network(arguments.words, USAGE.example),
+            *_find_problems(flags, TARGETS, dtype, lose),
+        ]
+    )
     to, folder = flags["--to"], new_path("--out", flags["--out"], is_folder=True)
     if push:
         hub.parse_repository("--push", push)

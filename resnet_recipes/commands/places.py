@@ -59,9 +59,7 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
 
     Raises RecipeError.
     """
-    if not words or is_setting(words[0]):
-        rule = "a run folder, a checkpoint or a weights file"
-        raise RecipeError.of("RUN|FILE", None, rule, Hint(usage), Kind.MISSING)
+    RecipeError.refuse([find_missing_network(words, usage)])
     place = find_network(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import list_notes
@@ -71,6 +69,14 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
         text, _, command = note.partition("\n")
         say(f"note: {text}" + f"\n      try:   {command}" * bool(command))
     return network
+
+
+def find_missing_network(words: Sequence[str], usage: str) -> Problem | None:
+    """Return the problem of arguments without a network, or None."""
+    if words and not is_setting(words[0]):
+        return None
+    rule = "a run folder, a checkpoint or a weights file"
+    return Problem("RUN|FILE", None, rule, Hint(usage), kind=Kind.MISSING)
 
 
 def is_setting(word: str) -> bool:

@@ -79,7 +79,7 @@ recipe=mild --resume | --resume | needs a value
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
             "unknown recipe hott",
             "lr=-1 must be positive",
-            "lr=-1,x must be a number",
+            "lr=x must be a number",
         ),
     ],
 )

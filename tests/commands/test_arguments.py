@@ -20,6 +20,8 @@ mild epochs=9 | max_duration | 9ep | epochs=9
 mild ~methods.ema | methods.ema | x | ~methods.ema
 mild seed=1 | batch.global_size | 2048 | bs=2048
 -m mild lr=1,-1 | optimizer.lr | -1.0 | lr=-1.0
+-m mild seed=a,b | seed | a | seed=a
+mild log.to=[csv,x,wandb] | log.to | x | log.to=[csv,x,wandb]
 eval run --csv x.txt | --csv | x.txt | --csv x.txt
 eval run --csv=x.txt | --csv | x.txt | --csv=x.txt
 eval run | --csv | x.txt | --csv=x.txt

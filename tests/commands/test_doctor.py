@@ -36,6 +36,13 @@ def test_unreadable_image_is_named_with_exit_code_3(data, enter):
     enter(f"resnet-recipes doctor data {data} --no-images")
 
 
+def test_topic_rejects_what_it_would_ignore(enter):
+    assert (
+        "gpu/0: `doctor gpu` takes no argument" in enter("resnet-recipes doctor gpu gpu/0", 2).err
+    )
+    assert "`nowhere` is not a folder" in enter("resnet-recipes doctor run nowhere", 3).err
+
+
 def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
     findings = [Finding("warn", "words " * 20)]
     assert len([*_format_findings(findings)]) == 1

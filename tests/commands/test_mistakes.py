@@ -185,6 +185,8 @@ resnet-recipes compare first last | names the same run twice
 resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images
 resnet-recipes compare mild hot | resnet-recipes diff mild hot
+resnet-recipes compare first hot | resnet-recipes diff first hot
+resnet-recipes plan mild data=images --resume last | resnet-train --resume last
 resnet-recipes predict --run first images | resnet-recipes predict first images
 resnet-recipes predict images first | resnet-recipes predict first images
 resnet-recipes predict first images runs/first | resnet-recipes predict first images
@@ -210,6 +212,7 @@ SEVERAL = rows(
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
+resnet-recipes export --to onnx | FILE is missing: a run folder | --out is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0

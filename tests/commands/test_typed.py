@@ -35,6 +35,7 @@ resnet-train mild data=images --epochs=30 --dry-run
 resnet-train mild data=images +lr=1 --dry-run
 resnet-train mild data=images 'lr=1, 2' --dry-run
 resnet-train mild data=images lr=-1 --dry-run
+resnet-train mild data=images lr=fast --dry-run
 resnet-train mild data=images epoch=10 --dry-run
 resnet-train mild data=images epochs=ten --dry-run
 resnet-train mild data=images epochs=0 --dry-run
@@ -67,6 +68,9 @@ resnet-train mild data=images data.sampling=equal --dry-run
 resnet-train mild data=images log.to=[aim] --dry-run
 resnet-train mild data=images checkpoint.best=f1 --dry-run
 resnet-train mild data=images evaluation.interval=0 --dry-run
+resnet-train mild data=images evaluation.sizes=224,256 --dry-run
+resnet-train mild data=images evaluation.sizes=[224,4000] --dry-run
+resnet-train -m mild data=images bs=8 seed=1,b
 resnet-train mild data=images budget=2 --dry-run
 resnet-train mild data=images budget=20 --dry-run
 resnet-train mild data=images 'budget=$20' --dry-run
@@ -97,6 +101,7 @@ resnet-recipes watch
 resnet-recipes stop nope
 resnet-recipes compare first
 resnet-recipes compare mild hot
+resnet-recipes compare first mild
 resnet-recipes report nope
 resnet-recipes report --published runs
 resnet-recipes eval
