@@ -56,8 +56,9 @@ class Supply(NamedTuple):
 
 def list_supplies(plan: Plan) -> Iterator[Supply]:
     """Yield the speed of loaders for the location of the images, and for memory."""
-    for pixels in (0, plan.recipe.data.memory_pixels or AUTO):
-        if supply := Supply.of(set_memory_pixels(plan, pixels)):
+    other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
+    for each in (set_memory_pixels(plan, 0), *([other] if plan_memory(other) else [])):
+        if supply := Supply.of(each):
             yield supply
 
 
@@ -89,7 +90,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         return None
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)
-    if memory and memory.fraction == 1:
+    if memory:
         faster = with_loaders(other, free)
         minutes = estimate(plan, faster).total_minutes
         if faster.loader and minutes < now:

@@ -38,14 +38,11 @@ class InMemory(NamedTuple):
         return f"{self.fraction:.0%} of the images fit at {self.pixels} px: {self.space}"
 
 
-def plan_memory(plan: Plan) -> InMemory | None:
-    """Return the images that a plan keeps in memory; None if there are none.
-
-    With auto, they have the largest size that fits for all images, else the smallest size.
-    """
+def list_sizes(plan: Plan) -> list[InMemory]:
+    """Return the images that a plan may keep in memory, the largest first: auto tries several."""
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_samples:
-        return None
+        return []
     sample, available = Sample.of(plan.facts), available_memory()
     usable = max(0, available - reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
@@ -53,8 +50,16 @@ def plan_memory(plan: Plan) -> InMemory | None:
         sizes = [round(ratio * crop) for ratio in RATIOS]
     else:
         sizes = [int(data.memory_pixels)]
-    images = [InMemory(size, sample.bytes_at(size), usable) for size in sizes]
-    return next((each for each in images if each.fraction == 1), images[-1])
+    return [InMemory(size, sample.bytes_at(size), usable) for size in sizes]
+
+
+def plan_memory(plan: Plan) -> InMemory | None:
+    """Return the images that a plan keeps in memory; None if it keeps none.
+
+    With auto, they have the largest size that fits for all images.
+    """
+    is_auto = plan.recipe.data.memory_pixels == AUTO
+    return next((each for each in list_sizes(plan) if each.fraction == 1 or not is_auto), None)
 
 
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
@@ -62,16 +67,17 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
 
     Raises RecipeError if no images can be kept in memory.
     """
-    pixels, images = plan.recipe.data.memory_pixels, plan_memory(plan)
-    if not images:
+    pixels, sizes = plan.recipe.data.memory_pixels, list_sizes(plan)
+    if not sizes:
         return plan
     if why := explain_unavailable():
         rule = f"needs the native decoder, which {why}"
         raise RecipeError.of("data.memory_pixels", pixels, rule, "data.memory_pixels=0")
     if pixels != AUTO:
         return plan
-    pixels = images.pixels if images.fraction == 1 else 0
-    say(f"data.memory_pixels={pixels}: {images}")
+    memory = plan_memory(plan)
+    pixels = memory.pixels if memory else 0
+    say(f"data.memory_pixels={pixels}: {memory or sizes[-1]}")
     return set_memory_pixels(plan, pixels)
 
 

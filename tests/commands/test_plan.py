@@ -15,7 +15,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import loading, memory
-from tests.tables import values
+from tests.tables import rows, values
 from tests.trained_runs import ended_run
 
 
@@ -70,6 +70,21 @@ def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
     assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text
     assert re.search(r"need \d{3},\d{3} at 88 px, .* at 176 px, in images/s", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "gigabytes", "text"),
+    rows(
+        """
+cache=ram | 1000 | 100% of the images fit at 352 px: 363 GB of 799 GB usable
+cache=ram | 100 | none: 39% of the images fit at 264 px: 203 GB of 78.5 GB usable
+cache=352 | 100 | 22% of the images fit at 352 px: 363 GB of 78.5 GB usable
+"""
+    ),
+)
+def test_plan_shows_which_images_stay_in_memory(words, gigabytes, text, told, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: int(gigabytes) * 10**9)
+    assert f"in memory {text}" in told("NVIDIA A100-SXM4-80GB", 85, words)
 
 
 def test_plan_warns_if_memory_exceeds_gpu(told):

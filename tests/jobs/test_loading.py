@@ -144,6 +144,8 @@ def test_memory_for_a_part_is_not_offered(monkeypatch):
     faster = imagenet("mild cache=264 epochs=32", 8)
     assert estimate(faster, fast(faster)).minutes < estimate(plan, fast(plan)).minutes
     assert find_gain(plan, fast(plan)).memory is None
+    assert [supply.place for supply in list_supplies(plan)] == ["files"]
+    assert Supply.of(imagenet("mild cache=ram", 8)).place == "files"
 
 
 def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
