@@ -42,6 +42,9 @@ PATIENCE = 0.3
 #: Images that are cropped together.
 _AT_ONCE = 16
 
+#: Limit of bytes per image that time the disk; few images are larger.
+_MOST_READ = 4 << 20
+
 
 class CropSeconds(NamedTuple):
     """CPU seconds of a training crop."""
@@ -160,6 +163,6 @@ def _read_cold(part: FilePart) -> bool:
         try:
             os.preadv(file.fileno(), [bytearray(1)], part.first + length // 2, os.RWF_NOWAIT)
         except BlockingIOError:
-            os.pread(file.fileno(), length, part.first)
+            os.pread(file.fileno(), min(length, _MOST_READ), part.first)
             return True
     return False

@@ -134,6 +134,20 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     assert sorted(reads) == sorted(expected)
 
 
+def test_huge_file_is_read_in_part(tmp_path, monkeypatch):
+    def absent(*_: object) -> int:
+        raise BlockingIOError
+
+    sizes = []
+    monkeypatch.setattr(os, "preadv", absent)
+    monkeypatch.setattr(os, "pread", lambda file, size, first: sizes.append(size))
+    path = tmp_path / "sparse.jpg"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    assert module._read_cold(module.FilePart(path))
+    assert sizes == [4 << 20]
+
+
 def test_disk_time_is_divided_among_images(monkeypatch):
     clock = iter([10.0, 12.0])
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
