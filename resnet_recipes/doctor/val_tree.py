@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import list_classes
@@ -21,6 +21,10 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     NotReadyError, without creating anything, if a file has no class or train lacks a class.
     """
     root = Path(root).resolve()
+    for folder in (root / "train", root / "val"):
+        if not folder.is_dir():
+            layout = Hint("this needs train/ with class folders, and val/ with image files")
+            raise NotReadyError.at(folder, "", layout, Kind.ABSENT)
     files = sorted(
         path.name
         for path in (root / "val").iterdir()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Kind, NotReadyError
 from resnet_recipes.doctor import get_exit_code
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.val_tree import build_val_tree
@@ -42,6 +42,15 @@ def test_val_tree_links_images_without_moving_them(flat, tmp_path, name):
     assert links == ["val/ant/ant2.jpg", "val/bee/bee2.jpg", "val/cat/cat2.jpg"]
     assert get_exit_code(check_data(tree)) == 0
     assert sorted(flat.rglob("*")) == before
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_val_tree_reports_missing_split(flat, tmp_path, split):
+    (flat / split).rename(tmp_path / "elsewhere")
+    with pytest.raises(NotReadyError) as caught:
+        build_val_tree(flat, written(tmp_path / "map", MAPS["one class a line"]))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.kind) == (str(flat / split), Kind.ABSENT)
 
 
 def test_val_tree_maps_numbers_only_by_names(flat, tmp_path):
