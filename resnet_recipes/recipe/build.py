@@ -114,11 +114,15 @@ def get_kind(key: str) -> Any:
 
 
 def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return an older recipe without the settings that this version lacks and that are off."""
+    """Return an older recipe without the settings that this version lacks.
+
+    A setting that is on is kept, and then rejected, unless it only concerns logging.
+    """
     return {
         name: drop_removed(value, f"{prefix}{name}.") if value and type(value) is dict else value
         for name, value in tree.items()
-        if get_kind(f"{prefix}{name}") or not (value is False or value in (None, "", [], {}))
+        if get_kind(f"{prefix}{name}")
+        or not (prefix == "log." or value is False or value in (None, "", [], {}))
     }
 
 

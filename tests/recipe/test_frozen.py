@@ -41,9 +41,9 @@ def test_settings_missing_in_older_file_have_defaults(tmp_path):
     assert read(path) == recipe
 
 
-def add_setting(text: str, setting: str) -> str:
-    """Return a frozen recipe with one more setting in `schedule`, and a new seal."""
-    text = text.partition("\n")[2].replace("  interval: step\n", f"  interval: step\n  {setting}\n")
+def add_setting(text: str, setting: str, section: str = "schedule") -> str:
+    """Return a frozen recipe with one more setting in a section, and a new seal."""
+    text = text.partition("\n")[2].replace(f"\n{section}:\n", f"\n{section}:\n  {setting}\n")
     return f"{_make_seal(text.encode())}\n{text}"
 
 
@@ -56,6 +56,12 @@ def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
     with pytest.raises(RecipeError) as caught:
         read(path)
     assert [one.key for one in caught.value.problems] == ["schedule.old"]
+
+
+def test_removed_setting_of_logging_is_skipped(tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), "mlperf: true", "log"))
+    assert read(path) == read_sealed(path) == recipe
 
 
 @pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])
