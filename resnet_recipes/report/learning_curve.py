@@ -51,7 +51,7 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
     """Yield a curve for runs that differ only in `data.share`, if it has three values."""
     import numpy as np  # help pages do not need it
 
-    series: dict[tuple[Any, ...], list[tuple[int, SeedGroup, float]]] = {}
+    series: dict[tuple[Any, ...], list[tuple[int, float, float, SeedGroup]]] = {}
     for group in groups:
         facts = read_json(group.runs[0].folder / DATA, may_be_absent=True)
         match facts, group.mean_top1:
@@ -59,23 +59,19 @@ def find_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[LearningCurve]
                 error = (val * (1 - mean / 100) + 1) / (val + 2)  # never 0 or 1
                 variance = 1e4 * error * (1 - error) / val
                 variance += (group.noise or 0.0) ** 2 / len(group.top1)
-                settings = sorted(
-                    item for item in group.settings.items() if item[0] != "data.share"
-                )
-                key = facts.get("eval_digest"), *settings
-                series.setdefault(key, []).append((count, group, variance))
-    for (_, *common), points in series.items():
-        if len({images for images, _, _ in points}) >= _FEWEST:
-            points.sort(key=lambda point: point[0])
-            counts = tuple(images for images, _, _ in points)
-            accuracies = tuple(group.mean_top1 or 0.0 for _, group, _ in points)
-            variances = np.array([variance for _, _, variance in points])
-            pflops = points[-1][1].mean("pflops")
-            is_longer = dict(common).get("max_duration", "").endswith("ep")
-            gain = fit_gain(np.array(counts), np.array(accuracies), variances)
-            seeds = min(len(group.top1) for _, group, _ in points)
+                settings = group.settings | {"data.share": ""}
+                key = facts.get("eval_digest"), *sorted(settings.items())
+                series.setdefault(key, []).append((count, mean, variance, group))
+    for points in series.values():
+        points.sort(key=lambda point: point[0])
+        counts, means, variances, sizes = zip(*points, strict=True)
+        if len({*counts}) >= _FEWEST:
+            gain = fit_gain(*map(np.array, (counts, means, variances)))
+            seeds = min(len(group.top1) for group in sizes)
+            pflops = sizes[-1].mean("pflops")
+            is_longer = sizes[-1].settings.get("max_duration", "").endswith("ep")
             yield LearningCurve(
-                counts, accuracies, seeds, *gain, pflops, pflops and pflops * (1 + is_longer)
+                counts, means, seeds, *gain, pflops, pflops and pflops * (1 + is_longer)
             )
 
 
