@@ -266,7 +266,7 @@ def _describe_value(kind: Any, limits: Iterable[Limit]) -> str:
         elif isinstance(limit, OneOf):
             name = name.replace("text", "choice")
         elif isinstance(limit, Bounds):
-            rule = limit.broken("").removeprefix("must be ")
+            rule = limit.find_broken_rule("").removeprefix("must be ")
             name = f"{name.removesuffix(' or text')}, {rule.removeprefix('a ')}"
     return name
 

@@ -50,7 +50,7 @@ class Duration:
             raise ValueError(f"is too long: the maximum is {MAX_LENGTH:,} epochs or steps")
         return Duration(value, unit)
 
-    def scaled(self, ratio: Fraction) -> "Duration":
+    def scale(self, ratio: Fraction) -> "Duration":
         """Return this duration times `ratio`, rounded down to whole units; unchanged for 1.
 
         28.8ep becomes 28ep. Composer multiplies floats: at 90 epochs, 12 of the ratios from

@@ -26,7 +26,7 @@ _SECRETS = (
 )
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return a text without the passwords and tokens of the URLs in it."""
     for secret, replacement in _SECRETS:
         text = secret.sub(replacement, text)
@@ -118,7 +118,7 @@ class Problem(NamedTuple):
 
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
-        return masked(f"{name}{self._colon} {self.clause}".strip())
+        return mask_secrets(f"{name}{self._colon} {self.clause}".strip())
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
@@ -128,7 +128,7 @@ class Problem(NamedTuple):
         if self.valid:
             below.append(f"valid: {', '.join(self.valid)}")
         first = f"{self.where}: {self._first()}" if self.where else self._first()
-        return [masked(line) for line in [first, *below]]
+        return [mask_secrets(line) for line in [first, *below]]
 
     def _first(self) -> str:
         """Return the first line, with secrets not yet masked."""
@@ -180,7 +180,7 @@ def _text(value: object) -> str:
     """Return a value as written on the command line; long values are cut."""
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text
-    text = masked(text.lower() if isinstance(value, bool) else text)
+    text = mask_secrets(text.lower() if isinstance(value, bool) else text)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 

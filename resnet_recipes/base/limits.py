@@ -18,7 +18,7 @@ class Limit:
     fix: Fix = ()  # a valid value or command
     valid: tuple[str, ...] = ()  # or the allowed values
 
-    def broken(self, value: Any) -> str:
+    def find_broken_rule(self, value: Any) -> str:
         """Return the rule that a value breaks, or ""."""
         raise NotImplementedError
 
@@ -35,7 +35,7 @@ class Bounds(Limit):
     text: str = ""  # text of the rule, instead of the limits
     fix: Fix = ()
 
-    def broken(self, value: Any) -> str:
+    def find_broken_rule(self, value: Any) -> str:
         is_number = isinstance(value, int | float)
         if (self.word and value == self.word) or (
             is_number and self.least <= value <= self.most and self.above < value < self.below
@@ -60,7 +60,7 @@ class OneOf(Limit):
         self.values = values
         self.valid = tuple(map(str, values))
 
-    def broken(self, value: Any) -> str:
+    def find_broken_rule(self, value: Any) -> str:
         return "" if value in self.values else "is not valid"
 
 
@@ -71,7 +71,7 @@ class IsDuration(Limit):
     units: tuple[str, ...] = ("ep", "ba", "dur")
     may_be_zero: bool = False
 
-    def broken(self, value: Any) -> str:
+    def find_broken_rule(self, value: Any) -> str:
         try:
             duration = Duration.parse(str(value))
         except ValueError as error:
@@ -87,7 +87,7 @@ class Span(Limit):
 
     most: float = inf
 
-    def broken(self, value: Any) -> str:
+    def find_broken_rule(self, value: Any) -> str:
         low, high = value
         if 0 < low <= high <= self.most:
             return ""
@@ -139,6 +139,6 @@ def find_broken_limits(settings: object) -> Iterator[Problem]:
         for limit in limits:
             is_list = isinstance(value, list | tuple) and not isinstance(limit, Span)
             for item in value if is_list else [value]:
-                if item is not None and (rule := limit.broken(item)):
+                if item is not None and (rule := limit.find_broken_rule(item)):
                     clause = Statement(f"{item} {rule}") if is_list else rule
                     yield Problem(name, item, clause, limit.fix, limit.valid)

@@ -52,7 +52,7 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
         rule, is_number = f"must be {error}", kinds[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:
-            rule = durations[0].broken("")
+            rule = durations[0].find_broken_rule("")
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
             fix = Hint(f"write {value} without quotes")
             raise RecipeError.of(key, value, rule, fix) from None

@@ -99,7 +99,7 @@ def _find_value(cls: type, name: str, text: str) -> str:
         return "true" if text in ON else "false" if text in OFF else ""
     if int in options or float in options:
         number = _read_number(text, float in options, limits)
-        if number and not any(limit.broken(float(number)) for limit in limits):
+        if number and not any(limit.find_broken_rule(float(number)) for limit in limits):
             return number
     return next((find_closest(text, limit.valid) for limit in limits if limit.valid), "")
 

@@ -115,7 +115,7 @@ def _describe_use(item: dict[str, Any]) -> str:
 
 def _find_length(head: dict[str, Any]) -> str:
     try:
-        length = Duration.parse(str(head["max_duration"])).scaled(
+        length = Duration.parse(str(head["max_duration"])).scale(
             to_fraction(head.get("scale_schedule_ratio", 1))
         )
     except (KeyError, ValueError):

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.surgery import adopt
+from resnet_recipes.methods.module_class import adopt
 from resnet_recipes.ops.blur import Blurring
 
 

@@ -67,7 +67,7 @@ class ProgressiveResizing(Method):
         yield from super().problems()
         for place, (start, scale) in enumerate(self.stairs):
             for value, limit in ((start, IsDuration(may_be_zero=True)), (scale, _SCALE)):
-                if rule := limit.broken(value):
+                if rule := limit.find_broken_rule(value):
                     yield Problem(f"stairs[{place}]", value, rule)
             if not place and is_duration(start) and Duration.parse(start).value:
                 yield Problem("stairs[0]", start, "must start at 0ep")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.surgery import adopt, release
+from resnet_recipes.methods.module_class import adopt, release
 
 
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):

@@ -25,7 +25,7 @@ LICENSE = (
 )
 
 #: Methods that change the network. Without their modules, the weights give other outputs.
-_SURGERY = {method.name: method for method in ORDER if method.in_network}
+_IN_NETWORK = {method.name: method for method in ORDER if method.in_network}
 
 _LARGEST = 1 << 24  # characters
 _LARGEST_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
@@ -78,7 +78,9 @@ class About:
 
     def methods(self) -> Stack:
         """Return the methods that change the network."""
-        return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
+        return Stack(
+            {name: _IN_NETWORK[name](**settings) for name, settings in self.surgery.items()}
+        )
 
     def class_name(self, label: int) -> str:
         """Return the name of a class.
@@ -108,7 +110,7 @@ def describe(
         recipe.model.name,
         num_classes,
         tuple(classes) if len(classes) == num_classes else (),
-        {name: asdict(methods[name]) for name in _SURGERY if name in methods},
+        {name: asdict(methods[name]) for name in _IN_NETWORK if name in methods},
         data.train_size,
         **select_image_settings(data),
         flip=recipe.evaluation.flip,
@@ -182,7 +184,7 @@ def _find_invalid_fields(about: About) -> Iterator[str]:
 def _is_method(name: str, settings: Settings) -> bool:
     """Return whether `name` is a method that changes networks, with exactly these `settings`."""
     try:
-        method = convert(settings, _SURGERY[name])
+        method = convert(settings, _IN_NETWORK[name])
     except (KeyError, WrongTypeError):
         return False
     return asdict(method) == settings and not any(method.problems())

@@ -10,7 +10,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.ops.sound import avoid_wrong_gradients
+from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients
 from resnet_recipes.recipe.schema import Recipe
 
 #: Layers that each value of model.init initializes. Other layers keep the library's initialization.

@@ -15,8 +15,8 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes.methods.blurpool import BlurMaxPool2d, ConvBlur2d
+from resnet_recipes.methods.module_class import adopt
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
-from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm

@@ -13,8 +13,8 @@ from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConf
 from resnet_recipes.base.errors import Fix, NotReadyError, Statement
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
+from resnet_recipes.methods.module_class import adopt
 from resnet_recipes.methods.stochastic_depth import unfold
-from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network.about import About, select_image_settings
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network

@@ -72,7 +72,7 @@ class Recipe(Section):
     @property
     def length(self) -> Duration:
         """`max_duration` times scale_schedule_ratio, in full units: 28.8ep becomes 28ep."""
-        return Duration.parse(self.max_duration).scaled(self.ratio)
+        return Duration.parse(self.max_duration).scale(self.ratio)
 
     def horizon(self, examples: int) -> Horizon:
         """Return the duration of a run on `examples` training images."""

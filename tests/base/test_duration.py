@@ -83,12 +83,12 @@ def test_invalid_duration_is_rejected_with_a_sentence(text):
 )
 def test_scaling_rounds_down_without_float_errors(ratio, epochs):
     for given in (ratio, float(ratio)):
-        scaled = Duration.parse("90ep").scaled(to_fraction(given))
+        scaled = Duration.parse("90ep").scale(to_fraction(given))
         assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 
 def test_fraction_of_the_run_is_not_scaled():
-    assert Duration.parse("0.5dur").scaled(Fraction(2)) == Duration.parse("0.5dur")
+    assert Duration.parse("0.5dur").scale(Fraction(2)) == Duration.parse("0.5dur")
 
 
 @pytest.mark.parametrize(

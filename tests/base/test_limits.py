@@ -78,10 +78,10 @@ Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 
     ),
 )
 def test_limit_states_its_rule_only_if_broken(limit, right, wrong, rule):
-    broken = LIMITS[limit].broken
-    assert not [value for value in yaml.safe_load(f"[{right}]") if broken(value)]
+    find_rule = LIMITS[limit].find_broken_rule
+    assert not [value for value in yaml.safe_load(f"[{right}]") if find_rule(value)]
     for value in yaml.safe_load(f"[{wrong}]"):
-        assert broken(value).startswith(rule)
+        assert find_rule(value).startswith(rule)
 
 
 def test_one_of_lists_its_values():

@@ -7,7 +7,7 @@ from torch import nn
 from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
-from resnet_recipes.methods.surgery import adopt
+from resnet_recipes.methods.module_class import adopt
 from tests.ops.test_blur import reference
 
 #: Values that the settings must reject.

@@ -120,7 +120,7 @@ def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
 
 
 @every_method_that_provides("modify_model")
-def test_surgery_keeps_keys_and_parameters(method, network):
+def test_changed_class_keeps_keys_and_parameters(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())
     method().modify_model(model)

@@ -7,8 +7,8 @@ from torchvision.models import resnet18, resnet50
 from torchvision.models.resnet import BasicBlock
 
 from resnet_recipes.methods import stochastic_depth
+from resnet_recipes.methods.module_class import adopt
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
-from resnet_recipes.methods.surgery import adopt
 
 #: Values that the settings must reject.
 WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}

@@ -87,7 +87,7 @@ def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path
     assert not loaded.is_matched_by_order
 
 
-def test_checkpoint_loads_averaged_network_with_surgery_and_classes(make_run, tmp_path):
+def test_checkpoint_loads_averaged_network_with_methods(make_run, tmp_path):
     run = make_run("methods.blurpool={} methods.stochastic_depth.drop_rate=0.5 methods.ema={}")
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(average)

@@ -40,7 +40,7 @@ def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suff
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_network_is_restored_with_surgery_and_classes(make_run, tmp_path, suffix):
+def test_network_is_restored_with_methods_and_classes(make_run, tmp_path, suffix):
     run = make_run("methods.blurpool.blur_first=false methods.bce_loss={}")
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     loaded = load(path)

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from resnet_recipes.methods.surgery import adopt, release
+from resnet_recipes.methods.module_class import adopt, release
 
 
 class Loud(nn.ReLU):

@@ -12,7 +12,7 @@ from resnet_recipes import backbones
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
-from resnet_recipes.ops.sound import avoid_wrong_gradients
+from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients
 from resnet_recipes.recipe.compose import compose
 from tests.fixtures import settings
 from tests.tables import rows
