@@ -23,12 +23,12 @@ class PooledImage(NamedTuple):
 
     network: TrainedNetwork
     loader: EvalLoader
-    index: int  # its position in `loader`
+    position: int  # in `loader`
 
     @property
     def path(self) -> str:
         """The name of the image."""
-        return self.loader.path(self.index)
+        return self.loader.path(self.position)
 
     def draw(self, label: int) -> np.ndarray:
         """Return the image as its network sees it, uint8 [S, S, 3].
@@ -37,7 +37,7 @@ class PooledImage(NamedTuple):
         do not support the class: [S, 2 S, 3].
         """
         network = self.network
-        (batch,) = self.loader.only(np.array([self.index]))
+        (batch,) = self.loader.only(np.array([self.position]))
         images = self.loader.normalized(batch).to(network.device)
         heat = network.network.eval().heat_map(images, torch.tensor([label]).to(network.device))
         pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
@@ -55,9 +55,9 @@ def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]
             (network, stack.enter_context(closing(network.open_images()))) for network in networks
         ]
         yield [
-            PooledImage(network, loader, index)
+            PooledImage(network, loader, position)
             for network, loader in opened
-            for index in range(loader.examples)
+            for position in range(loader.examples)
         ]
 
 
@@ -84,7 +84,8 @@ def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
     outcomes = Outcomes.concatenate([result.outcomes for result in results])
     counts = [result.metrics.examples for result in results]
     means = np.average([result.metrics[:3] for result in results], axis=0, weights=counts)
+    top1, top5, loss = means.tolist()
     balanced = np.mean([row.top1_percent for row in Confusion(outcomes).classes()])
-    metrics = Metrics(*means.tolist(), sum(counts), float(balanced))
+    metrics = Metrics(top1, top5, loss, sum(counts), float(balanced))
     seconds = sum(result.seconds for result in results)
     return EvaluationResult(metrics, seconds, results[0].device, outcomes)
