@@ -101,8 +101,8 @@ class DataConfig(Section):
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
-    # copies of each image in a row, each with its own crop; an epoch has as many steps, of fewer
-    # distinct images
+    # copies of each image in a row, each with its own crop; an epoch keeps its number of
+    # steps, and sees fewer distinct images
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
     # sampling frequency of classes: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
