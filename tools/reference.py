@@ -1,6 +1,7 @@
 """Write the pages of docs/reference from the code: `python tools/reference.py`."""
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -196,11 +197,14 @@ def _overview(
 ) -> Iterator[str]:
     """Yield a table of methods or optimizers, with the recipes that use each."""
     links: dict[str, list[str]] = {}
-    for path in sorted(find_packaged_folder().glob("*.yaml")):
+    folder = find_packaged_folder()
+    for path in sorted(folder.glob("*.yaml")):
         tree = strict_yaml.load(path).tree
-        if "defaults" not in tree:  # the others have the methods and optimizer of their parent
-            for name in list_names(tree):
-                links.setdefault(name, []).append(f"[{path.stem}](recipes.md#{path.stem})")
+        parents = [
+            strict_yaml.load(folder / f"{name}.yaml").tree for name in tree.get("defaults", ())
+        ]
+        for name in list_names(ChainMap(tree, *parents)):  # sections of a parent that it keeps
+            links.setdefault(name, []).append(f"[{path.stem}](recipes.md#{path.stem})")
     yield f"| {title} | does | recipes |\n|---|---|---|"
     for card in map(make_card, items):
         does, _, _paper = card.summary.partition(" (")
