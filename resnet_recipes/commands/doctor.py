@@ -57,8 +57,11 @@ def run(arguments: Arguments) -> int:
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
         fix = fix or find_misspelled(topic, ("data", "native", "gpu", "run"))
         raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
-    settings = [word for word in words if "--network" in arguments and is_setting(word)]
+    settings = [word for word in words if is_setting(word)]
     places = [word for word in words if word not in settings]
+    if settings and "--network" not in arguments:
+        rule = Statement("`doctor` takes settings only with --network")
+        raise RecipeError.of(shlex.join(settings), None, rule, kind=Kind.UNUSED)
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", USAGE.example)
     if topic in ("native", "gpu") and places:

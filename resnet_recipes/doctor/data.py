@@ -139,7 +139,7 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     train, val = digests["train"], digests["val"]
     if shared := [val[digest] for digest in val.keys() & train.keys() - {b""}]:
         what = f"validation images that are identical to training images: {len(shared):,}"
-        yield Finding("warn", what, Hint("remove them from train/"), list_few(shared))
+        yield Finding("warn", what, Hint("delete one image of each pair"), list_few(shared))
     yield Finding(
         "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
     )

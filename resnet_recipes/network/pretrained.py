@@ -41,8 +41,10 @@ class Start(NamedTuple):
             yield f"they were trained with {', '.join(about.surgery)}"
         if _sums_colors(config, about):
             yield "summed over colors, for gray images"
-        if config.freeze != "none":
-            yield f"frozen: up to {config.freeze}"
+        if config.freeze == "backbone":
+            yield "only the classifier is trained"
+        elif config.freeze != "none":
+            yield f"frozen up to {config.freeze}"
         if config.freeze_bn and config.freeze != "backbone":
             yield "BatchNorm statistics frozen"
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
@@ -51,7 +53,7 @@ class Start(NamedTuple):
             and not about.recipe
             and (others := [*_find_other_image_settings(about, images)])
         ):
-            yield f"published for {' '.join(others)}"
+            yield f"these weights were published with {' '.join(others)}"
 
 
 def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:

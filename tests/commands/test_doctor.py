@@ -43,6 +43,12 @@ def test_topic_rejects_what_it_would_ignore(enter):
     assert "`nowhere` is not a folder" in enter("resnet-recipes doctor run nowhere", 3).err
 
 
+def test_settings_need_a_network(data, enter):
+    err = enter(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
+    assert "data.val_share=0.2: `doctor` takes settings only with --network" in err
+    assert "needs one folder" not in err
+
+
 def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
     findings = [Finding("warn", "words " * 20)]
     assert len([*_format_findings(findings)]) == 1
