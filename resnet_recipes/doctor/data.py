@@ -137,7 +137,8 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))
     train, val = digests["train"], digests["val"]
-    if shared := [val[digest] for digest in val.keys() & train.keys() - {b""}]:
+    both = val.keys() & train.keys() - {b""}
+    if shared := [f"{val[digest]}  {train[digest]}" for digest in both]:
         what = f"validation images that are identical to training images: {len(shared):,}"
         yield Finding("warn", what, Hint("delete one image of each pair"), list_few(shared))
     yield Finding(

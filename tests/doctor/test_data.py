@@ -66,7 +66,7 @@ def test_image_in_both_splits_is_found_by_content(root):
     shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
     finding = only(check_data(root), "warn")
     assert finding.what.startswith("validation images that are identical to training images")
-    assert finding.paths[0].endswith("renamed.jpg")
+    assert finding.paths == (f"{root / 'val/cat/renamed.jpg'}  {root / 'train/ant/ant0.jpg'}",)
 
 
 def ruin(kind: str, path: Path) -> None:
