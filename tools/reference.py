@@ -77,8 +77,8 @@ def recipes() -> Iterator[str]:
             yield f"| {link} | {steps} | {_text(result)} | {_text(row['about'])} |"
         yield ""
     yield (
-        "The published result is the one whose duration is closest to the recipe's. "
-        r"\* by the clock of MLPerf or DAWNBench." + "\n"
+        "The table shows the published result whose duration is closest to that of the recipe. "
+        "A star marks times on the clock of MLPerf or DAWNBench.\n"
     )
     for row in rows:
         path = find_packaged_folder() / f"{row['name']}.yaml"
@@ -89,9 +89,10 @@ def methods() -> Iterator[str]:
     """Yield a table, and a section for each method, in running order."""
     yield "# Methods\n"
     yield (
-        "A method is on if its key is in the `methods` section of the recipe: "
-        "`methods.NAME={}` adds it with its defaults, `~methods.NAME` removes it. The table lists "
-        "the methods in the order they run. `resnet-recipes methods NAME` prints the same card.\n\n"
+        "This page describes every method: its gain, its cost, and its settings. "
+        "`methods.NAME={}` adds a method to a recipe with its defaults, and `~methods.NAME` "
+        "removes it. The table lists the methods in the order they run. "
+        "`resnet-recipes methods NAME` prints the same card.\n\n"
         "On a card, *gain* is in points of top-1 on ImageNet, unless it names other images. "
         '"Measured here" gives the difference and its 95% interval. A difference is *not settled* '
         "if the interval contains zero. *Acts at* lists the "
@@ -117,8 +118,8 @@ def optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
     yield (
-        "`optimizer=NAME` selects an optimizer with all settings of "
-        "`recipes/optimizer/NAME.yaml`, which may differ from the defaults below. "
+        "This page describes every optimizer and its settings. `optimizer=NAME` selects one with "
+        "the settings of `recipes/optimizer/NAME.yaml`, which may differ from the defaults below. "
         "[From Hydra](../howto/hydra.md#groups) lists the options. "
         "A recipe contains only the settings of its own optimizer.\n\n"
         "In formulas, `w` is a weight, `g` its gradient, `m` its momentum, and `lr` the learning "
@@ -133,8 +134,8 @@ def settings() -> Iterator[str]:
     """Yield a table of the keys of each section of a recipe."""
     yield "# Settings\n"
     yield (
-        "Every key of a recipe. On the command line a setting is `key=value`; "
-        "`resnet-train NAME --cfg` prints all of them with their values. "
+        "This page lists every key of a recipe. To set a key on the command line, write "
+        "`key=value`. `resnet-train NAME --cfg` prints all keys with their values. "
         "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n\n"
         "A duration is a number with a unit: `90ep` (epochs), `500ba` (batches, that is steps) or "
         "`0.4dur` (a fraction of the run). A choice is one of the values that `|` "
@@ -151,8 +152,8 @@ def settings() -> Iterator[str]:
     yield f"Sections: {links}.\n"
     yield (
         "## Short names\n\n"
-        "On the command line and in Python; recipe files use the full keys. `cache=ram` is "
-        "`data.memory_pixels=auto`.\n"
+        "Short names work on the command line, in Python, and at the top of a recipe file. "
+        "`cache=ram` stands for `data.memory_pixels=auto`.\n"
     )
     yield "| short | sets |\n|---|---|"
     for word, forms in SHORT.items():
@@ -173,9 +174,10 @@ def commands() -> Iterator[str]:
     names = ("train", *VERBS)
     yield "# Commands\n"
     yield (
-        "`resnet-train` trains; `resnet-recipes` has a command for everything else. `--help` "
-        "prints the pages below. [Exit codes](../exit_codes.md) are the same for all commands, and "
-        "[Settings](settings.md) lists the keys of `key=value`.\n"
+        "`resnet-train` trains, and `resnet-recipes` does everything else. This page contains the "
+        "help page of every command, which `--help` also prints. See also "
+        "[Exit codes](../exit_codes.md), and [Settings](settings.md) for the keys of "
+        "`key=value`.\n"
     )
     yield "| command | does |\n|---|---|"
     for name in names:

@@ -29,10 +29,11 @@ class ColorJitter(Method):
         "Color tells the classes apart, or randaugment or "
         "trivial_augment is on, which change color already."
     )
-    brightness: _Strength = 0.4  # 0 to 1
-    contrast: _Strength = 0.4  # 0 to 1
-    saturation: _Strength = 0.4  # 0 to 1
-    hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0  # fraction of a full turn, 0 to 0.5
+    brightness: _Strength = 0.4  # largest change of the factor, 0 to 1
+    contrast: _Strength = 0.4  # largest change of the factor, 0 to 1
+    saturation: _Strength = 0.4  # largest change of the factor, 0 to 1
+    # largest shift, as a fraction of a full turn, 0 to 0.5
+    hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.draw)

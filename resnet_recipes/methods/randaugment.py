@@ -41,6 +41,9 @@ class RandAugment(Method):
         "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "
         "label_smoothing (Composer, method card)."
     )
+    conflicts = dict.fromkeys(
+        ("increasing_randaugment", "trivial_augment"), "both choose operations"
+    )
     # operations applied to each image in turn
     depth: Annotated[int, Bounds(least=1, most=20)] = 1
     # largest strength, 0.1 to 10

@@ -29,7 +29,7 @@ class TrivialAugment(Method):
         'latest primitives", 2021).'
     )
     avoid_when = "The loader is short of CPU."
-    conflicts = dict.fromkeys(("randaugment",), "both choose operations")
+    conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")
 
     def augment_sample(self) -> ImageAugment:
         return RandomOps(_draw)

@@ -60,7 +60,8 @@ def test_name_matches_file_and_key(method):
     assert method.__module__.rpartition(".")[2] == method.name
     assert method.name in {item.name for item in fields(Methods)}
     assert any(method().provides(hook) for hook in HOOKS)
-    assert all(other in {item.name for item in ORDER} for other in method.conflicts)
+    by_name = {item.name: item for item in ORDER}
+    assert all(method.name in by_name[other].conflicts for other in method.conflicts)
 
 
 @every_method_that_provides("transform_batch")
