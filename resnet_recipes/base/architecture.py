@@ -85,7 +85,7 @@ class ModelConfig(Section):
 
     @property
     def arguments(self) -> ModelArguments:
-        """Network arguments other than its name and number of classes."""
+        """Arguments of the network, except its name and number of classes."""
         arguments = self._list_changes()
         stem: ModelArguments = {"small_stem": True} if arguments.pop("stem", "") else {}
         return self.args | stem | arguments
@@ -129,7 +129,7 @@ class ModelConfig(Section):
             yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")
 
     def _misfits(self) -> Iterator[Problem]:
-        """Yield the settings that do not apply to library networks, or only to library ResNets."""
+        """Yield a problem for each setting that the library of the network does not support."""
         for key, value in self._list_changes().items():
             rule = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")

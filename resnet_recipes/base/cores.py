@@ -37,7 +37,7 @@ def is_emulated(dtype: str) -> bool:
     return bool(names) and not any(name in features for name in names)
 
 
-NO_LIMIT = 1 << 62
+NO_LIMIT = 1 << 62  # bytes, for a cgroup without a memory limit
 
 
 #: Per cgroup version: the files with the limit and the usage, and the memory.stat entries for the

@@ -62,7 +62,7 @@ class Kind(StrEnum):
 
 
 class Statement(str):
-    """A clause with a subject of its own: "torch sees no GPU on this machine"."""
+    """A clause with its own subject: "torch sees no GPU on this machine"."""
 
 
 class Hint(str):
@@ -185,7 +185,7 @@ def _text(value: object) -> str:
 
 
 class RecipeError(Exception):
-    """Everything wrong with a command or a recipe, collected before anything has started."""
+    """All problems of a command or a recipe, collected before anything has started."""
 
     exit_code = ExitCode.RECIPE
 

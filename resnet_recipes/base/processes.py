@@ -44,7 +44,7 @@ class _Launcher(ForkServerContext):
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """A pool of processes with a shared context: data for every task, sent to each once.
+    """A pool of processes with a context: data for every task, sent to each process once.
 
     Each process first calls `start`. A small server that has imported the modules of `preload`
     forks them; this process never does, because its threads make forking unsafe. Raises
@@ -107,7 +107,7 @@ def _with_context(function: Callable[..., T], *arguments: object) -> T:
 
 
 def _leave_with_parent() -> None:
-    """Exit as soon as the parent of this worker has ended for any reason.
+    """Wait until the parent of this worker has ended for any reason, then exit.
 
     Otherwise workers of a fork server would wait for work forever, and the server for its workers.
     """

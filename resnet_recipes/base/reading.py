@@ -34,7 +34,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes. Raises NotReadyError."""
     try:
         with BufferedReader(open_regular(path, most)) as file:
-            # a buffer of `most` bytes would be allocated first
+            # read(most) would first allocate a buffer of `most` bytes
             return file.read(min(most, os.fstat(file.fileno()).st_size))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise make_read_error(path, error) from None

@@ -16,14 +16,14 @@ ScheduleValue = TypeVar("ScheduleValue")
 
 
 def rise(step: int, warmup: int, start: float = 0.0) -> float:
-    """Rise linearly from `start` to 1 during the warm-up."""
+    """Return the fraction that rises linearly from `start` to 1 during the warm-up."""
     return start + (1 - start) * step / warmup if step < warmup else 1.0
 
 
 def cosine(
     step: int, *, total: int, warmup: int = 0, final: float = 0.0, from_start: bool = False
 ) -> float:
-    """Fall from 1 to `final` along half a cosine (Loshchilov and Hutter, 2017, arXiv:1608.03983).
+    """Return half a cosine from 1 to `final` (Loshchilov and Hutter, 2017, arXiv:1608.03983).
 
     The fall starts at the end of the warm-up or, with `from_start`, at step 0: then the warm-up
     hides its start.
@@ -35,17 +35,17 @@ def cosine(
 def polynomial(
     step: int, *, total: int, warmup: int = 0, final: float = 0.0, power: float = 1.0
 ) -> float:
-    """Fall from 1 to `final` as (1 - progress) ** power (You et al., 2017, arXiv:1708.03888)."""
+    """Return (1 - progress) ** power, scaled to end at `final` (You et al., 2017, 1708.03888)."""
     return final + (1 - final) * (1 - _compute_progress(step, warmup, total)) ** power
 
 
 def multistep(step: int, *, milestones: Sequence[int], gamma: float) -> float:
-    """Multiply 1 by `gamma` at every milestone (He et al., 2015, arXiv:1512.03385)."""
+    """Return `gamma` to the power of the milestones passed (He et al., 2015, arXiv:1512.03385)."""
     return gamma ** bisect_right(milestones, step)
 
 
 def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float:
-    """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
+    """Return 1, falling to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
 
     The fall is linear or, with `sqrt`, 1 - sqrt(progress) (Haegele et al., 2024, arXiv:2405.18392).
     Learning rates before the fall do not depend on `total`.
@@ -55,7 +55,7 @@ def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float
 
 
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
-    """Return the step whose learning rate is used for the complete epoch of `step`: its first.
+    """Return the step whose learning rate applies to the entire epoch of `step`: its first step.
 
     An epoch in a warm-up from 0 uses its last step instead, as in the NVIDIA examples (epoch e of 8
     uses (e + 1) / 8 of the peak), because an epoch at learning rate 0 would train nothing.

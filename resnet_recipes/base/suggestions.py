@@ -43,7 +43,7 @@ def _read_rows(kind: str) -> dict[str, Meaning]:
 with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = list(csv.DictReader(_file))
 
-#: Flags and keys that mean a setting or a command argument, and flags that turn a feature off.
+#: Foreign flags and keys that mean a setting or an argument, and flags that turn a feature off.
 MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
@@ -56,7 +56,7 @@ VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_r
 #: read.
 VERBS, FORMATS = _read_rows("verb"), _read_rows("format")
 
-#: Our own flags; a command has at most one of them.
+#: Foreign flags and keys that mean one of our flags; a command accepts at most one of the flags.
 FLAGS = _read_rows("flag")
 
 #: Foreign flags for positional arguments of eval, predict and export: RUN and its images.

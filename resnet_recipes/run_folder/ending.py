@@ -1,6 +1,6 @@
 """How a process of a run ended.
 
-Each process writes its own ending, because torchrun replaces every exit code by 1.
+Each process writes its own ending, because torchrun replaces every exit code with 1.
 """
 
 import json
@@ -102,7 +102,7 @@ class Ending:
     error: str = ""  # error class, or the signal that killed the process
     message: str = ""
     seconds: float = 0.0  # seconds since the command started, even if the clock was set
-    # seconds since 1970: for display, and to order failures on different machines
+    # seconds since 1970, to order failures on different machines
     time: float = 0.0
     attempt: int = 0  # number of elastic restarts before this one
     pid: int = 0
@@ -110,12 +110,12 @@ class Ending:
 
     @property
     def failed(self) -> bool:
-        """Return whether the run neither finished nor stopped on request."""
+        """Whether the run neither finished nor stopped on request."""
         return self.code not in (ExitCode.DONE, *STOPPED)
 
     @property
     def hint(self) -> str:
-        """Return advice for a known cause."""
+        """Advice for a known cause; "" for any other."""
         text = f"{self.error} {self.message}"
         return next(
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
@@ -123,7 +123,7 @@ class Ending:
 
     @property
     def who(self) -> str:
-        """Return the part that failed, and its error."""
+        """The part that failed, and its error."""
         if self.rank >= 0:
             return f"rank {self.rank} failed ({self.error})"
         return f"the run failed ({self.error})"
@@ -169,7 +169,10 @@ def get_log_path(folder: Path, rank: int) -> Path:
 
 
 def write_ending(path: Path, ending: Ending) -> None:
-    """Write an ending, atomically. A full disk must not hide the error that is reported."""
+    """Write an ending, atomically; only report a failure to write it.
+
+    A full disk must not hide the error that ended the process.
+    """
     try:
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, json.dumps(asdict(ending)))

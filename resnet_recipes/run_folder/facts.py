@@ -59,7 +59,7 @@ class RunFacts:
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # empty if the data differ from the published results
-    estimated_seconds: float | None = None  # of training, if this machine was measured before
+    estimated_seconds: float | None = None  # training time, if this machine was measured before
     shows_all_times: bool = False  # whether the summary shows all times, or only the training time
 
     def epoch(self, done: int) -> float:

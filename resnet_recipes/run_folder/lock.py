@@ -53,17 +53,21 @@ def find_holder(folder: Path) -> int:
     The ID in the file is used only if that process holds the lock, because the file is untrusted.
     """
     facts = read_json(folder / LOCK, may_be_absent=True)
-    open_files = Path(f"/proc/{facts.get('pid')}/fd")
-    try:
-        is_it = any(os.path.samefile(file, folder / LOCK) for file in open_files.iterdir())
-    except OSError:
-        is_it = False
-    if not is_it:
+    pid = facts.get("pid")
+    if not isinstance(pid, int) or not _has_open(pid, folder / LOCK):
         host = facts.get("host", socket.gethostname())
         if host == socket.gethostname():
             raise NotReadyError.at(folder, "is not running")
         raise NotReadyError.at(folder, f"was started on {host}, so it cannot be stopped from here")
-    return int(facts["pid"])
+    return pid
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """Return whether a process on this machine has a file open; False if that is unknown."""
+    try:
+        return any(os.path.samefile(file, path) for file in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
 
 
 def _describe_holder(holder: str) -> str:
@@ -114,7 +118,7 @@ class HeldFolder:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            # other code waits for a network disk that does not respond
+            # a network disk that does not respond is not a replaced folder
             return error.errno != errno.ESTALE
 
     def confirm(self) -> None:

@@ -14,13 +14,20 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.run_folder import lock
-from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder, refuse_links
+from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder, find_holder, refuse_links
 
 
-def test_second_lock_is_refused_naming_the_holder(tmp_path):
+def test_second_lock_names_the_holder(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
     with LockedFolder(tmp_path), pytest.raises(NotReadyError, match=holder), LockedFolder(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("pid", ["null", '"\\u0000"', '"../tmp"', "[1]", "1e30", "-1"])
+def test_find_holder_rejects_forged_process_id(pid, tmp_path):
+    (tmp_path / "lock").write_text(f'{{"pid": {pid}}}')
+    with pytest.raises(NotReadyError, match="is not running"):
+        find_holder(tmp_path)
 
 
 def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
