@@ -115,7 +115,7 @@ def test_examples_of_the_page_run_in_order(images, monkeypatch):
     assert [name for name, _ in names["prediction"].classes]
 
 
-def test_compose_reads_mappings_as_the_settings_they_name():
+def test_compose_accepts_mappings_of_settings():
     recipe = resnet_recipes.compose(
         "small",
         {"optimizer.lr": 0.1, "data.flip": False},

@@ -84,7 +84,7 @@ def unnumbered(name: str) -> OSError:
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
-def test_user_error_becomes_message_and_exit_code(capsys, error, code, said):
+def test_user_error_sets_message_and_exit_code(capsys, error, code, said):
     def fail(_):
         raise error
 
@@ -95,7 +95,7 @@ def test_user_error_becomes_message_and_exit_code(capsys, error, code, said):
 
 
 @pytest.mark.parametrize("run", [cli.train, cli.main])
-def test_deleted_current_folder_is_a_message(run, capsys, monkeypatch, tmp_path):
+def test_deleted_current_folder_is_reported(run, capsys, monkeypatch, tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -111,14 +111,14 @@ def test_training_command_reports_that_nothing_started(capsys):
     assert capsys.readouterr().err.endswith("\n\n[exit 2]\n")
 
 
-def test_memory_too_small_for_torch_is_a_message(tmp_path):
+def test_lack_of_memory_for_torch_is_reported(tmp_path):
     done = shell("ulimit -v 1000000; recipes predict a b", tmp_path)
     assert done.returncode == 3
     assert done.stderr.startswith("error: a library cannot be loaded: libtorch")
     assert done.stderr.endswith("ulimit -v unlimited\n")
 
 
-def test_windows_gets_advice_before_anything_fails(tmp_path):
+def test_windows_prints_advice_before_imports(tmp_path):
     without = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None"
     done = shell(f'{sys.executable} -c "{without}; import resnet_recipes.cli"', tmp_path)
     assert done.returncode == 3
@@ -147,7 +147,7 @@ def test_internal_error_keeps_its_traceback():
         FileNotFoundError(2, "No such file", "\x1b[2J"),
     ],
 )
-def test_messages_cannot_act_on_the_terminal(error, capsys):
+def test_messages_cannot_control_the_terminal(error, capsys):
     assert cli.run_guarded(Mock(side_effect=error), []) > 0
     assert "\\x1b[2J" in (said := capsys.readouterr().err)
     assert "\x1b" not in said
@@ -187,7 +187,7 @@ def test_closed_streams_change_exit_code_for_lost_results(line, tmp_path):
     ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
 )
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
-def test_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
+def test_unresolvable_path_is_reported(kind, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "locked").mkdir(mode=0)

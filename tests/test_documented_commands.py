@@ -276,6 +276,6 @@ def edited(block: str, home: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])
-def test_python_of_the_page_is_python(page):
+def test_python_blocks_of_pages_are_valid(page):
     for _, block in fenced(page, "python"):
         compile(block, page, "exec")

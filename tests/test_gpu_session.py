@@ -75,7 +75,7 @@ def failing_once(function):
         ("ceilings", (), "gpu_of", "matrix product 256"),
     ],
 )
-def test_part_case_fails_keeps_rows_of_others(module, words, what, last, session, monkeypatch):
+def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, session, monkeypatch):
     part = importlib.import_module(module)
     monkeypatch.setattr(part, what, failing_once(getattr(part, what)))
     rows = list(part.rows(torch.device("cpu"), True, *words))
@@ -125,7 +125,7 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
         ("void at::native::_scatter_gather_elementwise_kernel", "others"),
     ],
 )
-def test_kind_of_kernel_by_its_name(kernel, kind, session):
+def test_kernels_are_classified_by_name(kernel, kind, session):
     from profiled import kind_of
 
     assert kind_of(kernel) == kind
@@ -150,7 +150,7 @@ def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
     return make
 
 
-def test_session_part_crashes_keeps_rows_of_others(call, monkeypatch, tmp_path):
+def test_crashed_part_keeps_rows_of_other_parts(call, monkeypatch, tmp_path):
     row = "yield {'case': 'row', 'value': 1, 'unit': 'x'}"
     call(breaks=f"import os; {row}; os.abort()", works=row)
     code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
@@ -165,7 +165,7 @@ def test_session_part_crashes_keeps_rows_of_others(call, monkeypatch, tmp_path):
     assert "ended with -6" in rows[1]["fault"]
 
 
-def test_part_hangs_is_killed_and_keeps_rows(call, monkeypatch):
+def test_hung_part_is_killed_and_keeps_rows(call, monkeypatch):
     import part
 
     start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"

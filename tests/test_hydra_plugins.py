@@ -71,5 +71,5 @@ def test_groups_and_options_are_listed():
     "path",
     ["hot", "resnet_recipes", "resnet_recipes/recipe/../recipe/hot", "resnet_recipes/recipe/x/hot"],
 )
-def test_nothing_else_is_found(path):
+def test_other_paths_are_not_found(path):
     assert not SOURCE.is_config(path)

@@ -87,6 +87,6 @@ def test_search_finds_stale_imports(text, stale):
     assert [line.endswith(stale) for line in find_stale(text)] == [True]
 
 
-def test_search_accepts_modules_that_a_page_creates():
+def test_search_accepts_modules_created_by_a_page():
     page = "`resnet_recipes/methods/noise.py`:\nfrom resnet_recipes.methods.noise import Noise"
     assert [*find_stale(page)] == []

@@ -27,7 +27,7 @@ def part(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def test_other_packages_name_no_method():
+def test_only_methods_package_names_methods():
     """Other packages ask methods for their properties; only help pages may name examples."""
     names = {
         ast.literal_eval(node.value)
@@ -165,11 +165,11 @@ def test_no_module_branches_on_problem_text():
         'any("price" in str(each) for each in error.problems)',
     ],
 )
-def test_search_for_such_modules_finds_them(text):
+def test_search_finds_branches_on_problem_text(text):
     assert [*readings(ast.parse(text))]
 
 
-def test_plan_has_one_maker():
+def test_only_make_constructs_a_plan():
     """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {
         module
@@ -197,7 +197,7 @@ _VARIABLES_OF_OTHERS = (
 _OF_OTHERS = re.compile("TORCH|SLURM_|CUDA_|PYTORCH_|PYTHON|MLFLOW_|WANDB_")
 
 
-def test_no_environment_variable_is_ours():
+def test_package_defines_no_environment_variables():
     """The launcher passes everything to ranks in launch.json and an inherited descriptor."""
     places = {
         name: f"{module}:{node.lineno} {name}"
@@ -301,7 +301,7 @@ def test_imports_by_name_stay_inside_the_package(argument, is_allowed):
     assert (re.fullmatch("|".join(FORBIDDEN), call) is None) == is_allowed
 
 
-def test_nothing_runs_text_or_a_file_as_code():
+def test_no_module_runs_text_or_files_as_code():
     none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in modules().items()

@@ -57,13 +57,13 @@ def functions(path: Path) -> Iterator[Function]:
     return (node for node in nodes(path) if isinstance(node, Function))
 
 
-def test_every_file_fits_in_the_head():
+def test_files_have_at_most_500_lines():
     for path in all_files():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= (SOURCE_LINES if path in sources() else TEST_LINES), path
 
 
-def test_every_function_fits_on_a_screen():
+def test_functions_have_at_most_60_lines():
     none(
         f"{where(path, node)} has {lines} lines"
         for path in sources()
@@ -135,7 +135,7 @@ FILLERS = {
 }
 
 
-def test_no_name_is_a_filler():
+def test_names_are_not_fillers():
     none(
         f"{where(path, node)} {name}"
         for path in sources()

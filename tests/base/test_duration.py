@@ -113,7 +113,7 @@ def test_duration_is_rounded_down_to_steps(total, per_epoch, text, steps):
     assert horizon.epochs == Fraction(int(total), int(per_epoch))
 
 
-def test_budget_is_a_time_or_a_sum():
+def test_budget_is_a_time_or_an_amount():
     assert [parse_time(text) for text in ("2h", "90m", "1.5s")] == [7200.0, 5400.0, 1.5]
     assert parse_budget("90m", None) == 5400.0
     assert parse_budget("$20", 32.0) == parse_budget("20$", 32.0) == 2250.0

@@ -83,12 +83,12 @@ recipe=mild --resume | --resume | needs a value
         ),
     ],
 )
-def test_meaningless_command_gets_an_explanation(capsys, row):
+def test_nonsense_command_is_explained(capsys, row):
     words, *said = row
     check(capsys, words.split(), *said)
 
 
-def test_missing_recipe_file_is_a_missing_file(capsys):
+def test_missing_recipe_file_exits_with_3(capsys):
     assert cli.train(["recipe=../x.yaml"]) == 3
     assert "recipe=../x.yaml does not exist" in capsys.readouterr().err
 
@@ -156,7 +156,7 @@ def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("wrong", groups(WRONG), ids=lambda wrong: f"{len(wrong)} words")
-def test_impossible_settings_are_all_named_with_rules(capsys, wrong):
+def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
     assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -192,14 +192,14 @@ name: [mine | recipes/mine.yaml | not YAML
         ("", "recipes/mine.yaml:1", "a mapping of settings"),
     ],
 )
-def test_impossible_recipe_file_is_named_with_line(capsys, row):
+def test_invalid_recipe_file_is_reported_with_line(capsys, row):
     text, *said = row
     Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
     check(capsys, ["recipe=mine", "data=/data"], *said)
     assert not Path("pwned").exists()
 
 
-def test_data_that_are_not_there_exit_with_3(capsys, tmp_path):
+def test_missing_data_exit_with_3(capsys, tmp_path):
     assert cli.train(["recipe=mild", f"data={tmp_path / 'none'}"]) == 3
     assert "none does not exist" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "__file__", "/site-packages/resnet_recipes/base/extras.py")
 
 
-def test_extra_is_installed_from_the_checkout(tmp_path, monkeypatch):
+def test_install_command_uses_the_checkout(tmp_path, monkeypatch):
     place = tmp_path / "a checkout"
     place.mkdir()
     (place / "pyproject.toml").touch()
@@ -31,12 +31,12 @@ def test_extra_is_installed_from_the_checkout(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", [None, Path("/deleted")])
-def test_packages_are_named_without_a_checkout(place, monkeypatch):
+def test_install_command_lists_packages_without_checkout(place, monkeypatch):
     installed_from(place, monkeypatch)
     assert suggest_install("report") == "pip install 'a[b]<2,>=1'"
 
 
-def test_uv_is_named_without_pip(monkeypatch):
+def test_install_command_uses_uv_without_pip(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert suggest_install("report").startswith("uv pip install ")
 

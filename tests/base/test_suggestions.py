@@ -105,7 +105,7 @@ def test_every_suggested_setting_is_accepted():
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_verbs_of_others_name_ours(verb):
+def test_foreign_commands_suggest_ours(verb):
     assert verb not in verbs.VERBS
     ours = {words.split()[0] for words in VERBS[verb].words.split(" | ")}
     assert ours <= {*verbs.VERBS, "train"}
@@ -143,11 +143,11 @@ xyzzy.plugh |
 """
     ),
 )
-def test_typed_words_lead_to_the_meant_setting(typed, meant):
+def test_foreign_and_misspelled_names_suggest_settings(typed, meant):
     assert find_closest(typed, list_settings()) == meant
 
 
-def test_one_wrong_letter_is_nearly_always_understood():
+def test_one_wrong_letter_is_nearly_always_corrected():
     """Tries every setting with one letter removed, unless that gives another setting."""
     tried = right = 0
     for key in list_settings():
@@ -201,7 +201,7 @@ def test_every_suggested_flag_and_format_exists():
     assert {meaning.words for meaning in FORMATS.values()} <= TARGETS.keys()
 
 
-def test_no_word_is_in_two_rows():
+def test_foreign_name_is_in_one_row():
     """The later row would win, and the earlier would have no effect."""
     with Path(suggestions.__file__).with_name("answers.csv").open(newline="") as file:
         words = [

@@ -58,7 +58,7 @@ byte_size | 2345678000000000 | 2,346 TB
 """
     ),
 )
-def test_numbers_are_formatted_for_people(name, number, text):
+def test_numbers_are_formatted_for_readers(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 

@@ -100,7 +100,7 @@ soon |
 """
     ),
 )
-def test_time_is_read_in_common_forms(text, time):
+def test_time_is_parsed_in_common_forms(text, time):
     assert read_time(text) == time
 
 
@@ -112,12 +112,12 @@ def test_length_is_in_epochs_or_a_budget(text, length):
     assert read_length(text) == length
 
 
-def test_value_of_another_tool_suggests_ours():
+def test_foreign_value_suggests_ours():
     (problem,) = PrecisionConfig(dtype="float16").problems()
     assert "precision.dtype=fp16" in problem.fixes
 
 
-def test_value_of_no_meaning_keeps_its_fix():
+def test_unrecognized_value_keeps_its_fix():
     problem = Problem("part", 1000, "wrong", "part=0.5")
     assert add_likely_value(problem, Section, "part", 1000) == problem
     assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)
@@ -139,7 +139,7 @@ THREE = {
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_every_unit_is_read(unit):
+def test_every_unit_is_parsed(unit):
     value, length = THREE["" if unit == "number" else UNITS[unit].words]
     typed = "3" if unit == "number" else f"3 {unit}"
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes

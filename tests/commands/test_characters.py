@@ -47,11 +47,11 @@ def test_pasted_line_continuation_is_ignored():
 
 
 @pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])
-def test_words_of_a_keyboard_are_left_alone(typed: str):
+def test_characters_of_a_keyboard_are_accepted(typed: str):
     refuse_pasted("resnet-train", ["mild", typed])
 
 
-def test_folder_of_such_a_name_may_be_used(tmp_path: Path):
+def test_existing_folder_may_have_pasted_characters(tmp_path: Path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
     refuse_pasted("resnet-train", ["mild", f"data={folder}"])
     refuse_pasted("resnet-recipes", ["doctor", "data", str(folder)])

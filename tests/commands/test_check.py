@@ -69,7 +69,7 @@ def test_unreadable_images_are_found_before_the_steps(split, photographs, enter)
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
-def test_sound_images_are_counted_and_a_minute_is_enough(photographs, enter, monkeypatch):
+def test_check_counts_images_for_at_most_a_minute(photographs, enter, monkeypatch):
     count = len([*photographs.glob("*/*/*.jpg")])
     said = enter(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in said

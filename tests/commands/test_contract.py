@@ -43,7 +43,7 @@ def test_help_imports_no_slow_library():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_unknown_flag_and_missing_words_are_mistakes(name, enter):
+def test_unknown_flag_or_missing_argument_is_rejected(name, enter):
     said = enter(f"resnet-recipes {name} --no-such-flag", 2).err
     assert "unknown flag --no-such-flag" in said
     fewest, _ = get_usage(name).words
@@ -54,7 +54,7 @@ def test_unknown_flag_and_missing_words_are_mistakes(name, enter):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_table_for_people_is_also_there_for_programs(name):
+def test_command_with_csv_also_has_json(name):
     flags = get_usage(name).values
     assert "--json" in flags or "--csv" not in flags
 

@@ -15,7 +15,7 @@ def data(tmp_path: Path) -> Path:
     return random_images(tmp_path / "images")
 
 
-def test_good_data_has_nothing_to_put_right(data, enter):
+def test_valid_data_has_no_findings(data, enter):
     out = enter(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
     assert "10 images" in out
@@ -36,7 +36,7 @@ def test_unreadable_image_is_named_with_exit_code_3(data, enter):
     enter(f"resnet-recipes doctor data {data} --no-images")
 
 
-def test_topic_rejects_what_it_would_ignore(enter):
+def test_topic_rejects_unused_arguments(enter):
     assert (
         "gpu/0: `doctor gpu` takes no argument" in enter("resnet-recipes doctor gpu gpu/0", 2).err
     )

@@ -63,7 +63,7 @@ def test_estimate_is_measured_once_and_recalled(measured, enter):
     assert len(measured) == 3
 
 
-def test_phases_and_cost_are_there_for_programs(enter):
+def test_estimate_json_has_phases_and_cost(enter):
     values = json.loads(enter(f"resnet-recipes estimate {WORDS} --json --price 36").out)
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
         values["training_minutes"]

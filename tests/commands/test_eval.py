@@ -72,7 +72,7 @@ def test_remote_images_are_fetched_first_with_progress(run, evaluated, monkeypat
     assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 
 
-def test_eval_asks_no_address_that_a_folder_names(run, enter, monkeypatch):
+def test_eval_requests_no_address_from_a_run_folder(run, enter, monkeypatch):
     recipe = read(run / "config.yaml")
     recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
     (run / "config.yaml").write_text(freeze(recipe))
@@ -92,7 +92,7 @@ def test_eval_wraps_lines_on_narrow_terminals(run, enter, monkeypatch):
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_table_of_the_images_is_not_replaced(run, flag, enter, monkeypatch):
+def test_eval_never_overwrites_the_image_table(run, flag, enter, monkeypatch):
     monkeypatch.setenv("HOME", str(run.parent))
     rows = [f"{path},{path.parent.name}" for path in Path().glob("images/val/*/*")]
     table = Path("images/labels.csv")
@@ -140,7 +140,7 @@ def test_eval_uses_sizes_of_the_recipe(run, evaluated, enter):
 
 
 @pytest.mark.slow
-def test_two_ranks_count_what_one_counts(evaluated, forks, tmp_path):
+def test_two_ranks_report_the_metrics_of_one(evaluated, forks, tmp_path):
     one = evaluated()
     words = "tests.commands.verb eval mine gpus=2 --json"
     code, out, err = forks.run(tmp_path, *words.split()).wait()

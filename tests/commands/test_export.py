@@ -80,7 +80,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(run):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_comparison_reads_files_as_those_programs_do(run):
+def test_comparison_reads_16_bit_gray_like_documented_programs(run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], "").to_device()
@@ -168,7 +168,7 @@ def test_accuracy_of_the_file_is_measured_in_float32(run, monkeypatch, enter):
     assert not any(uses_autocast)
 
 
-def test_file_that_loses_more_is_not_written(run, tmp_path):
+def test_export_that_loses_too_much_is_not_written(run, tmp_path):
     trained = open_network(["mine"], "").to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -240,7 +240,7 @@ def test_export_with_preprocessing_predicts_like_predict(run, enter):
         assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
 
 
-def test_missing_package_is_named_with_its_remedy(run, monkeypatch, enter):
+def test_missing_package_suggests_install_command(run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     said = enter("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in said

@@ -58,7 +58,7 @@ def theirs() -> dict[str, torch.Tensor]:
     return found
 
 
-def test_foreign_weights_predict_what_their_library_predicts(theirs, enter):
+def test_foreign_weights_predict_as_in_their_library(theirs, enter):
     """For eval, predict and Python: the same classes, and probabilities within 0.01."""
     enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
     enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")

@@ -277,7 +277,7 @@ def test_all_mistakes_are_reported_at_once(case, answered, folder):
 
 
 @pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
-def test_setting_in_pieces_is_one_mistake(typed, answered):
+def test_setting_split_by_spaces_is_one_mistake(typed, answered):
     assert " problems" not in answered(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 

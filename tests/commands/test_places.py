@@ -99,7 +99,7 @@ def test_records_of_runs_and_folders_are_listed(runs):
         ("runs last", "\nalpha"),
     ],
 )
-def test_verbs_take_names(runs, enter, words, said):
+def test_commands_accept_run_names(runs, enter, words, said):
     for seed, name in enumerate(("alpha", "beta"), 1):
         if "diff" in words:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"

@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     return tell
 
 
-def test_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
+def test_plan_predicts_time_of_known_gpu(told, monkeypatch):
     text = told("NVIDIA A100-SXM4-80GB", 85)
     assert "images/s" not in text
     monkeypatch.setattr(cores, "cores", lambda: 1000)
@@ -42,7 +42,7 @@ def test_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_plan_for_a_gpu_elsewhere_says_so(enter, monkeypatch):
+def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
     assert (
         "1 x GPU (this machine has no GPU)"
@@ -50,14 +50,14 @@ def test_plan_for_a_gpu_elsewhere_says_so(enter, monkeypatch):
     )
 
 
-def test_unknown_gpus_time_is_the_published_one(told):
+def test_plan_of_unknown_gpu_shows_published_time(told):
     text = told("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text
     assert "loading limits" not in text
     assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
 
 
-def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
+def test_plan_shows_slow_loading_with_its_fix(told, monkeypatch):
     for module in (cores, slots):
         monkeypatch.setattr(module, "cores", lambda: 16)
     monkeypatch.setattr(memory, "available_memory", lambda: 10**12)

@@ -75,6 +75,6 @@ def test_missing_output_folder_is_reported_before_the_work(tmp_path):
         split(["--csv", missing, "--jsn"], usage)
 
 
-def test_no_name_acts_on_the_terminal(capsys):
+def test_names_cannot_control_the_terminal(capsys):
     say("resuming runs/\x1b[2J\nand\u202e")
     assert capsys.readouterr().err == "resuming runs/\\x1b[2J\nand\\u202e\n"

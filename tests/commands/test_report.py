@@ -60,7 +60,7 @@ def drawn(page: str, figure: str, kind: str) -> list[list[dict]]:
     ]
 
 
-def test_front_holds_the_runs_that_no_other_beats(page):
+def test_front_contains_pareto_optimal_runs(page):
     three_runs()
     text = page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):

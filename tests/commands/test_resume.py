@@ -64,7 +64,7 @@ def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, refus
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
 
-def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
+def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, refused):
     images = random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     with site_of(images) as site:
@@ -165,7 +165,7 @@ def test_name_of_another_run_or_recipe_is_rejected(mine, refused, word):
     assert f"{word}: --resume names the run, and a run keeps its recipe" in refused(word)
 
 
-def test_auto_takes_the_newest_unfinished_run(started, enter):
+def test_resume_auto_finds_newest_unfinished_run(started, enter):
     for index, name in enumerate(("old", "new", "done")):
         enter(f"{START} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))

@@ -41,7 +41,7 @@ def said(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0)
     return captured.out + captured.err
 
 
-def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
+def test_class_names_have_no_effect_anywhere(run, tmp_path, capsys):
     assert "recipe \\x1b[31m" in said(["eval", run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
@@ -108,7 +108,7 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     assert "<script>alert" in said(["watch", failed, "--once"], capsys)
 
 
-def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
+def test_image_names_have_no_effect_anywhere(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
     images = trained_runs.random_images(tmp_path / "plain")
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
@@ -132,7 +132,7 @@ def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
-def test_file_that_cannot_be_written_is_a_message(out, tmp_path):
+def test_unwritable_file_is_reported(out, tmp_path):
     run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) in (2, 3)
     assert cli.main(["export", "runs/good", "--to", "safetensors", "--out", out]) in (2, 3)

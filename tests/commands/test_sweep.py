@@ -137,7 +137,7 @@ def test_sweep_runs_get_the_recipe_their_budget_chose(runs, enter, monkeypatch):
     assert [own[0] for own in points.values()] == ["recipe=mild"] * 2
 
 
-def test_names_depend_on_what_makes_the_result_alone(enter, runs):
+def test_run_names_depend_only_on_result_settings(enter, runs):
     for extra in ("seed=1,2", "launch.max_restarts=1 seed=1,2", "seed=1,2 lr=0.07"):
         enter(f"resnet-train -m recipe=mild {TINY} {extra}")
     first, again, other = (list(points) for _, points in runs)

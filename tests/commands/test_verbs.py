@@ -41,7 +41,7 @@ def test_ls_lists_packaged_and_own_recipes(said, recipes):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_ls_shows_the_nearest_of_ones_own_results(said, recipes):
+def test_ls_shows_nearest_published_result_of_own_recipe(said, recipes):
     (recipes / "mine.yaml").write_text(
         "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
         "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
@@ -66,7 +66,7 @@ def test_ls_survives_hostile_recipe_descriptions(said, recipes):
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
 
 
-def test_ls_as_json_is_the_same_for_programs(said):
+def test_ls_json_has_the_columns_of_the_table(said):
     found = {item["name"]: item for item in json.loads(said("ls --json"))}
     assert found["mild"]["epochs"] == "36"
     assert found["hot"]["published"]["top1"] == 79.86
@@ -175,7 +175,7 @@ def test_optimizer_page_explains_how_to_select_it(said):
     assert all(part in out for part in parts.split())
 
 
-def test_method_after_another_word_is_named(enter):
+def test_method_after_another_word_is_suggested(enter):
     said = enter("resnet-recipes methods show mixup", 2).err
     assert (
         said
@@ -188,7 +188,7 @@ def test_convert_makes_a_beton_and_prints_its_name(said, images):
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
 
 
-def test_convert_can_only_forecast(enter, images):
+def test_convert_dry_run_only_forecasts(enter, images):
     out, err = enter(f"resnet-recipes convert {images}/val images.beton --dry-run")
     assert out == ""
     assert err.startswith("30 images to images.beton: about ")

@@ -50,7 +50,7 @@ def test_curve_of_losses_is_one_line(losses, width, curve):
     assert watch.draw_curve(records, width) == curve
 
 
-def test_no_name_acts_on_the_screen(tmp_path):
+def test_names_cannot_control_the_screen(tmp_path):
     found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
     with (console := Console(width=60)).capture() as shown:
         console.print(watch.draw_screen(found, [], 60))

@@ -51,7 +51,7 @@ def test_unreadable_images_are_similar_to_nothing(trained, tmp_path):
     assert str(broken[0]) not in {pair.train for pair in found if pair.cosine > 0}
 
 
-def test_doctor_lists_them_on_request(trained, tmp_path, enter):
+def test_doctor_lists_similar_pairs_on_request(trained, tmp_path, enter):
     copy = tmp_path / "images/val/pattern3/again.jpg"
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
     pixels = np.asarray(Image.open(copy))

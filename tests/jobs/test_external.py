@@ -149,7 +149,7 @@ def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     return forks.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
 
-def test_failure_about_class_igloo_is_still_reported(tmp_path, forks, told):
+def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, told):
     (tmp_path / "behavior").write_text("wrong@0")
     code, _, said = stand_in(forks, tmp_path, 0).wait()
     assert code == 1

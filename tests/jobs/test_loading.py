@@ -60,7 +60,7 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
     assert Supply.of(plan).first_epoch == pytest.approx(100)
 
 
-def test_memory_for_a_part_is_a_mixture(monkeypatch):
+def test_partial_memory_averages_both_costs(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     half = plan_memory(plan).needed / 2 + plan.batch_memory
     monkeypatch.setattr(memory, "reserve", lambda available: 0)
@@ -101,7 +101,7 @@ def test_measured_speeds_keep_their_steps():
     assert find_gain(plan, measured).minutes == pytest.approx(minutes)
 
 
-def test_memory_slower_than_measured_files_is_not_offered():
+def test_memory_slower_than_measured_files_is_not_suggested():
     plan = imagenet("mild epochs=20", 8)
     measured = Speeds(dict.fromkeys(plan.sizes, (1e-9,)), loader={88: 32 / KEPT + 1})
     saves = find_gain(plan, measured)
@@ -115,7 +115,7 @@ def test_fast_loading_prints_nothing():
     assert find_gain(plan, Speeds(slow)) is None
 
 
-def test_cores_that_train_as_well_do_both(monkeypatch):
+def test_cpu_training_adds_loading_time(monkeypatch):
     plan = imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
     made = with_loaders(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
@@ -135,7 +135,7 @@ def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
     assert (saves.memory, saves.fix) == (None, "")
 
 
-def test_memory_for_a_part_is_not_offered(monkeypatch):
+def test_partial_memory_is_not_suggested(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
     plan = imagenet("mild epochs=32", 8)
     part = 0.9 * plan_memory(imagenet("mild cache=264", 8)).needed + plan.batch_memory
@@ -160,7 +160,7 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
     assert supply.first_epoch == pytest.approx(32 / 88)
 
 
-def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
+def test_folder_beyond_memory_suggests_convert(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
@@ -172,7 +172,7 @@ def test_both_storages_are_listed():
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
-def test_damaged_images_leave_speeds_alone(monkeypatch):
+def test_damaged_images_leave_speeds_unchanged(monkeypatch):
     def fail(*_: object) -> None:
         raise TrainingError("damaged")
 
@@ -182,7 +182,7 @@ def test_damaged_images_leave_speeds_alone(monkeypatch):
     assert list(list_supplies(plan)) == []
 
 
-def test_synthetic_images_leave_speeds_alone():
+def test_synthetic_images_leave_speeds_unchanged():
     plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert with_loaders(plan, bare) == bare

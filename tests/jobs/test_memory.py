@@ -45,7 +45,7 @@ def test_largest_crop_of_a_run_counts(monkeypatch):
     assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
 
 
-def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
+def test_images_beyond_memory_are_kept_in_part(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, needed(352) / 4)
     kept = plan_memory(plan)
@@ -54,14 +54,14 @@ def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
     assert resolve_memory_pixels(plan, print) == plan
 
 
-def test_full_machine_keeps_none(monkeypatch):
+def test_full_memory_keeps_no_images(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, -(10**9))
     kept = plan_memory(plan)
     assert (kept.usable, kept.fraction) == (0, 0.0)
 
 
-def test_machine_without_the_decoder_keeps_nothing(monkeypatch):
+def test_machine_without_engine_keeps_no_images(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):

@@ -115,7 +115,7 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
-def test_run_that_is_about_to_start_keeps_its_name(make, words, clause):
+def test_run_about_to_start_keeps_its_name(make, words, clause):
     with create(planned("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
         with pytest.raises(NotReadyError) as refused:

@@ -72,7 +72,7 @@ def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
     assert same == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
-def test_order_gives_published_sizes_and_targets(now_at, batch_of):
+def test_declared_order_gives_published_sizes_and_targets(now_at, batch_of):
     methods = Methods(
         colout=ColOut(0.05, 0.05),
         progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"),

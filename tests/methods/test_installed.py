@@ -100,7 +100,7 @@ def test_error_in_installed_method_names_its_package(offer, raised, monkeypatch,
     assert "try: '~methods.theirs'" in said
 
 
-def test_error_outside_of_installed_methods_is_not_theirs(offer, monkeypatch):
+def test_error_outside_installed_methods_names_no_package(offer, monkeypatch):
     offer(CLASS.format(name="theirs", body="pass"), "theirs")
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_installed(set())))
     with pytest.raises(ZeroDivisionError):

@@ -65,7 +65,7 @@ def test_ranges_are_the_published_ones(name, weakest, at_9, at_10):
     ("severity", "low", "high"),
     [(10, 0.1, {"contrast": 10, "brightness": 7.5}), (9, 0.19, {"color": 9, "sharpness": 9})],
 )
-def test_enhancement_factors_are_above_one_half_the_time(severity, low, high):
+def test_half_of_enhancement_factors_are_above_one(severity, low, high):
     for name, highest in high.items():
         factors = drawn(RandAugment(severity=severity), name)
         assert low <= factors.min() < low + 0.02

@@ -27,7 +27,7 @@ def test_image_is_cut_from_its_own_reflection(pixels, side, now_at, batch_of):
     assert len(found) > min(20, 2 * pixels)
 
 
-def test_moves_are_uniform_along_both_axes(now_at, batch_of):
+def test_translations_are_uniform_along_both_axes(now_at, batch_of):
     batch = batch_of(examples=5000, side=16)
     ramp = torch.arange(16.0)
     batch = batch._replace(images=(ramp + 100 * ramp[:, None]).expand(5000, 3, 16, 16))

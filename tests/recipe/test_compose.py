@@ -102,7 +102,7 @@ def test_paths_become_absolute(folder, tmp_path, monkeypatch):
     assert compose("mild", [DATA]).recipe.run.root == str(tmp_path / "runs")
 
 
-def test_short_spellings_are_reported_in_full(folder):
+def test_short_names_are_reported_in_full(folder):
     origin = compose("mild", [DATA, "epochs=18", "~methods.ema"]).origin
     assert origin.words == (DATA, "epochs=18", "~methods.ema")
     assert list(origin.settings.values()) == [
@@ -121,7 +121,7 @@ def test_user_recipe_shadows_packaged_one_with_a_note(folder):
     assert composed.origin.entry.shadows.name == "mild.yaml"
 
 
-def test_users_recipe_inherits_from_a_packaged_one(folder):
+def test_user_recipe_inherits_from_packaged_one(folder):
     folder("recipes/mine.yaml", "defaults: [hot]\noptimizer:\n  lr: 1.0\nmethods:\n  ema: null\n")
     recipe = compose("mine", [DATA]).recipe
     hot = compose("hot", [DATA]).recipe
@@ -152,7 +152,7 @@ def test_recipe_can_be_named_by_its_path(folder, tmp_path):
         assert compose(spelled, [DATA]).origin.entry.origin == "file"
 
 
-def test_another_recipe_folder_can_be_named(folder, tmp_path):
+def test_recipes_are_read_from_another_folder(folder, tmp_path):
     (tmp_path / "mine").mkdir()
     folder("mine/fast.yaml", "defaults: [mild]\nseed: 9\n")
     assert compose("fast", [DATA], folder=Path("mine")).recipe.seed == 9
@@ -160,7 +160,7 @@ def test_another_recipe_folder_can_be_named(folder, tmp_path):
         compose("fast", [DATA], folder=Path("nowhere"))
 
 
-def test_references_work_in_a_users_own_recipes_only(folder):
+def test_references_work_only_in_user_recipes(folder):
     text = (
         "defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
         "optimizer: {momentum: '${optimizer.weight_decay}'}\n"
@@ -172,7 +172,7 @@ def test_references_work_in_a_users_own_recipes_only(folder):
     assert "only read from recipes in your own ./recipes folder" in problems("stranger.yaml", DATA)
 
 
-def test_reference_in_a_circle_is_reported(folder):
+def test_circular_reference_is_reported(folder):
     folder(
         "recipes/mine.yaml",
         "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
@@ -180,7 +180,7 @@ def test_reference_in_a_circle_is_reported(folder):
     assert "recipes/mine.yaml cannot be composed" in problems("mine", DATA)
 
 
-def test_recipes_that_inherit_in_a_circle_are_refused(folder):
+def test_circular_inheritance_is_rejected(folder):
     folder("recipes/one.yaml", "defaults: [two]\n")
     folder("recipes/two.yaml", "defaults: [one]\n")
     assert "in a circle" in problems("one", DATA)
@@ -201,7 +201,7 @@ def test_family_of_too_many_parents_is_rejected(folder):
     assert "at most 7 files" in problems("mine", DATA)
 
 
-def test_problem_of_a_change_has_no_file(folder):
+def test_problem_from_command_line_has_no_file(folder):
     folder("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
     with pytest.raises(RecipeError) as refused:
         compose("mine", [DATA, "methods.mixup={alpha: -1}"])
@@ -209,7 +209,7 @@ def test_problem_of_a_change_has_no_file(folder):
     assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
-def test_all_problems_come_at_once_with_their_places(folder):
+def test_all_problems_are_reported_with_their_lines(folder):
     folder(
         "recipes/mine.yaml",
         "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: "
@@ -246,7 +246,7 @@ def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("reference", ["hydra.runtime.cwd", "hydra.job.name", "hydra"])
-def test_reference_reads_nothing_of_hydras_own_config(folder, reference):
+def test_reference_cannot_read_the_hydra_config(folder, reference):
     folder("recipes/mine.yaml", f"defaults: [mild]\nabout: ${{{reference}}}\n")
     assert "cannot be composed" in problems("mine", DATA)
 
@@ -300,7 +300,7 @@ def test_child_recipe_overrides_choice_of_parent(folder):
     assert (optimizer.name, optimizer.momentum, optimizer.nesterov) == ("sgd", 0.875, True)
 
 
-def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
+def test_user_options_replace_packaged_ones(folder, tmp_path):
     (tmp_path / "recipes/optimizer").mkdir()
     folder("recipes/optimizer/lamb.yaml", "name: lamb\nlr: 0.125\n")
     folder("recipes/optimizer/mine.yaml", "name: sgd\nmomentum: 0.5\n")
@@ -391,7 +391,7 @@ def test_config_of_another_application_is_composed_or_rejected(folder, tmp_path)
         from_config({"about": "${nothing}"})
 
 
-def test_compose_refused_parses_and_composes_once(folder, monkeypatch):
+def test_rejected_recipe_is_parsed_and_composed_once(folder, monkeypatch):
     calls = []
     for module, name in ((overrides, "parse"), (hydra_compose, "compose_tree")):
         real = getattr(module, name)

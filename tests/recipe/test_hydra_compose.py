@@ -160,11 +160,11 @@ epochs=curve | epochs=22.5; epochs=30; epochs=54; epochs=60; epochs=72; epochs=9
 """
     ),
 )
-def test_words_with_several_values_are_combined(words, found):
+def test_arguments_with_several_values_are_combined(words, found):
     assert list_points(words.split()) == [point.split() for point in found.split("; ")]
 
 
-def test_places_with_spaces_are_combined_too():
+def test_paths_with_spaces_are_combined():
     assert list_points(["model.name=torchvision:a,timm:b", "data=/a b,'/c, d'"]) == [
         [f"model.name={name}", f"data={place}"]
         for name in ("torchvision:a", "timm:b")

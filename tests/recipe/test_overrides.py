@@ -58,7 +58,7 @@ def test_values_of_untyped_settings_are_read_by_form(key, value, read):
     assert Override("", key, value).read() == yaml.safe_load(read)
 
 
-def test_every_short_spelling_leads_to_settings():
+def test_every_short_name_expands_to_settings():
     for name, targets in SHORT.items():
         overrides, problems = parse([f"{name}=1"])
         assert problems == []
@@ -67,7 +67,7 @@ def test_every_short_spelling_leads_to_settings():
         ]
 
 
-def test_quotes_around_a_value_are_taken_off():
+def test_quotes_around_a_value_are_removed():
     assert parse(["run='a+b'", 'about="x y"'])[0] == [
         Override("run='a+b'", "run.name", "a+b"),
         Override('about="x y"', "about", "x y"),
@@ -123,7 +123,7 @@ def test_impossible_override_suggests_a_correction(word, said, fix):
     assert advice == fix.replace("OWN", OWN_APPLICATION)
 
 
-def test_word_is_read_up_to_its_limit():
+def test_argument_is_read_up_to_its_limit():
     word = "about=" + "x" * (MAX_LENGTH - len("about="))
     assert not parse([word]).problems
     assert parse([f"{word}x"]).problems

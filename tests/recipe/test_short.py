@@ -36,7 +36,7 @@ def test_recipe_file_accepts_short_settings(text, tree):
     assert expand_document(document).tree == tree
 
 
-def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):
+def test_every_short_name_works_in_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
     words = {word: values.get(word, 8) for word in SHORT} | {"budget": "8m"}
@@ -51,7 +51,7 @@ def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):
         assert ours == theirs
 
 
-def test_command_overrides_short_settings_and_those_parents(tmp_path, monkeypatch):
+def test_command_overrides_short_settings_which_override_parents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("defaults: [hot]\nepochs: 18\nlr: 0.25\n")
     recipe = compose("mine.yaml", ["ssr=0.5"], needs_data=False).recipe

@@ -23,7 +23,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-def test_plain_values_are_read_as_they_look():
+def test_plain_values_are_parsed_by_their_form():
     text = (
         "name: mine\nseed: 17\nssr: 0.4\nwd: 5.0e-4\nlr: 1e-3\non_it: true\nempty: "
         "null\nlist: [a, 2]\n"
@@ -78,7 +78,7 @@ y | true or false
 """
     ),
 )
-def test_values_that_readers_disagree_about_are_refused(value, said):
+def test_values_ambiguous_between_readers_are_rejected(value, said):
     message = refusal(f"name: mine\nseed: {value}\n")
     assert message.startswith("recipes/mine.yaml:2")
     assert said in message
@@ -129,7 +129,7 @@ def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, said):
     assert said in message
 
 
-def test_everything_that_is_wrong_is_reported_at_once():
+def test_all_problems_are_reported_at_once():
     message = refusal("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 
@@ -142,7 +142,7 @@ def test_reused_anchor_name_is_reported_as_an_anchor():
     ]
 
 
-def test_references_are_read_where_they_are_allowed():
+def test_references_are_read_only_where_allowed():
     assert parse(b"a: ${optimizer.lr}\n", PATH, references=True).tree == {"a": "${optimizer.lr}"}
     assert "is not a reference" in refusal("a: ${oc.env:HOME}\n", references=True)
     assert "one reference too many" in refusal(
@@ -174,5 +174,5 @@ def test_missing_file_is_reported(tmp_path):
         "a: '" + "x" * 60_000,
     ],
 )
-def test_hostile_files_are_refused_in_bounded_time(text):
+def test_hostile_files_are_rejected_in_bounded_time(text):
     refusal(text)

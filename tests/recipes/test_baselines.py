@@ -80,7 +80,7 @@ def test_downsampling_batchnorm_decays_if_source_matches_names():
 @pytest.mark.parametrize(
     ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
 )
-def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
+def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
     assert imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
     assert imagenet(f"ffcv_rn50 ssr={ratio}").sizes == imagenet(f"ffcv_rn50 epochs={epochs}").sizes
 

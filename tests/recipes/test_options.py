@@ -51,7 +51,7 @@ def test_every_optimizer_is_an_option():
     )
 
 
-def test_adamw_has_torchs_defaults():
+def test_adamw_option_uses_torch_defaults():
     ours = section("optimizer", "mild", "optimizer=adamw")
     theirs = torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).defaults
     assert {name: getattr(ours, name) for name in ("lr", "betas", "eps", "weight_decay")} == {
@@ -60,7 +60,7 @@ def test_adamw_has_torchs_defaults():
 
 
 @pytest.mark.parametrize("epochs", [9, 36, 90, 270])
-def test_step_is_torchvisions_schedule_at_every_length(epochs):
+def test_step_option_matches_torchvision_at_every_length(epochs):
     """As StepLR with a step of 30 of 90 epochs: lr is divided by ten after each third."""
     plan = imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3

@@ -102,7 +102,7 @@ def written(name: str) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_value_is_the_published_one(name):
+def test_every_value_equals_the_published_value(name):
     column = NAMES.index(name)
     expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
     assert {key: value for key, value in written(name).items() if key not in OWN} == expected
@@ -163,7 +163,7 @@ def test_finetune_steps_are_independent_of_images(images):
     assert not made.notes
 
 
-def test_demo_is_mild_for_a_laptop():
+def test_demo_uses_methods_and_optimizer_of_mild():
     mild, demo = (to_tree(compose(name, needs_data=False).recipe) for name in ("mild", "demo"))
     assert mild["methods"].keys() == demo["methods"].keys()
     assert mild["methods"]["label_smoothing"] == demo["methods"]["label_smoothing"]
@@ -178,7 +178,7 @@ def test_gentle_is_mild_with_milder_crops():
     assert gentle == replace(mild, name="gentle", about=gentle.about, data=crops, published=[])
 
 
-def test_pytorch_v2_has_torchvisions_average():
+def test_pytorch_v2_average_matches_torchvision():
     """Every 32 steps torchvision averages with (1 - 0.99998) * batch * 32 / epochs."""
     plan = imagenet("pytorch_v2")
     half_life = plan.steps(plan.recipe.methods.ema.half_life)
@@ -193,7 +193,7 @@ def test_packaged_recipes_equal_repository_recipes():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_hook_table_is_the_golden_one(name):
+def test_hook_table_equals_its_golden_file(name):
     table = "".join(
         f"{hook:<16} {', '.join(methods)}\n"
         for hook, methods in imagenet(name).as_dict()["hooks"].items()

@@ -36,7 +36,7 @@ def test_interval_covers_the_truth_in_noise():
     assert covered >= 0.9 * 300
 
 
-def test_flat_and_rising_errors_promise_nothing():
+def test_flat_or_rising_errors_predict_no_gain():
     low, high = gain_of((5, 5, 5, 5))
     assert low < 0 < high == pytest.approx(-low)
     assert sum(gain_of((4, 5, 6, 7))) < 0

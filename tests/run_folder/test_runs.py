@@ -55,7 +55,7 @@ def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
     assert read_run(folder).top1_percent is None
 
 
-def test_runs_in_skips_other_folders_and_dead_links(tmp_path):
+def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
     run_folder(tmp_path, "b")
     run_folder(tmp_path, "a", state="failed")
     run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder

@@ -9,7 +9,7 @@ from resnet_recipes.data.native import Engine, explain_unavailable
 from tools.fuzz_native import fuzz_betons, fuzz_jpegs
 
 
-def test_damaged_files_are_decoded_alike_twice_or_refused(tmp_path):
+def test_damaged_files_decode_identically_twice_or_are_rejected(tmp_path):
     if why := explain_unavailable():
         pytest.skip(f"the native library {why}")
     rng = np.random.default_rng(0)

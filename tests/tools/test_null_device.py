@@ -359,7 +359,7 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name not in SCRIPTS])
-def test_a_step_of_another_recipe_asks_for_little(recipe, start):
+def test_step_of_other_recipes_makes_few_requests(recipe, start):
     a_step_asks_for_little_and_waits_only_for_an_old_copy(
         recipe, *start(str(TOOL / "step.py"), *recipe.split())
     )
