@@ -31,7 +31,7 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.images.jpeg import read_frame_size
 from resnet_recipes.data.native import PATH, Engine, load_library
-from resnet_recipes.data.native.rows import BOX, CENTRE, SMALL, Status
+from resnet_recipes.data.native.rows import BOX, CENTER, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch, encoded, photo
 
 BUILT = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
@@ -163,7 +163,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
         has_small = small["data"][:, None] != 0
         rest = np.where(has_small, images.sizes[:, ::-1] - corner, rng.uniform(1, 60, (100, 2)))
         columns = {
-            "geometry": rng.choice([BOX, CENTRE], 100),
+            "geometry": rng.choice([BOX, CENTER], 100),
             "resize": SIDE + rng.integers(0, 9, 100),
             "filter": rng.integers(0, 2, 100),
             "mirror": rng.random(100) < 0.5,

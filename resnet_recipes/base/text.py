@@ -57,7 +57,7 @@ def wrapped(text: object, width: int, first: str = "", rest: str = "", glue: str
     return [line.replace("\0", " ").rstrip() for line in lines] or [first.rstrip()]
 
 
-def labelled(
+def format_facts(
     rows: Iterable[tuple[str, object]], width: int, column: int, indent: int = 0
 ) -> list[str]:
     """Return a list of facts for a terminal: each label, and its text wrapped at a column.

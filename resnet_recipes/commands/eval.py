@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import csv_line, digits, labelled, printable
+from resnet_recipes.base.text import csv_line, digits, format_facts, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import is_run, open_network
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
@@ -241,7 +241,7 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
         "speed": f"{digits(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
     }
-    return labelled(facts.items(), get_line_width(), 10)
+    return format_facts(facts.items(), get_line_width(), 10)
 
 
 def _format_tables(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.suggestions import FORMATS, Meaning
-from resnet_recipes.base.text import byte_size, labelled
+from resnet_recipes.base.text import byte_size, format_facts
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import find_missing_network, open_network
 from resnet_recipes.commands.printing import get_line_width, say
@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> int:
         "compared": exported.comparison,
         "written": folder,
     }
-    print("\n".join(labelled(facts.items(), get_line_width(), 10)))
+    print("\n".join(format_facts(facts.items(), get_line_width(), 10)))
     if push:
         say(f"uploading to {push} ...")
         print(f"pushed    {hub.push(folder, push)}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import make_unknown
-from resnet_recipes.base.text import labelled, wrapped
+from resnet_recipes.base.text import format_facts, wrapped
 from resnet_recipes.commands.arguments import Arguments, Usage, format_row
 from resnet_recipes.commands.printing import get_page_width
 
@@ -63,7 +63,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
     for text in filter(None, (card.summary, card.details)):
         yield from wrapped(text, width, "  ", "  ")
     yield ""
-    yield from labelled((fact for fact in facts.items() if fact[1]), width, 14, 2)
+    yield from format_facts((fact for fact in facts.items() if fact[1]), width, 14, 2)
     yield ""
     if not is_method:
         yield f"  optimizer.name={card.name}"

@@ -40,7 +40,7 @@ USAGE = Usage(
 
 WARNING = "WARNING"  # a label
 
-LabelledRows = Iterator[tuple[str, str]]  # a label, and its text
+LabeledRows = Iterator[tuple[str, str]]  # a label, and its text
 
 
 def run(arguments: Arguments) -> int:
@@ -104,7 +104,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     yield from outline.format_lines(rows, get_page_width())
 
 
-def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledRows:
+def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:
     """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
@@ -138,7 +138,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabelledR
         )
 
 
-def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
+def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield images kept in memory, and the time lost to loading."""
     from resnet_recipes.jobs.loading import find_gain
     from resnet_recipes.jobs.memory import list_sizes, plan_memory
@@ -165,7 +165,7 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabelledR
 
 def _describe_forecast(
     forecast: "RunForecast | None", memory: "MemoryForecast | None"
-) -> LabelledRows:
+) -> LabeledRows:
     """Yield the expected memory and speed of a run, and its bottleneck."""
     if memory:
         need, size = map(byte_size, memory)
@@ -179,7 +179,7 @@ def _describe_forecast(
         yield "speed", f"{each}: {forecast.source}"
 
 
-def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
+def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield the images per second that steps need and that the loaders of this machine supply."""
     from resnet_recipes.jobs.loading import list_supplies
 
@@ -197,7 +197,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> Labelled
         )
 
 
-def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabelledRows:
+def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield the time and cost of the run, or a published time."""
     price = plan.recipe.launch.price
     if forecast:

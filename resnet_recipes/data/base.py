@@ -27,7 +27,8 @@ BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 MEAN = (123.675, 116.28, 103.53)
 STD = (58.395, 57.12, 57.375)
 
-#: Means 0..255 of red, green and blue, and standard deviations. Libraries divide both by 255.
+#: Mean and standard deviation of a color channel, in levels from 0 to 255; libraries divide both
+#: by 255.
 _Level = Annotated[float, Bounds(least=0, most=255)]
 _Deviation = Annotated[float, Bounds(least=2, most=255)]
 Mean = tuple[_Level, _Level, _Level]
@@ -256,7 +257,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """One rank's part of each epoch."""
+    """A rank's part of each epoch."""
 
     rank: int
     world_size: int

@@ -8,7 +8,7 @@ import numpy as np
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 
-TRIES = 100
+TRIES = 100  # attempts to find a crop with TensorFlow's rule
 
 #: Fraction of the object that a crop must cover; without bounding boxes, the object is the full
 #: image.
@@ -55,7 +55,7 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
     return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
 
 
-_TRIES = 10
+_TRIES = 10  # attempts to find a crop with torchvision's rule
 #: Separates the generators of augmentations from others seeded with the run's seed.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)

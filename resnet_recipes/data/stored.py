@@ -63,7 +63,7 @@ def _open_checked(stored: Stored) -> "Outputs":
 
 
 class TopOutputs(NamedTuple):
-    """The largest outputs of a batch, [n, count]."""
+    """The largest outputs of a batch and their classes, [n, count]."""
 
     values: Tensor
     classes: Tensor

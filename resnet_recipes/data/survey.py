@@ -123,7 +123,7 @@ def _list_tables(folder: Path) -> list[Path]:
 def _find_split_problems(
     config: DataConfig, parts: dict[str, Part], tell: Say
 ) -> Iterator[Problem]:
-    """Yield missing splits, and data.val_share if it is set although val/ exists."""
+    """Yield a problem for each missing split, and for data.val_share if val/ exists."""
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
@@ -158,7 +158,7 @@ def _find_doubts(
 
 
 def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
-    """Yield how the classes of the splits differ.
+    """Yield the problems with the classes, and the differences between the splits.
 
     Labels are positions in the sorted list, so one extra class shifts them.
     """

@@ -71,7 +71,7 @@ class Synthetic(BatchSource):
 
 
 def make_facts(config: DataConfig) -> DataFacts:
-    """Return the facts about the generated images; no checks are needed."""
+    """Return the facts about the generated images."""
     return DataFacts(
         "synthetic",
         Path(config.root or "synthetic"),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import TRY, byte_size, counted, digits, labelled
+from resnet_recipes.base.text import TRY, byte_size, counted, digits, format_facts
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, find_nearest
@@ -19,7 +19,7 @@ BLANK: OutlineRow = ("", "")
 
 def format_lines(describe_plan: Iterable[OutlineRow], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
-    return labelled(describe_plan, width, LABEL, 2)
+    return format_facts(describe_plan, width, LABEL, 2)
 
 
 def describe_plan(plan: Plan) -> Iterator[OutlineRow]:

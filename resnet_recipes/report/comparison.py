@@ -120,14 +120,14 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
 def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs by label: the name of their group and their seed."""
-    labelled: dict[str, RunRecord] = {}
+    labeled: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):
         for run in group.runs:
             several = len(group.runs) > 1
             seed = f", seed {read_settings(run.folder).get('seed')}" if several else ""
             label = f"{name}{seed}"
-            labelled[f"{label}, {run.name}" if label in labelled else label] = run
-    return labelled
+            labeled[f"{label}, {run.name}" if label in labeled else label] = run
+    return labeled
 
 
 def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:

@@ -87,15 +87,15 @@ def _build_data_sections(
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
-    labelled = label_runs(groups, names)
+    labeled = label_runs(groups, names)
     trailing = [
         f"In {name}, the raw weights reach {run.better_raw:.2f}% top-1, more than EMA."
-        for name, run in labelled.items()
+        for name, run in labeled.items()
         if run.better_raw
     ]
     extended = [
         f"{name} continues from the stable phase of {run.extends}."
-        for name, run in labelled.items()
+        for name, run in labeled.items()
         if run.extends
     ]
     head = _headline(runs, rows, price)
@@ -107,8 +107,8 @@ def _build_data_sections(
             "Accuracy", [note], figures=list(_figures(rows, published, price or 0.0, mark))
         )
     if len(runs) > 1:
-        yield PageSection("All runs", tables=[_run_table(labelled, price)])
-    yield make_section(labelled, mark)
+        yield PageSection("All runs", tables=[_run_table(labeled, price)])
+    yield make_section(labeled, mark)
 
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:

@@ -50,11 +50,11 @@ def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     (folder / "a.jpg").write_text("no image")
     (folder / "b.jpg").write_bytes(Path(GOOD).read_bytes()[:300])
     Image.new("RGB", (20, 20)).save(folder / "black.png")
-    Image.new("L", (50, 30), 90).save(folder / "grey.png")
+    Image.new("L", (50, 30), 90).save(folder / "gray.png")
     said = enter("resnet-recipes predict mine mixed --csv classes.csv")
     assert said.out == ""
     rows = csv_rows("classes.csv")
-    assert [Path(row["file"]).name for row in rows] == ["a.jpg", "b.jpg", "black.png", "grey.png"]
+    assert [Path(row["file"]).name for row in rows] == ["a.jpg", "b.jpg", "black.png", "gray.png"]
     assert [bool(row["error"]) for row in rows] == [True, True, False, False]
     assert [bool(row["class_1"]) for row in rows] == [False, False, True, True]
     assert float(rows[3]["probability_1"]) >= float(rows[3]["probability_2"])

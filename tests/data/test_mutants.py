@@ -18,7 +18,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import CENTRE, Status
+from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
 from tests.data.conftest import built, silent
@@ -59,7 +59,7 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
 def test_engine_is_deterministic_on_damaged_jpegs():
     jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]
-    runs = [Batch(files, 32, geometry=CENTRE, resize=40) for _ in range(2)]
+    runs = [Batch(files, 32, geometry=CENTER, resize=40) for _ in range(2)]
     with closing(Engine(2)) as engine:
         status, again = (run.filled(engine) for run in runs)
     assert np.array_equal(status, again)

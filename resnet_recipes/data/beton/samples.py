@@ -19,8 +19,8 @@ class Samples:
     """A Source of the samples of a .beton file.
 
     If the file has a sidecar, the engine checks each sample's CRC-32 when it is first read. The
-    header and the decoder's result are checked every time. `streamed` files do not fit into memory:
-    their samples are requested from disk before they are decoded.
+    header and the decoder's result are checked every time. If the file does not fit into memory,
+    samples are requested from disk before they are decoded.
     """
 
     mostly_jpeg = True

@@ -151,7 +151,7 @@ def _get_journal_path(path: Path) -> Path:
 
 
 def _fields() -> bytes:
-    """Describe the two fields with the names in FFCV ImageNet files."""
+    """Return the descriptors of the two fields, with the names in FFCV ImageNet files."""
     fields = np.zeros(2, layout.FIELD)
     fields["type_id"], fields["name"] = (layout.IMAGE_FIELD, layout.INT_FIELD), (b"image", b"label")
     return fields.tobytes()

@@ -29,7 +29,7 @@ from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
 PAGE_SIZE = 8 << 20  # bytes, the FFCV default
-# bytes, if images keep their size, because an image must fit into a page
+# bytes, if images keep their size: an image must fit into a page
 LARGE_PAGE_SIZE = 128 << 20
 SAMPLED = 500  # images to measure
 
@@ -126,7 +126,7 @@ def convert(
 
 
 def _find_skipped(split: Split) -> Iterator[Problem]:
-    """Yield images that a resumable attempt skipped, if this one must not skip any."""
+    """Yield a problem for each image that an earlier attempt skipped, if none may be skipped."""
     done = split.journal()
     if split.options.on_bad_image == "error":
         rule = (

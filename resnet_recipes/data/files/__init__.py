@@ -14,14 +14,14 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared import SharedArrays
 
-#: Minimum fraction of JPEGs; below it the interpreter is the bottleneck.
+#: Minimum fraction of JPEGs for the engine's threads; Python decodes the other images, one by one.
 _MOST = 0.9
 
 
 class Files:
     """A Source: the images of one split with their labels, sorted by class and name.
 
-    Stays shared when pickled.
+    A pickled copy shares the memory of the list.
     """
 
     def __init__(self, listing: Listing, root: str = "", split: str = ""):

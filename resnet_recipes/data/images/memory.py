@@ -19,8 +19,8 @@ USABLE, RESERVE = 0.8, 1 << 30
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 INTERVAL = 0.1
 
-#: Indices in `counts`, which native/src/memory.h explains: bytes used, capacity in bytes, whether
-#: the memory is closed to new images, and the available memory below which it is closed.
+#: Indices in `counts`, as in native/src/row.h: bytes used, capacity in bytes, whether the memory is
+#: closed to new images, and the available memory below which it is closed.
 _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 

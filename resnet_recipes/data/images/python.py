@@ -12,7 +12,7 @@ from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, make_blank_rows, put_steps
+from resnet_recipes.data.native.rows import CENTER, CROP, DISTORTED, make_blank_rows, put_steps
 
 
 class Readable(Protocol):
@@ -57,7 +57,7 @@ class EngineRows(NamedTuple):
 
 
 class PythonRows:
-    """Common base of training and evaluation images."""
+    """The base class of training and evaluation images."""
 
     in_threads = False
     suit_engine = True  # whether the engine supports everything that these images need
@@ -173,7 +173,7 @@ class EvalImages(PythonRows):
         """Return the engine rows, without input images and output pixels."""
         engine_rows = make_blank_rows(len(rows.indices))
         engine_rows["geometry"], engine_rows["resize"], engine_rows["whole"] = (
-            CENTRE,
+            CENTER,
             self.resize,
             True,
         )
@@ -240,7 +240,7 @@ def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[l
 def _scale_shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
     """Return the size of an image whose shorter side becomes `side`.
 
-    The longer is rounded down, as in torchvision.
+    The longer side is rounded down, as in torchvision.
     """
     shorter = min(height, width)
     return side * height // shorter, side * width // shorter

@@ -116,7 +116,7 @@ class _Caller(Executor):
 
 
 def start() -> None:
-    """Prepare a worker process to ignore STOPS.
+    """Prepare a worker process: ignore STOPS, and use one thread.
 
     When a complete job is stopped, the trainer still needs batches until it has saved a checkpoint.
     """

@@ -97,7 +97,7 @@ class Capacity(NamedTuple):
 class Slots:
     """The batches of one loader, reused in turn.
 
-    They take slots * rows * pixels * pixels * 3 bytes, and stay shared when pickled.
+    They take slots * rows * pixels * pixels * 3 bytes. A pickled copy shares their memory.
     """
 
     def __init__(self, capacity: Capacity):

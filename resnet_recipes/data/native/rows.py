@@ -32,7 +32,7 @@ _ROW = np.dtype(
         ("size", "i4", 2),  # image height, width: output if 0, else the expected value
         ("geometry", "i4"),
         ("side", "i4"),  # output size, pixels
-        ("resize", "i4"),  # CENTRE: the shorter side, pixels
+        ("resize", "i4"),  # CENTER: the shorter side, pixels
         ("filter", "i4"),
         ("operation_count", "i4"),
         ("raw", "?"),  # `data` is uint8 [height, width, 3]
@@ -43,7 +43,7 @@ _ROW = np.dtype(
         ("status", "i4"),  # output
         ("error", "i4"),  # output: errno of UNREADABLE
         ("small", SMALL),  # used instead if the crop is at least twice the output size
-        ("memory", "u8"),  # address of uint64 [3]: used, capacity, closed; 0: keep nothing
+        ("memory", "u8"),  # address of the counts in src/row.h (Memory); 0: keep nothing
         ("kept", "u8"),  # address of the images in that memory
         ("entry", "u8"),  # address of uint64, the entry of this image
         # longer side to shrink the full image to before cropping; 0: do not shrink
@@ -67,7 +67,7 @@ OPERATIONS = (
     "hue",
 )
 
-BOX, CROP, CENTRE, DISTORTED, WHOLE = range(5)
+BOX, CROP, CENTER, DISTORTED, WHOLE = range(5)
 BILINEAR, BICUBIC = range(2)
 
 

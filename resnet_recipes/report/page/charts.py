@@ -69,7 +69,7 @@ def plot_accuracy(
         x=x,
         title=title,
         front=front,
-        behind=_lines(fronts, names[len(lines) :], _PLOTS["grey"] if lines else colored, False),
+        behind=_lines(fronts, names[len(lines) :], _PLOTS["gray"] if lines else colored, False),
         own=_lines(lines, names[: len(lines)], colored, True),
     )
 

@@ -62,7 +62,7 @@ def test_encode_stores_first_of_two_jpegs():
         encoded(PICTURE.convert("CMYK")),
         encoded(PICTURE),
     ],
-    ids=["16 bits", "grey", "palette", "CMYK", "JPEG"],
+    ids=["16 bits", "gray", "palette", "CMYK", "JPEG"],
 )
 def test_beton_pixels_equal_folder_pixels(original):
     pixels = Picture(original).pixels().tobytes()

@@ -38,7 +38,7 @@ def validation(config: DataConfig) -> set[str]:
     return {*list_split(config, "val").names}
 
 
-def labelled(root: Path) -> dict[str, str]:
+def labeled(root: Path) -> dict[str, str]:
     """Return the label of each validation image, by its name."""
     val = list_split(small(root), "val")
     labels = [val.classes[label] for label in val.labels]
@@ -369,16 +369,16 @@ def listed(copied: Path) -> Path:
 
 
 def test_table_next_to_folders_gives_labels_and_note(listed, folder):
-    theirs, table = labelled(folder), listed / "val.csv"
-    assert labelled(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
+    theirs, table = labeled(folder), listed / "val.csv"
+    assert labeled(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
     assert f"labels come from {listed}/train.csv and {table}" in data.measure(small(listed)).notes
     convert(listed, listed / "made", ConvertOptions(workers=1), silent)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees
     table = table.rename(listed / "val.CSV")
-    assert labelled(listed) != theirs
+    assert labeled(listed) != theirs
     table.unlink()
-    assert labelled(listed) == theirs
+    assert labeled(listed) == theirs
     said = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
     assert said in notes(listed)
 
@@ -419,7 +419,7 @@ def test_table_of_renamed_split_needs_its_folder(listed):
     (listed / "val.csv").rename(listed / "validation.csv")
     assert "sources of labels: val and validation.csv" in refusal(small(listed))
     (listed / "validation").mkdir()
-    assert labelled(listed)["000.jpg"] == "ant"
+    assert labeled(listed)["000.jpg"] == "ant"
 
 
 def test_rows_of_other_split_are_rejected(listed):

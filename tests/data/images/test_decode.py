@@ -32,9 +32,9 @@ def whole(data: bytes) -> np.ndarray:
     return Picture(data).pixels()
 
 
-def as_rgb(grey: np.ndarray) -> np.ndarray:
+def as_rgb(gray: np.ndarray) -> np.ndarray:
     """Return [H, W] values as [H, W, 3]."""
-    return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=2)
+    return np.repeat(gray.astype(np.uint8)[..., None], 3, axis=2)
 
 
 def repeated(data: bytes, times: int) -> bytes:

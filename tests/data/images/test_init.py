@@ -22,7 +22,7 @@ from tests.data.conftest import built, which
 pytestmark = built
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
-KINDS = {"png.png": {}, "cmyk.jpg": {}, "grey.jpg": {}, "progressive.jpg": {"progressive": True}}
+KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"progressive": True}}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
     shutil.copytree(folder / "train", tmp_path / "train")
     image = Image.open(next((folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():
-        image.convert({"cmyk.jpg": "CMYK", "grey.jpg": "L"}.get(name, "RGB")).save(
+        image.convert({"cmyk.jpg": "CMYK", "gray.jpg": "L"}.get(name, "RGB")).save(
             tmp_path / "train" / "ant" / name, **options
         )
     return Files(Listing.of(tmp_path / "train"))

@@ -32,7 +32,7 @@ from tests.data.conftest import built, small, taken
 from tests.fixtures import same
 
 
-class Greys:
+class Grays:
     """Forty images, each with a single gray level that depends on its key.
 
     Images in `bad` cannot be read.
@@ -67,7 +67,7 @@ def pipeline_of(
 ) -> Pipeline:
     """Return a pipeline with batches of 7 that skips bad images."""
     capacity = Capacity(workers, prefetch, rows=7, pixels=6)
-    return Pipeline(Greys(in_threads, bad), capacity, skip_bad=bool(bad))
+    return Pipeline(Grays(in_threads, bad), capacity, skip_bad=bool(bad))
 
 
 def run(
@@ -121,7 +121,7 @@ def test_new_iteration_ends_the_earlier_one():
 
 
 def test_prefetch_limits_batches_made_ahead():
-    storage, seen = Greys(True), []
+    storage, seen = Grays(True), []
     fill = storage.fill
     storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
     made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
@@ -145,7 +145,7 @@ def test_batch_memory_is_independent_of_workers():
 
 def test_unresponsive_storage_times_out(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
-    storage, gate = Greys(True), threading.Event()
+    storage, gate = Grays(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
     with pytest.raises(

@@ -32,7 +32,7 @@ int main() {
         Row row{};
         row.side = side;
         row.filter = round % 2 ? BICUBIC : BILINEAR;
-        row.geometry = round % 4 < 2 ? CENTRE : BOX;        // exact weights or not
+        row.geometry = round % 4 < 2 ? CENTER : BOX;        // exact weights or not
         bool mirror = random() % 2;
         Resizer resizer;
         resizer.aim({{0.25, 0.5, width - 0.25, height - 0.5}, side, side, 0, 0}, 1.0, height, width, row);

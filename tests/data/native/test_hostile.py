@@ -74,7 +74,7 @@ def test_bytes_before_restart_marker_are_damage(engine):
         assert status == [Status.DONE, Status.DONE, Status.DAMAGED, Status.DAMAGED]
 
 
-def grey_in_scans(side: int, times: int) -> bytes:
+def gray_in_scans(side: int, times: int) -> bytes:
     """Return a valid progressive JPEG with a scan for each of 64 coefficients, repeated."""
     last = times - 1  # the lowest bit in the first pass
     tables = [(0xDB, bytes(1) + b"\1" * 64)]
@@ -99,7 +99,7 @@ def grey_in_scans(side: int, times: int) -> bytes:
     [(64, 1, Status.DONE), (64, 2, Status.EXCESSIVE), (2112, 1, Status.EXCESSIVE)],
 )
 def test_valid_scans_are_limited_by_number_and_size(engine, side, times, status):
-    assert status_of(engine, grey_in_scans(side, times)) == status
+    assert status_of(engine, gray_in_scans(side, times)) == status
 
 
 def test_unexpected_size_is_a_mismatch(engine):

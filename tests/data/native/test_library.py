@@ -42,8 +42,8 @@ def reloaded(built):
 
 
 def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
-    monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
-    assert "decodes wrong pixels (grey cropped; 1 of 30 trials)" in explain_unavailable()
+    monkeypatch.setitem(known.PIXELS, "gray", (0, *known.PIXELS["gray"][1:]))
+    assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in explain_unavailable()
     (note,) = data.measure(small(folder)).notes
     assert "in Python, at about half the speed: the native decoder with " in note
     assert (

@@ -9,7 +9,7 @@ from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTRE, CROP
+from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
 from tests.data.conftest import which
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
 
@@ -73,7 +73,7 @@ def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
         for height, width in sizes:
             raw, resize = noise(rng, height, width), int(rng.integers(1, 280))
             side = int(rng.integers(1, resize + 1))
-            how = {"geometry": CENTRE, "resize": resize, "filter": chosen}
+            how = {"geometry": CENTER, "resize": resize, "filter": chosen}
             batch = Batch([raw], side, size=(height, width), raw=True, **how)
             expected = pillow_center(raw, resize, side, FILTERS[chosen])
             assert np.array_equal(batch.decoded(engine)[0], expected), (height, width, how, side)
@@ -84,7 +84,7 @@ def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
 def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
     files = [encoded(photo(), **options) for options in JPEGS.values()]
     files += [encoded(photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
-    batch = Batch(files, 33, geometry=CENTRE, resize=resize, filter=chosen, whole=True)
+    batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, whole=True)
     for image, data in zip(batch.decoded(engine), files, strict=True):
         assert np.array_equal(image, pillow_center(by_pillow(data), resize, 33, FILTERS[chosen]))
 

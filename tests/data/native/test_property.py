@@ -20,7 +20,7 @@ def factors(text: str) -> list[tuple[tuple[int, int], ...]]:
 
 
 USUAL = factors("11-11-11 21-11-11 22-11-11 12-11-11")
-GREY = factors("11 21 12 22")
+GRAY = factors("11 21 12 22")
 #: 4:1:1, and factors that hardly any encoder uses.
 OTHER = factors(
     "41-11-11 14-11-11 24-11-11 42-11-11 32-11-11 31-11-11 13-11-11 22-21-12 11-21-11 44 31"
@@ -81,7 +81,7 @@ def filled(engine, case: Case) -> tuple[Status, np.ndarray]:
 def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
     rng = np.random.default_rng(seed)
     for _ in range(min(CASES, 500)):
-        case = random_case(USUAL + GREY, rng)
+        case = random_case(USUAL + GRAY, rng)
         status, ours = filled(engine, case)
         assert status == Status.DONE
         # Decoded pixels are identical. Resizing rounds once per direction, differently in each

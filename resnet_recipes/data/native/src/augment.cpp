@@ -19,7 +19,7 @@ namespace {
 
 using Table = std::array<uint8_t, 256>;
 
-int grey_of(const uint8_t *pixel) { return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16; }
+int gray_of(const uint8_t *pixel) { return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16; }
 
 // Pillow's blend: it truncates between the two images, and also clips beyond them.
 inline uint8_t blended(int from, int to, float factor) {
@@ -80,8 +80,8 @@ void autocontrast(Image image, std::vector<uint8_t> &memory) {
     for (int c = 0; c < 3; c++) {
         bool flat = high[c] <= low[c];
         double scale = flat ? 1.0 : 255.0 / (high[c] - low[c]), offset = flat ? 0.0 : -low[c] * scale;
-        for (int grey = 0; grey < 256; grey++) {
-            tables[c][grey] = static_cast<uint8_t>(std::clamp(static_cast<int>(grey * scale + offset), 0, 255));
+        for (int gray = 0; gray < 256; gray++) {
+            tables[c][gray] = static_cast<uint8_t>(std::clamp(static_cast<int>(gray * scale + offset), 0, 255));
         }
     }
     look_up(image, tables);
@@ -101,47 +101,47 @@ void equalize(Image image) {
             last--;
         }
         int step = (image.side * image.side - counts[c][last]) / 255, sum = step / 2;
-        for (int grey = 0; grey < 256; sum += counts[c][grey++]) {
-            tables[c][grey] = static_cast<uint8_t>(step ? std::min(sum / step, 255) : grey);
+        for (int gray = 0; gray < 256; sum += counts[c][gray++]) {
+            tables[c][gray] = static_cast<uint8_t>(step ? std::min(sum / step, 255) : gray);
         }
     }
     look_up(image, tables);
 }
 
-FOR_EACH_PROCESSOR void grey_line(const uint8_t *line, int pixels, uint8_t *out) {
+FOR_EACH_PROCESSOR void gray_line(const uint8_t *line, int pixels, uint8_t *out) {
     for (int x = 0; x < pixels; x++) {
-        out[x] = static_cast<uint8_t>(grey_of(line + 3 * x));
+        out[x] = static_cast<uint8_t>(gray_of(line + 3 * x));
     }
 }
 
-FOR_EACH_PROCESSOR void repeat_line(const uint8_t *greys, int pixels, uint8_t *out) {
+FOR_EACH_PROCESSOR void repeat_line(const uint8_t *grays, int pixels, uint8_t *out) {
     for (int x = 0; x < pixels; x++) {
-        out[3 * x] = out[3 * x + 1] = out[3 * x + 2] = greys[x];
+        out[3 * x] = out[3 * x + 1] = out[3 * x + 2] = grays[x];
     }
 }
 
 void color(Image image, std::vector<uint8_t> &memory, float factor) {
     int stride = 3 * image.side;
     memory.resize(std::max<size_t>(memory.size(), stride + image.side));
-    uint8_t *grey = memory.data(), *greys = grey + image.side;
+    uint8_t *gray = memory.data(), *grays = gray + image.side;
     for (int y = 0; y < image.side; y++) {
         uint8_t *line = image.pixels + static_cast<size_t>(y) * stride;
-        grey_line(line, image.side, grey);
-        repeat_line(grey, image.side, greys);
-        blend_line(greys, line, factor, line, stride);
+        gray_line(line, image.side, gray);
+        repeat_line(gray, image.side, grays);
+        blend_line(grays, line, factor, line, stride);
     }
 }
 
-FOR_EACH_PROCESSOR void blend_with(Image image, int grey, float factor) {
+FOR_EACH_PROCESSOR void blend_with(Image image, int gray, float factor) {
     for (int at = 0; at < image.values(); at++) {
-        image.pixels[at] = blended(grey, image.pixels[at], factor);
+        image.pixels[at] = blended(gray, image.pixels[at], factor);
     }
 }
 
 void contrast(Image image, std::vector<uint8_t> &memory, float factor) {
     int pixels = image.side * image.side;
     memory.resize(std::max<size_t>(memory.size(), pixels));
-    grey_line(image.pixels, pixels, memory.data());
+    gray_line(image.pixels, pixels, memory.data());
     int64_t sum = std::accumulate(memory.begin(), memory.begin() + pixels, int64_t{0});
     blend_with(image, static_cast<int>(static_cast<double>(sum) / pixels + 0.5), factor);
 }

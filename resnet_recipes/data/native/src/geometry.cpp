@@ -53,7 +53,7 @@ Box distorted_crop(const double *draws, double height, double width) {
 
 // The full image with a shorter side of `resize`. As in torchvision, the longer side is rounded down, and offsets are
 // rounded half to even.
-Cut centre(const Row &row, int height, int width) {
+Cut center(const Row &row, int height, int width) {
     double side = row.resize;
     int h = height <= width ? row.resize : static_cast<int>(std::floor(side * height / width));
     int w = height <= width ? static_cast<int>(std::floor(side * width / height)) : row.resize;
@@ -65,8 +65,8 @@ Cut centre(const Row &row, int height, int width) {
 }  // namespace
 
 Cut cut_of(const Row &row, int height, int width) {
-    if (row.geometry == CENTRE) {
-        return centre(row, height, width);
+    if (row.geometry == CENTER) {
+        return center(row, height, width);
     }
     Box box = row.box;
     if (row.geometry == CROP) {

@@ -39,7 +39,7 @@ void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status,
 
 // Use the half-size level if it has enough pixels for the crop.
 bool suits_small(Row &row) {
-    if (!row.small.data || row.whole || row.geometry == CENTRE) {
+    if (!row.small.data || row.whole || row.geometry == CENTER) {
         return false;
     }
     Cut cut = cut_of(row, row.height, row.width);

@@ -62,11 +62,11 @@ void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
 
 void blend_rows(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *out, int begin, int end) {
     for (int q = begin; q < end; q++) {
-        int sum = 1 << (GREY_BITS - 1);
+        int sum = 1 << (GRAY_BITS - 1);
         for (int j = 0; j < count; j++) {
             sum += rounded_product(static_cast<int16_t>(rows[j][q] << 7), static_cast<int16_t>(weights[j]));
         }
-        out[q] = static_cast<uint8_t>(std::clamp(sum >> GREY_BITS, 0, 255));
+        out[q] = static_cast<uint8_t>(std::clamp(sum >> GRAY_BITS, 0, 255));
     }
 }
 
@@ -96,11 +96,11 @@ void Axis::weigh(double start, double length, int limit, int size, int from, int
     std::vector<double> exact(taps);
     auto round = is_exact ? quantize_exactly : quantize;
     for (int i = 0; i < outputs; i++) {
-        double centre = start + (from + i + 0.5) * scale, total = 0;
-        int begin = std::clamp(static_cast<int>(centre - support + 0.5), lowest, highest - 1);
-        int end = std::clamp(static_cast<int>(centre + support + 0.5), begin + 1, std::min(highest, begin + taps));
+        double center = start + (from + i + 0.5) * scale, total = 0;
+        int begin = std::clamp(static_cast<int>(center - support + 0.5), lowest, highest - 1);
+        int end = std::clamp(static_cast<int>(center + support + 0.5), begin + 1, std::min(highest, begin + taps));
         for (int j = 0; j < end - begin; j++) {
-            double x = (begin + j - centre + 0.5) * (1 / stretch);
+            double x = (begin + j - center + 0.5) * (1 / stretch);
             total += exact[j] = filter == BICUBIC ? bicubic(x) : bilinear(x);
         }
         first[i] = begin;
@@ -134,7 +134,7 @@ void Columns::pack(const Axis &axis, bool mirror) {
 
 void Resizer::aim(const Cut &cut, double scale, int height, int width, const Row &row) {
     Filter filter = static_cast<Filter>(row.filter);
-    rows.is_exact = columns.is_exact = row.geometry == CENTRE;
+    rows.is_exact = columns.is_exact = row.geometry == CENTER;
     rows.weigh(cut.box.top * scale, cut.box.height * scale, height, cut.height, cut.top, row.side, filter);
     columns.weigh(cut.box.left * scale, cut.box.width * scale, width, cut.width, cut.left, row.side, filter);
 }

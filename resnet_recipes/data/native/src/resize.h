@@ -54,7 +54,7 @@ const Instructions &best_instructions();
 
 constexpr int WEIGHT_BITS = 14;
 constexpr int EXACT_BITS = 22, FINE_BITS = 11, FINE = (1 << FINE_BITS) - 1;
-constexpr int GREY_BITS = 6;            // fraction bits of a sum of rows; 16 bits also hold bicubic overshoot
+constexpr int GRAY_BITS = 6;            // fraction bits of a sum of rows; 16 bits also hold bicubic overshoot
 constexpr int PADDING = 32;             // bytes
 
 // The source of the rows of a resize.

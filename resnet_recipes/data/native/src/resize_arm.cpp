@@ -34,21 +34,21 @@ void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
     }
 }
 
-inline int16x8_t weighed(uint8x8_t grey, int16_t weight) {
-    return vqrdmulhq_n_s16(vreinterpretq_s16_u16(vshll_n_u8(grey, 7)), weight);
+inline int16x8_t weighed(uint8x8_t gray, int16_t weight) {
+    return vqrdmulhq_n_s16(vreinterpretq_s16_u16(vshll_n_u8(gray, 7)), weight);
 }
 
 void blend_rows(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *out, int begin, int end) {
     int q = begin;
     for (; q + 16 <= end; q += 16) {
-        int16x8_t low = vdupq_n_s16(1 << (GREY_BITS - 1)), high = low;
+        int16x8_t low = vdupq_n_s16(1 << (GRAY_BITS - 1)), high = low;
         for (int j = 0; j < count; j++) {
-            uint8x16_t grey = vld1q_u8(rows[j] + q);
+            uint8x16_t gray = vld1q_u8(rows[j] + q);
             int16_t weight = static_cast<int16_t>(weights[j]);
-            low = vaddq_s16(low, weighed(vget_low_u8(grey), weight));
-            high = vaddq_s16(high, weighed(vget_high_u8(grey), weight));
+            low = vaddq_s16(low, weighed(vget_low_u8(gray), weight));
+            high = vaddq_s16(high, weighed(vget_high_u8(gray), weight));
         }
-        uint8x8_t left = vqmovun_s16(vshrq_n_s16(low, GREY_BITS)), right = vqmovun_s16(vshrq_n_s16(high, GREY_BITS));
+        uint8x8_t left = vqmovun_s16(vshrq_n_s16(low, GRAY_BITS)), right = vqmovun_s16(vshrq_n_s16(high, GRAY_BITS));
         vst1q_u8(out + q, vcombine_u8(left, right));
     }
     SCALAR.blend_rows(rows, weights, count, out, q, end);
@@ -60,9 +60,9 @@ void blend_rows_exactly(const uint8_t *const *rows, const int32_t *weights, int 
     for (; q + 8 <= end; q += 8) {
         int32x4_t low = vdupq_n_s32(1 << (EXACT_BITS - 1)), high = low;
         for (int j = 0; j < count; j++) {
-            uint16x8_t grey = vmovl_u8(vld1_u8(rows[j] + q));
-            low = vmlaq_n_s32(low, vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(grey))), weights[j]);
-            high = vmlaq_n_s32(high, vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(grey))), weights[j]);
+            uint16x8_t gray = vmovl_u8(vld1_u8(rows[j] + q));
+            low = vmlaq_n_s32(low, vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(gray))), weights[j]);
+            high = vmlaq_n_s32(high, vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(gray))), weights[j]);
         }
         uint16x4_t left = vqmovun_s32(vshrq_n_s32(low, EXACT_BITS)), right = vqmovun_s32(vshrq_n_s32(high, EXACT_BITS));
         vst1_u8(out + q, vqmovn_u16(vcombine_u16(left, right)));

@@ -84,9 +84,9 @@ AVX2 void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out)
         }
         __m256i even = is_exact ? join(sums.even, sums.even_fine) : _mm256_srai_epi32(sums.even, WEIGHT_BITS);
         __m256i odd = is_exact ? join(sums.odd, sums.odd_fine) : _mm256_srai_epi32(sums.odd, WEIGHT_BITS);
-        __m256i grey = _mm256_packs_epi32(even, odd);
-        grey = _mm256_packus_epi16(grey, grey);         // pixels 0, 2, 0, 2 and 1, 3, 1, 3, with a fourth value each
-        __m128i four = _mm_unpacklo_epi32(_mm256_castsi256_si128(grey), _mm256_extracti128_si256(grey, 1));
+        __m256i gray = _mm256_packs_epi32(even, odd);
+        gray = _mm256_packus_epi16(gray, gray);         // pixels 0, 2, 0, 2 and 1, 3, 1, 3, with a fourth value each
+        __m128i four = _mm_unpacklo_epi32(_mm256_castsi256_si128(gray), _mm256_extracti128_si256(gray, 1));
         _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm_shuffle_epi8(four, without_fourth));
     }
 }
@@ -98,14 +98,14 @@ AVX2 inline __m256i weighed(const uint8_t *from, __m256i weight) {
 AVX2 void blend_rows(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *out, int begin, int end) {
     int q = begin;
     for (; q + 32 <= end; q += 32) {
-        __m256i low = _mm256_set1_epi16(1 << (GREY_BITS - 1)), high = low;
+        __m256i low = _mm256_set1_epi16(1 << (GRAY_BITS - 1)), high = low;
         for (int j = 0; j < count; j++) {
             __m256i weight = _mm256_set1_epi16(static_cast<int16_t>(weights[j]));
             low = _mm256_add_epi16(low, weighed(rows[j] + q, weight));
             high = _mm256_add_epi16(high, weighed(rows[j] + q + 16, weight));
         }
-        __m256i grey = _mm256_packus_epi16(_mm256_srai_epi16(low, GREY_BITS), _mm256_srai_epi16(high, GREY_BITS));
-        _mm256_storeu_si256(reinterpret_cast<__m256i *>(out + q), _mm256_permute4x64_epi64(grey, 0b11011000));
+        __m256i gray = _mm256_packus_epi16(_mm256_srai_epi16(low, GRAY_BITS), _mm256_srai_epi16(high, GRAY_BITS));
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(out + q), _mm256_permute4x64_epi64(gray, 0b11011000));
     }
     SCALAR.blend_rows(rows, weights, count, out, q, end);
 }

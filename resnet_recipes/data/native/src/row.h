@@ -19,7 +19,7 @@ enum Status : int32_t {
 enum Geometry : int32_t {
     BOX = 0,            // `box` as given
     CROP = 1,           // a random crop of the image, by `draws`
-    CENTRE = 2,         // the image resized to a shorter side of `resize`, then its center
+    CENTER = 2,         // the image resized to a shorter side of `resize`, then its center
     DISTORTED = 3,      // a random crop by TensorFlow's rule, by `draws`
     WHOLE = 4,          // the complete image after shrinking, [height, width, 3]
 };
@@ -61,7 +61,7 @@ struct Row {
     int32_t height, width;      // image size: expected, or 0 to return it; required for raw pixels
     int32_t geometry;
     int32_t side;               // output size in pixels
-    int32_t resize;             // CENTRE: the shorter side, in pixels
+    int32_t resize;             // CENTER: the shorter side, in pixels
     int32_t filter;
     int32_t operation_count;
     uint8_t raw;                // `data` is uint8 [height, width, 3]
