@@ -72,11 +72,10 @@ def count_ranks() -> int:
 
 
 def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say) -> int:
-    """Train as one rank, in the folder that rank 0 prepares.
+    """Train as one rank, in the folder that rank 0 prepares; end the process with its exit code.
 
-    Return an exit code if no steps are left to train.
-
-    An error on rank 0 is raised there; other ranks return its exit code without a message.
+    Returns only if no steps are left to train, or if a rank fails before training: an error on rank
+    0 is raised there, and other ranks return its exit code without a message.
     """
     by, start = find_launcher(), time.monotonic()
     if by == "srun":
@@ -176,9 +175,10 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun variables for a task of srun.
 
-    Ranks meet on the first node, at a port that depends on the job.
+    Ranks meet on the first node, at a port that depends on the job. Raises KeyError if srun has not
+    set a variable, IndexError if the node is not in the list.
     """
-    # a[07-09,11],b2: a07
+    # the first node of a[07-09,11],b2 is a07
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
     variables = {
         "RANK": slurm["SLURM_PROCID"],
@@ -197,9 +197,9 @@ def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
 def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     """Return the number of ranks that share the cores of this rank.
 
-    All ranks on its node, or one if srun assigned cores to the rank.
+    These are all ranks on its node, or one if srun assigned cores to the rank.
     """
-    # 8(x2),4: 8 on two nodes, then 4
+    # 8(x2),4 means 8 tasks on each of two nodes, then 4
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
     tasks_here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
         int(slurm["SLURM_NODEID"])

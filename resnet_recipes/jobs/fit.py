@@ -47,7 +47,7 @@ def _find_largest(plan: Plan, say: Say) -> int:
 
 
 def work(process: RankProcess) -> int:
-    """Find the number as a rank, and write it to the folder."""
+    """Find the largest micro-batch on this rank, and write it to the job folder."""
     # imports torchvision, which takes seconds
     import torch
 

@@ -137,10 +137,7 @@ def build_command(folder: Path) -> list[str]:
 
 
 def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
-    """Return the environment of each process to start.
-
-    The user's environment, plus torchrun variables and settings for reliability.
-    """
+    """Return the environment of each rank: the user's, torchrun variables, and our defaults."""
     defaults = MEMORY | get_allocator_settings() | {THREADS: count_threads(group.ranks)}
     fixed = {
         "PYTHONSAFEPATH": "1",  # do not import modules from the current folder
@@ -156,14 +153,14 @@ def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
 
 
 def count_threads(ranks: int) -> str:
-    """Return the number of threads per rank: the user's setting, or a part of the cores."""
+    """Return the number of threads per rank as text: the user's setting, or a part of the cores."""
     return os.environ.get(THREADS) or str(max(1, cores() // ranks))
 
 
 def get_allocator_settings() -> dict[str, str]:
     """Return the variable that prevents GPU memory fragmentation when image sizes change.
 
-    None if the user set one.
+    Empty if the user has configured the allocator, or without an NVIDIA driver.
     """
     is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
     if is_set or not cuda.has_nvml():

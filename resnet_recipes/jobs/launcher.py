@@ -38,10 +38,9 @@ ECHO = 0.5
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
     """Train the frozen recipe in a folder and return its ending; no process remains.
 
-    Raises TrainingError if the folder was replaced during the run.
-
     `say` shows a line to the user; `shows_all_times` is passed to the summary. Call it in the main
-    thread. The ending is also written to RUN/exit.json.
+    thread. The ending is also written to RUN/exit.json. Raises TrainingError if the folder was
+    replaced during the run.
     """
     folder = held.path
     launch = Launch(folder, group, say, shows_all_times)

@@ -16,7 +16,7 @@ from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: If a run takes this many times as long as without loading, loading limits it.
+#: Loading limits a run that takes at least this many times as long as without loading.
 LIMITS = 1.05
 
 
@@ -74,7 +74,7 @@ def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
 
 
 class Gain(NamedTuple):
-    """The gain of a run that is limited by loading."""
+    """The minutes of a run that is limited by loading, and how to reduce them."""
 
     alone: float  # minutes without loading
     memory: InMemory | None  # None: images do not fit into memory, or are already there

@@ -207,7 +207,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 
 def work(process: RankProcess) -> int:
-    """Measure together with the other ranks."""
+    """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training import distributed, probe

@@ -65,13 +65,11 @@ def check(plan: Plan) -> None:
 
 
 def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
-    """Create the run folder, with everything known before the start, and return it.
-
-    Raises RecipeError if it exists.
+    """Create the run folder, with everything known before the start, and return it locked.
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before
-    its ranks start.
+    its ranks start. Raises RecipeError if the name is taken, NotReadyError if it cannot be written.
     """
     recipe, config, state = plan.recipe, frozen.freeze_sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
@@ -109,10 +107,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
 
 
 def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
-    """Return the origin of the recipe.
-
-    Its files, their digests, and the commit of their repository.
-    """
+    """Return the origin of the recipe: its files, their digests, and their git commit."""
     entry = plan.origin.entry
     return {
         "recipe": plan.recipe.name,
@@ -125,7 +120,7 @@ def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return versions and machine.
+    """Return the versions of packages, and facts about the machine.
 
     Environment variables are omitted, since they may contain secrets.
     """

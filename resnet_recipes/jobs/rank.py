@@ -53,7 +53,7 @@ class LaunchFacts(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Return whether our launcher started the rank, rather than torchrun or srun."""
+        """Whether our launcher started the rank, rather than torchrun or srun."""
         return self.console is not None
 
     def write(self, folder: Path) -> None:
@@ -171,9 +171,9 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
 
 
 def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextIO) -> None:
-    """Do the final work of our launcher.
+    """Report the ending as our launcher would.
 
-    The rank that failed first reports it, and rank 0 writes the ending of the run.
+    The rank that failed first prints the message, and rank 0 writes the ending of the run.
     """
     if ending.code in REFUSED and ending.rank:
         time.sleep(_OTHERS)

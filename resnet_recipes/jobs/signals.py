@@ -23,7 +23,7 @@ _SAME_REQUEST = 2.0
 def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
     """Call `handler` for signals that ask to stop, inside the context.
 
-    Only in the main thread, a limitation of Python.
+    Has no effect in other threads than the main thread, where Python allows no handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -48,9 +48,9 @@ def list_signals() -> tuple[signal.Signals, ...]:
 
 
 class Interruption:
-    """Tells the loop when to save and stop, and the exit code.
+    """Whether this process was asked to save and stop, why, and with which exit code.
 
-    One per process, created in its main thread.
+    A process has one, created in its main thread.
     """
 
     def __init__(self) -> None:
@@ -75,14 +75,14 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Return whether this process was asked to stop; cheap enough for every step."""
+        """Whether this process was asked to stop; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
             self.request(f"launch.max_wall={self._max_wall} is about to expire")
         return self._code != ExitCode.DONE
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CANCELLED after Ctrl-C in this process, PREEMPTED after any other request."""
+        """CANCELLED after Ctrl-C in this process, PREEMPTED after any other request."""
         return self._code or ExitCode.PREEMPTED
 
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:

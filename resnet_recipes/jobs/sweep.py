@@ -85,7 +85,7 @@ class Sweep:
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
     def _take_next(self) -> str:
-        """Take the first run that can start now; "" if all others are training or waiting."""
+        """Remove and return the first waiting run that can start now; "" if none can."""
         for name in self._waiting:
             if is_running(self.root / name):
                 if name not in self._elsewhere:
@@ -185,7 +185,7 @@ class Sweep:
 def make_slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
     """Return a part of the machine for each of `parallel` runs.
 
-    One GPU, or an equal number of cores.
+    A slot is one GPU, so there are at most `gpus` slots, or an equal number of cores.
     """
     if parallel == 1:
         return [{}]

@@ -73,9 +73,7 @@ def work(process: RankProcess) -> int:
 def resume(run: Run, checkpoints: Checkpoints) -> int:
     """Resume from the newest intact checkpoint, or start; return the completed steps.
 
-    The training clock starts here.
-
-    `model.weights` is read only when a run starts, not when it resumes.
+    Starts the training clock. Reads `model.weights` only when a run starts, not when it resumes.
     """
     run.clock.restart(0.0)
     checkpoint, first = checkpoints.newest(), 0

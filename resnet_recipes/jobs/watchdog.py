@@ -97,7 +97,7 @@ def read_beats(folder: Path) -> list[Beat]:
 
 
 class Observer:
-    """Files that ranks have written since the observer was created.
+    """Reads the heartbeats and endings that ranks have written since it was created.
 
     It compares their contents and measures time itself, because clocks differ between machines and
     may be set during a run.

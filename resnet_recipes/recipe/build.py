@@ -24,7 +24,7 @@ def fit_sections(
 ) -> dict[str, Any]:
     """Return the tree without values that should be sections, and sections that should be values.
 
-    Each is added to `problems`. `build_recipe` checks the types of values.
+    Each of these is added to `problems`. `build_recipe` checks the types of values.
     """
     fits = {}
     for name, value in tree.items():
