@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # these import torchvision, which takes seconds
 #: Changes of settings: command-line arguments, or values by name.
 Changes = str | Mapping[str, object]
 
-#: An example of a recipe with changes, for messages.
+#: A call of `compose` that error messages suggest.
 _EXAMPLE = 'compose("small", "lr=0.1", data="images")'
 
 #: Called with each record of metrics.jsonl when it is written. If its result is true, the run saves
@@ -84,8 +84,8 @@ def compose(
 
     For example, `compose("hot", "~methods.sam", {"optimizer.lr": 0.1}, epochs=16)`.
 
-    Instead of a name or a path, `recipe` may be a node of your own Hydra application's config that
-    contains a recipe, without changes. Raises RecipeError with every problem.
+    In your own Hydra application, `recipe` may also be the part of its config that contains a
+    recipe; it then takes no changes. Raises RecipeError with every problem.
     """
     words = _to_words(changes, settings)
     if isinstance(recipe, str | os.PathLike):
@@ -164,7 +164,7 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
-    recipe, origin = _judge(recipe, needs_data=False)
+    recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
     result = make_plan(recipe, facts, ranks, origin)
@@ -208,7 +208,7 @@ def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
     progress. Raises RecipeError and NotReadyError like `plan`, TrainingError if the measurement
     fails.
     """
-    return measure_time(plan_here(_judge(recipe), tell), tell).estimate
+    return measure_time(plan_here(_check(recipe), tell), tell).estimate
 
 
 def prepare(
@@ -220,7 +220,7 @@ def prepare(
 
     The folder records `command`. Raises RecipeError if the name is taken.
     """
-    with _create(_judge(recipe), planned, command) as locked:
+    with _create(_check(recipe), planned, command) as locked:
         return locked.path
 
 
@@ -237,8 +237,8 @@ def _create(
     return new_run.create(planned, command)
 
 
-def _judge(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
-    """Return a recipe with its origin, and check it unless it was checked. Raises RecipeError."""
+def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
+    """Return a recipe with its origin, checked. Raises RecipeError with every problem."""
     if isinstance(recipe, Composed):
         return recipe
     if not isinstance(recipe, Recipe):
@@ -257,7 +257,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     the signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
     FOLDER` continues the run. Raises RecipeError, also for a recipe with several devices.
     """
-    result = _judge(recipe)
+    result = _check(recipe)
     RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import work
 
@@ -328,7 +328,7 @@ def teach(
     from resnet_recipes.jobs.teach import plan_labels
 
     say = partial(print, file=sys.stderr)
-    return plan_labels(_judge(recipe), str(top), str(cycle), str(out), say).write(say)
+    return plan_labels(_check(recipe), str(top), str(cycle), str(out), say).write(say)
 
 
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":

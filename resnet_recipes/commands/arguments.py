@@ -97,7 +97,7 @@ class Usage:
 
 
 def _fit(text: str, width: int) -> str:
-    """Return a paragraph wrapped; a paragraph with a layout only without long lines."""
+    """Return a paragraph wrapped to `width`; if it has indented rows, wrap only the long rows."""
     if "\n  " not in text:
         return "\n".join(wrapped(" ".join(text.split()), width))
     lines = text.splitlines()

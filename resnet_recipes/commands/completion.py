@@ -24,7 +24,7 @@ PLACES = {
     "fish": "~/.config/fish/conf.d/resnet-recipes.fish",
 }
 
-#: For bash, and for zsh in bashcompinit, so it avoids what bashcompinit lacks.
+#: Runs in bash, and in zsh with bashcompinit, so it uses only the features of both.
 _BASH = """\
 # resnet-train --completion @shell > @place
 @head_resnet_recipes() {

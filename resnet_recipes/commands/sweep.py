@@ -79,11 +79,10 @@ def run(arguments: Arguments) -> int:
 def compose_points(
     points: list[list[str]], arguments: Arguments, extra: Sequence[str] = ()
 ) -> Runs:
-    """Return recipe and arguments of each point, by the name of its run.
+    """Return the recipe and the arguments of each point, by the name of its run.
 
-    `extra` are additional arguments for every run.
-
-    Raises RecipeError with the problems of all points.
+    `extra` are additional arguments for every run. Raises RecipeError with the problems of all
+    points.
     """
     runs: Runs = {}
     problems: list[Problem] = []

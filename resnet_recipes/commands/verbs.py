@@ -135,7 +135,7 @@ def run(argv: Sequence[str]) -> int:
     return _import_module(name).run(arguments)
 
 
-def _judge(name: str, arguments: Arguments, needs_data: bool = False) -> None:
+def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
     """Raise RecipeError if the settings or the recipe of a command are wrong.
 
     For a sweep, only the first point is checked.
@@ -169,7 +169,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         # possibly the value of an unknown flag
         values = [word for word in argv if word in Library().list_names()]
         if not _composes(module) or has_run(arguments):
-            return collect_problems(partial(_judge, module, needs_data=False), arguments)
+            return collect_problems(partial(_check, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:
             arguments.words.append(f"recipe={values[0]}")
         # the settings are checked with another recipe
@@ -182,7 +182,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
         return [
             *wrong,
-            *collect_problems(partial(_judge, module, needs_data=needs_data), arguments),
+            *collect_problems(partial(_check, module, needs_data=needs_data), arguments),
         ]
 
     return split(argv, get_usage(name), find_others)

@@ -84,7 +84,7 @@ def _print(folder: Path) -> None:
 
 
 def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
-    """Return the screen of a run, `width` columns wide; None for a deleted run."""
+    """Return the screen of a run, `width` columns wide; `record` is None if the run was deleted."""
     from rich.console import Group
     from rich.text import Text
 

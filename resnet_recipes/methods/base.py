@@ -1,6 +1,6 @@
 """The base class of speed-up methods.
 
-A dataclass of hyperparameters that overrides the hooks it needs.
+A method is a dataclass of hyperparameters that overrides the hooks it needs.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

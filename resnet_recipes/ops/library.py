@@ -49,7 +49,7 @@ def draw(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:
 def sample_windows(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments of an operation on 3x3 pixels that reach every kernel.
 
-    Both strides, odd and even sizes, partial tiles.
+    They have both strides, odd and even sizes, and partial tiles.
     """
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))

@@ -33,8 +33,8 @@ Verdicts = dict[str, str]
 def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) -> Verdicts:
     """Return the cached verdicts of this user; without any, try the operations and store them.
 
-    The first of several ranks tries the operations, and the others wait for it. A stored failure is
-    valid only for ranks that waited, because a compiler may be installed before the next run.
+    The first of several ranks tries the operations, and the others wait for it. A failure is used
+    only by ranks that waited for it: a later run tries again, in case a compiler was installed.
     """
     start = time.time()
     path = cache_folder() / "kernels" / f"{_compute_key(device, dtype)}.json"
@@ -46,7 +46,7 @@ def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) 
             with suppress(OSError):  # on a full disk the next run tries them again
                 atomic.write_text(path, json.dumps({"verdicts": verdicts, "when": time.time()}))
             return verdicts
-    except OSError:  # the cache cannot be used
+    except OSError:  # the lock cannot be created, so nothing can be cached
         return run_trials(operations, device, dtype, device)
 
 

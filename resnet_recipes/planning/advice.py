@@ -57,8 +57,8 @@ def _advise_on_length(
 def scale_lr(recipe: Recipe, size: int, origin: Origin) -> list[str]:
     """Return the learning rate setting for a batch of `size`.
 
-    The learning rate of a recipe is meant for the batch size in its files, not for the one that
-    the user set. The list is empty if the user set a learning rate.
+    It scales the learning rate of the recipe, which belongs to the batch size in the recipe's
+    files. The list is empty if the user set a learning rate.
     """
     ratio = size / (origin.batch_size or recipe.batch.global_size)
     lr = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power

@@ -263,9 +263,9 @@ def _path(key: str) -> Path:
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
     """Return the `count` epochs of a run to time for the papers' rule; `sizes` are by epoch.
 
-    At least 3 epochs, if the run is long enough: the first ones if the image size is constant.
-    Otherwise the first two, since the first fills caches and is timed as the second, and one epoch
-    at each of some other sizes, starting with the largest.
+    If the image size is constant, these are the first epochs. Otherwise they are the first two,
+    since the first fills caches and is timed as the second, and one epoch at each of some other
+    sizes, at least at the largest.
     """
     other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not other_sizes:
@@ -292,7 +292,7 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
-    """Guess the speeds of a CPU."""
+    """Return the speeds of a CPU with this many cores, guessed from the FLOPs of the network."""
     is_slow, operations = is_emulated(plan.recipe.precision.dtype), plan.network.operations
     rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(

@@ -1,6 +1,6 @@
 """Predict the speed and memory of ResNet training on a GPU from its datasheet.
 
-Computed layer by layer, not measured.
+The prediction adds up the layers; nothing is measured.
 """
 
 import csv
@@ -193,9 +193,9 @@ def _layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return operations and bytes per image of each convolution pass.
+    """Return the operations and bytes per image of each pass of each convolution.
 
-    Forward, and backward for weights and input.
+    A convolution has a forward pass, and a backward pass each for its weights and its input.
     """
     passes = []
     for layer in _layers(work):
@@ -208,9 +208,9 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:
-    """Yield the elements and stride of each blur.
+    """Yield the input elements per image and the stride of each blur.
 
-    Blurs follow the pool, and precede strided convolutions.
+    A blur follows the max pool, and precedes each strided convolution.
     """
     if work.blur:
         yield _layers(work)[0].written, 2

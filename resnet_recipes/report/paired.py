@@ -64,9 +64,9 @@ class PairedVerdict(NamedTuple):
     def interval(self) -> Confidence:
         """The interval of `points`, over images and, with several seeds, over seeds.
 
-        Some seed noise is in both variances, so it is often too wide: it covers 96 to 99% with
-        equal seeds. Two seeds are too few where they dominate: 85% if 1,000 images and seeds that
-        differ by 3 points (simulated).
+        Some seed noise is in both variances, so it is often too wide: it covers the difference in
+        96 to 99% of samples if all seeds are equally accurate. It is too narrow if the noise of two
+        seeds dominates: 85% with 1,000 images and seeds that differ by 3 points (simulated).
         """
         half = _Z * (self.image_variance + (self.seed_variance or 0.0)) ** 0.5
         return Confidence(self.points - half, self.points + half)

@@ -112,7 +112,7 @@ class HeldFolder:
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the path still refers to the folder that was opened."""
+        """Whether the path still refers to the folder that was opened."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._handle))
         except (FileNotFoundError, NotADirectoryError):

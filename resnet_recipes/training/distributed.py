@@ -31,12 +31,12 @@ class Rank:
 
     @property
     def is_main(self) -> bool:
-        """Return whether this is the rank that writes the run folder."""
+        """Whether this is the rank that writes the run folder."""
         return self.rank == 0
 
     @property
     def devices(self) -> str:
-        """Describe the devices of all ranks."""
+        """The devices of all ranks, as in "8 x NVIDIA H100" or "CPU, 2 cores"."""
         if self.device.type == "cuda":
             return f"{self.world_size} x {torch.cuda.get_device_name(self.device)}"
         ranks = "" if self.world_size == 1 else f", {self.world_size} processes"

@@ -167,7 +167,8 @@ def _choose_sizes(plan: Plan) -> Sequence[int]:
 def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
     """Return a batch size whose step takes at most MAX_STEP_SECONDS at image size `side`.
 
-    At most the micro-batch size, and 8 if all larger sizes take longer.
+    It is the micro-batch size, or the largest power of two within this time. It is at least 8,
+    unless the micro-batch is smaller.
     """
     size = plan.bn_size
     if size <= 8:

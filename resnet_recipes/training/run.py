@@ -83,7 +83,7 @@ class Run:
 
     @property
     def has_reached_target(self) -> bool:
-        """Return whether evaluation.stop_at_top1 ends the run, the same on every rank."""
+        """Whether evaluation.stop_at_top1 ends the run, the same on every rank."""
         target = self.plan.recipe.evaluation.stop_at_top1
         return target is not None and self.top1 >= target
 

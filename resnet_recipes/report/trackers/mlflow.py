@@ -18,10 +18,8 @@ _PARAMS = 100
 class Curves:
     """One MLflow run per run folder, continued when the run is resumed.
 
-    Its id is in RUN/mlflow-run.
-
-    MLflow keeps every point that it receives, so points that a resumed run repeats are not sent
-    again.
+    Its id is in RUN/mlflow-run. MLflow keeps every point that it receives, so points that a resumed
+    run repeats are not sent again.
     """
 
     def __init__(self, folder: Path):

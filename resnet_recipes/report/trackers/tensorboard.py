@@ -1,6 +1,6 @@
 """TensorBoard event files in RUN/tensorboard, written without torch.
 
-Curves, and settings as hyperparameters.
+They contain the curves, and the settings as hyperparameters.
 """
 
 from collections.abc import Mapping
