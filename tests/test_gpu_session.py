@@ -71,7 +71,7 @@ def failing_once(function):
         ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
         ("steps", ("ours, no methods",), "contender", "40 px, 4: ours, no methods"),
-        ("whole", (), "run_of", "32 px: training from files"),
+        ("from_files", (), "run_of", "32 px: training from files"),
         ("ceilings", (), "gpu_of", "matrix product 256"),
     ],
 )

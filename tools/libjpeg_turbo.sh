@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build libjpeg-turbo as wheels need it: an archive to link into the decoder, and its private header. The systems that
-# wheels are built on have neither.
+# Build the parts of libjpeg-turbo that a wheel needs: an archive to link into the decoder, and its private header. The
+# systems that wheels are built on have neither.
 #
 #     tools/libjpeg_turbo.sh [PREFIX]        # /usr/local
 #

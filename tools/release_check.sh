@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check what a release promises beside the code: the changelog, the papers to cite, dependencies, workflows, the image.
+# Check the metadata of a release: the changelog, the papers to cite, dependencies, workflows and the Docker image.
 #
 #     tools/release_check.sh
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Set up .venv:  tools/setup.sh run|test. `run` is the package alone, `test` also what its tests need.
-# Installs system headers, too, where that is allowed.
+# Also installs system headers, if that is allowed.
 set -eu
 what=$1
 venv=.venv
@@ -49,7 +49,7 @@ install_decoder_headers() {
     fi
 }
 
-# uv installs several times as fast as pip; where it cannot be had, pip does the same.
+# uv installs several times as fast as pip; if it cannot be installed, pip is used.
 install() {
     if "$venv/bin/pip" install -q uv >>"$log" 2>&1; then
         "$venv/bin/uv" pip install --python "$venv/bin/python" -e "$1" >>"$log" 2>&1
@@ -58,7 +58,7 @@ install() {
     fi
 }
 
-# Run a command in the background, and say every ten seconds that it is still busy.
+# Run a command in the background, and report every ten seconds that it is still running.
 watched() {
     "$@" &
     process=$!

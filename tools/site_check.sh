@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check the documentation: it builds without a warning, every page can be reached, and nothing comes from elsewhere.
+# Check the documentation: it builds without a warning, every page is linked, and no page loads files from other sites.
 #
 #     tools/site_check.sh
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check the wheel of the last commit as a stranger gets it: what is inside, and its commands in an empty environment.
+# Check the wheel of the last commit: its contents, and its commands in an empty environment.
 #
 #     tools/wheel_check.sh
 #
@@ -34,7 +34,7 @@ case $wheel in
 *) fail "$wheel is for one Python only" ;;
 esac
 
-# What is inside from others: the plotting library, and libjpeg-turbo of the version that the library names.
+# Third-party contents: the plotting library, and libjpeg-turbo of the version that the library names.
 "$python" -c '
 import json, sys, zipfile
 from resnet_recipes.data.native import describe

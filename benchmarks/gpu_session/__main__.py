@@ -3,14 +3,14 @@
     python benchmarks/gpu_session --call CALL ... --out FILE [--only PART ...] [--images FOLDER]
         [--device cpu] [--quick]
 
-`contact` checks that results are correct, `decide` whether our steps are faster than a good loop,
-and `profile` where the time of a step goes. `peers` and `compiled` compare with more peers, and
-`whole` adds decoding. `learn` measures accuracy against seconds on uploaded images; its runs are in
-`runs/`, under the name of FILE. A call is a list of parts. Each part is a process with a time
-limit, so that a crash in one adds a row and the call continues. Every row is shown and appended to
-FILE, as a line of JSON, when it is measured. Exit code 1 if any row has a fault. `--quick` runs
-everything on tiny inputs to test the session; its numbers are meaningless, and it may take five
-times as long.
+`correctness` checks that results are correct, `decide` whether our steps are faster than a good
+loop, and `profile` where the time of a step goes. `peers` and `compiled` compare with more peers,
+and `files` adds the reading of image files. `learn` measures accuracy against seconds on uploaded
+images; its runs are in `runs/`, under the name of FILE. A call is a list of parts. Each part is a
+process with a time limit, so that a crash in one adds a row and the call continues. Every row is
+shown and appended to FILE, as a line of JSON, when it is measured. Exit code 1 if any row has a
+fault. `--quick` runs everything on tiny inputs to test the session; its numbers are meaningless,
+and it may take five times as long.
 """
 
 import argparse

@@ -34,16 +34,16 @@ FIRST = _steps("ours, Mild", seconds=120)
 #: be the first on its machine, and records the machine. Among the peers our steps run first and
 #: again last; the difference between the two is machine drift.
 CALLS = {
-    "contact": Call(
+    "correctness": Call(
         330,
         (
             MACHINE,
             Part("ceilings", 60, "ceilings"),
-            Part("decisive checks", 150, "contact", ("decisive",)),
+            Part("decisive checks", 150, "correctness", ("decisive",)),
             Part("kernels", 60, "kernels"),
             Part("memcheck", 60, "sanitizer", ("memcheck",)),
-            Part("other dtypes", 120, "contact", ("dtypes",)),
-            Part("methods", 90, "contact", ("methods",)),
+            Part("other dtypes", 120, "correctness", ("dtypes",)),
+            Part("methods", 90, "correctness", ("methods",)),
             Part("racecheck", 60, "sanitizer", ("racecheck",)),
         ),
     ),
@@ -77,7 +77,7 @@ CALLS = {
             *_steps("ours, Mild, heuristics"),
         ),
     ),
-    "whole": Call(120, (Part("from files", 120, "whole"),)),
+    "files": Call(120, (Part("from files", 120, "from_files"),)),
     "compiled": Call(
         290,
         (

@@ -32,7 +32,7 @@ def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
                 found.append(row | {"times": times})
                 yield found[-1]
         if gpu_of(device) and not any("fault" in row for row in found):
-            yield _whole(side, found, gpu_of(device))
+            yield _sum_of_layers(side, found, gpu_of(device))
 
 
 def _measured(
@@ -56,7 +56,7 @@ def _measured(
         }
 
 
-def _whole(side: int, found: list[dict], gpu: Gpu) -> dict:
+def _sum_of_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
         sum(row["times"] * row[key] for row in found)

@@ -49,15 +49,15 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
             taken[name] += spent
             counts[name] += 1 / STEPS
             kinds[kind_of(name)] += spent
-    whole, unit = taken.total(), {"unit": "us a step"}
+    total, unit = taken.total(), {"unit": "us a step"}
     yield {
         "case": f"{size}: kernels, copies, fills",
         "value": counts.total(),
         "unit": "a step",
     }
-    yield {"case": f"{size}: all of them", "value": whole} | unit
+    yield {"case": f"{size}: all of them", "value": total} | unit
     for kind, spent in kinds.items():
-        share = f"{100 * spent / whole:.1f}%"
+        share = f"{100 * spent / total:.1f}%"
         yield {"case": f"{size}: {kind}", "value": spent, "note": share} | unit
     for name, spent in taken.most_common():
         yield unit | {
@@ -65,7 +65,7 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
             "kernel": name,
             "count": counts[name],
             "value": spent,
-            "note": f"{counts[name]:g} x, {100 * spent / whole:.1f}%",
+            "note": f"{counts[name]:g} x, {100 * spent / total:.1f}%",
         }
 
 

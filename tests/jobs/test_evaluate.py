@@ -14,10 +14,7 @@ from resnet_recipes.training.distributed import Rank
 
 
 def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
-    """Moving the network to the device compares the kernels.
-
-    Triton launches them on the current device.
-    """
+    """Moving the network compares the kernels, which Triton launches on the current device."""
     done = []
     (tmp_path / "config.yaml").write_text(
         freeze(compose("mild", ["data=/images"], needs_data=False).recipe)

@@ -77,7 +77,7 @@ def test_extended_run_is_bit_identical_even_if_killed(prepared, launcher):
 @pytest.mark.slow
 def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, launcher):
     short = launcher.train(prepared("short", 16))
-    (short / "exit.json").unlink()  # as if it still ran
+    (short / "exit.json").unlink()  # like a run that has not ended
     recipe = read(short / "config.yaml")
 
     def find(steps: int, recipe: Recipe = recipe):
@@ -92,7 +92,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, launcher
         find(8)
     config = (short / "config.yaml").read_bytes()
     other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
-    (short / "config.yaml").write_text(freeze_sealed(other))  # manually, after the training
+    (short / "config.yaml").write_text(freeze_sealed(other))  # edited after the training
     with pytest.raises(
         NotReadyError, match=r"yaml: optimizer\.lr=0\.07: the run started with 0\.05"
     ):

@@ -60,7 +60,7 @@ def put(told: pytest.MonkeyPatch, words: str) -> None:
         (f"{SRUN} {TORCHRUN}", "torchrun"),
         # a single task starts one process per GPU itself
         (f"{SRUN} SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", ""),
-        ("SLURM_PROCID=0 SLURM_NTASKS=8", ""),  # a batch script, outside of a step
+        ("SLURM_PROCID=0 SLURM_NTASKS=8", ""),  # in a batch script, not started by srun
         (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # in a federation of clusters
     ],
 )

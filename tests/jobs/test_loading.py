@@ -80,7 +80,7 @@ def fast(plan: Plan) -> Speeds:
 
 
 def test_memory_halves_time_of_run_limited_by_loading():
-    """Manually: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
+    """Expected: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = imagenet("mild epochs=32", 8)
     saves = find_gain(plan, fast(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
@@ -91,7 +91,7 @@ def test_memory_halves_time_of_run_limited_by_loading():
 
 
 def test_measured_speeds_keep_their_steps():
-    """Manually: memory replaces 10,000 measured images per second."""
+    """Expected: memory replaces 10,000 measured images per second."""
     plan = imagenet("mild epochs=20", 8)
     measured = Speeds(
         dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4

@@ -11,7 +11,7 @@ from tests.tables import rows
 #: Values that the settings must reject.
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
 
-#: The order decides which pixels remain.
+#: Methods whose order decides which pixels remain.
 DOES_NOT_COMMUTE = {"random_translation"}
 
 

@@ -9,7 +9,7 @@ from resnet_recipes.methods.cutmix import CutMix
 #: Values that the settings must reject.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: They change the place or size of the box, move or erase the partner, or smooth its label.
+#: Methods that change the place or size of the box, move or erase the partner, or smooth its label.
 DOES_NOT_COMMUTE = {
     "random_translation",
     "colout",

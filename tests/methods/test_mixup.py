@@ -12,7 +12,7 @@ from resnet_recipes.methods.mixup import MixUp
 #: Values that the settings must reject.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: They move or erase the partner, or smooth its label.
+#: Methods that move or erase the partner, or smooth its label.
 DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 

@@ -8,7 +8,7 @@ from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
 #: Values that the settings must reject.
 WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
 
-#: They change the place or size of the box, or move or erase the partner.
+#: Methods that change the place or size of the box, or move or erase the partner.
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "random_erasing"}
 
 

@@ -23,7 +23,7 @@ WRONG = {
     "size_from_epoch": ["middle"],
 }
 
-#: The order decides sizes, or which pixels remain.
+#: Methods whose order decides the sizes, or which pixels remain.
 DOES_NOT_COMMUTE = {"random_translation", "colout"}
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")

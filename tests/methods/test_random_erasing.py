@@ -13,7 +13,7 @@ WRONG = {
     "ratio": [(3.0, 0.3), (0.0, 1.0)],
 }
 
-#: They change the place or size of the box, or its content.
+#: Methods that change the place or size of the box, or its content.
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 

@@ -69,7 +69,7 @@ def test_seconds_at_interpolates_sizes_by_area():
     ),
 )
 def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
-    """Manually: 1 ms for a step alone becomes 1.25 ms next to the loader at 88 px.
+    """Expected: 1 ms for a step alone becomes 1.25 ms next to the loader at 88 px.
 
     Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
     px and 512 ms at 176 px.
@@ -91,13 +91,13 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
-    """Manually: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
+    """Expected: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
     assert estimate(run_of(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 
 def test_estimate_includes_every_checkpoint():
-    """Manually: 30 s to start, and four checkpoints of 2 s."""
+    """Expected: 30 s to start, and four checkpoints of 2 s."""
     made = estimate(run_of(88), replace(SPEEDS, start=30.0, save=2.0))
     assert 60 * made.other_minutes == pytest.approx(38)
 
@@ -148,7 +148,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
     ),
 )
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
-    """Manually: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
+    """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = run_of(*epochs_of(sizes), evaluated=300)
     made = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)
@@ -198,7 +198,7 @@ def test_partial_epoch_counts_its_steps():
 
 
 def test_evaluation_with_flips_takes_two_forward_passes():
-    """Manually: 36 evaluations, and one of the averaged weights."""
+    """Expected: 36 evaluations, and one of the averaged weights."""
     once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
     assert once.evaluated_images == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward

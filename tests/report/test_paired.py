@@ -52,7 +52,7 @@ def test_paired_interval_of_two_runs_matches_its_formula():
 
 
 def test_paired_interval_of_seeds_is_wider():
-    """Two seeds of 90% and 94% against two of 88%: 4 points, and the noise of the first two."""
+    """Seeds of 90% and 94% are 4 points above two of 88%, and only the first two vary."""
     first = [Hits("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
     second = [Hits("d", "1" * 88 + "0" * 12)] * 2
     verdict = PairedVerdict.of(first, second)
@@ -75,7 +75,7 @@ def test_paired_equal_seeds_do_not_settle_a_difference_of_one_image():
 
 
 def test_paired_interval_covers_the_difference():
-    """In 95% of samples from networks that are 80% and 70% accurate, within 4 standard errors."""
+    """It does so in 95% of samples from networks of 80% and 70%, within 4 standard errors."""
     random, covered = Random(0), 0
     for _ in range(500):
         flags = ["".join("01"[random.random() < rate] for _ in range(60)) for rate in (0.8, 0.7)]

@@ -80,7 +80,7 @@ def test_out_of_bounds_kernel_is_replaced_and_reported(command, tmp_path):
 
 @pytest.mark.timeout(300)  # 20 s of CPU time
 def test_every_single_operation_of_a_session_is_captured(environment, tmp_path):
-    session = "benchmarks/gpu_session", "--call", "contact", "--only", "kernels", "--quick"
+    session = "benchmarks/gpu_session", "--call", "correctness", "--only", "kernels", "--quick"
     command = [sys.executable, *session, "--out", str(tmp_path / "rows.jsonl")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -100,7 +100,7 @@ def test_random_numbers_depend_on_seed_rank_and_step(make_run):
 
 
 def test_images_are_normalized_as_in_recipe(make_run):
-    """In training, in evaluation and for users of a file, compared with the loader's pixels."""
+    """In training, in evaluation and with a weights file, compared with the loader's pixels."""
     half = "data.mean=[127.5,127.5,127.5] data.std=[51,51,51] max_duration=1ba schedule.warmup=0ba"
     run, seen = make_run(half), []
     (raw,) = islice(run.train_data.batches(0), 1)

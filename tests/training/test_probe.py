@@ -58,7 +58,7 @@ def test_end_to_end_within_warm_up_uses_laps(growing, monkeypatch):
 
 
 def test_warm_up_seconds_are_excess_of_first_steps(growing, monkeypatch):
-    """Manually: the first two steps of each size take 7 s, later ones 1 s."""
+    """Expected: the first two steps of each size take 7 s, later ones 1 s."""
     growing.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
     monkeypatch.setattr(probe, "train", lambda run, reporter, *_: reporter.laps.extend(laps))
@@ -69,7 +69,7 @@ def test_warm_up_seconds_are_excess_of_first_steps(growing, monkeypatch):
     ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
 )
 def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
-    """Manually: 8 images in 0.8 s are 20 images in 2 s."""
+    """Expected: 8 images in 0.8 s are 20 images in 2 s."""
     monkeypatch.setattr(Plan, "bn_size", 32)
     monkeypatch.setattr(probe, "time_steps", lambda *_: laps)
     assert probe.choose_batch_size(growing, ALONE, 16) == size
@@ -112,7 +112,7 @@ class Ticking:
 
 
 def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
-    """Manually: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
+    """Expected: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
     loader = Ticking()
     monkeypatch.setattr(probe.time, "perf_counter", lambda: loader.now)
     assert probe.measure_loader_rates(loader, 8, ALONE, seconds=20.0) == (4.0, 16.0)

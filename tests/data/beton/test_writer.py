@@ -1,4 +1,4 @@
-"""A .beton file is on disk before its journal, its header or its name indicates so."""
+"""Images reach the disk before the journal lists them, and the file before it gets its name."""
 
 import os
 from pathlib import Path
