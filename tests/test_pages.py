@@ -1,6 +1,7 @@
 """The pages of the repository match its source; `tools/site_check.sh` builds the site."""
 
 import ast
+import fnmatch
 import html
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
-from tests.sources import ROOT, nodes, sources
+from tests.sources import ROOT, nodes, none, sources
 from tests.test_documented_commands import PAGES, fenced
 
 PACKAGE = ROOT / "resnet_recipes"
@@ -65,6 +66,19 @@ def test_tests_named_in_faults_exist():
             if not re.search(f"def {test.replace('*', '.*')}\\(", text):
                 missing.append(f"{name} {test}")
     assert missing == []
+
+
+def test_tests_named_on_pages_exist():
+    paths = list((ROOT / "tests").rglob("test_*.py"))
+    found = re.findall(r"def (test_\w+)\(", "".join(path.read_text() for path in paths))
+    names = [*found, *(path.stem for path in paths)]
+    pages = PAGES | {"CONTRIBUTING.md": CONTRIBUTING}
+    none(
+        f"{page}: {name}"
+        for page, text in pages.items()
+        for name in set(re.findall(r"`(test_[\w*]+)`", text))
+        if not fnmatch.filter(names, name)
+    )
 
 
 def test_readme_is_short_and_its_links_exist():
