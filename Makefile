@@ -1,9 +1,9 @@
-# Every target sets up what it needs in .venv, once; again only when pyproject.toml changes.
+# Every target first sets up .venv if it is missing or pyproject.toml has changed.
 RUN := .venv/run
 TEST := .venv/test
 BIN := .venv/bin
 DEMO := data/demo
-# what a processor's instructions can change: sums, roundings, kernels
+# tests whose results depend on the instructions of the CPU: sums, rounding, kernels
 PROCESSOR_TESTS := tests/ops tests/methods tests/network tests/training tests/test_gpu_session.py
 FLOOR_TESTS := tests/base tests/recipe tests/methods tests/planning tests/run_folder tests/data/images
 NIGHTLY := https://download.pytorch.org/whl/nightly/cpu
@@ -13,27 +13,27 @@ NIGHTLY := https://download.pytorch.org/whl/nightly/cpu
 help:
 	@echo "make demo       train on synthetic images: a few minutes on any CPU"
 	@echo "make test       lint, then the whole test suite"
-	@echo "make processors the tests that depend on the processor, as on a CPU with AVX2 and on one without"
-	@echo "make check      what is published beside the code: the wheel, the site, the notebook, a release's papers"
-	@echo "make floors     a part of the tests with the oldest releases of everything that is needed"
-	@echo "make previews   the same part with pre-releases, and with torch of last night"
+	@echo "make processors run the tests that depend on the CPU, without AVX-512 and without AVX"
+	@echo "make check      check the wheel, the site, the notebook and the release metadata"
+	@echo "make floors     run some tests with the oldest supported releases of all dependencies"
+	@echo "make previews   run the same tests with pre-releases, and the nightly build of torch"
 	@echo "make docs       build the documentation: build/site/index.html, with search"
 	@echo "make fuzz       feed damaged and random files to the native decoder: six minutes"
-	@echo "make setup      only set up .venv, with everything in it"
-	@echo "make clean      remove what the others made, except runs/"
+	@echo "make setup      only set up .venv"
+	@echo "make clean      delete everything that the other targets created, except runs/"
 
 demo: $(RUN)
 	$(BIN)/resnet-train demo
-	@echo "before you type resnet-train or resnet-recipes yourself:  . $(BIN)/activate"
+	@echo "to use resnet-train and resnet-recipes in this terminal, run:  . $(BIN)/activate"
 
 test: $(TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
-	@# Where the environment keeps Python from saving bytecode, every process of every test would compile the package.
+	@# If the environment prevents Python from saving bytecode, every process of every test would compile the package.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
-# AVX2 alone stands for a CPU without AVX-512 and bf16 instructions, `default` for one without AVX.
+# `avx2` simulates a CPU without AVX-512 and bf16 instructions, `default` a CPU without AVX.
 processors: $(TEST)
 	for isa in avx2 default; do \
 	    ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=$$isa PYTHONDONTWRITEBYTECODE= \
@@ -51,13 +51,13 @@ docs: $(TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "build/site/index.html"
 
-# The oldest releases that pyproject.toml allows, in an environment of their own.
+# The oldest releases that pyproject.toml allows, in a separate environment.
 floors: $(RUN)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/floors
 	$(BIN)/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --torch-backend=cpu -e '.[test]'
 	build/floors/bin/python -m pytest -q $(FLOOR_TESTS)
 
-# Pre-releases of the same, and torch of last night, in an environment of their own.
+# Pre-releases of the dependencies, and the nightly build of torch, in a separate environment.
 previews: $(RUN)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/previews
 	$(BIN)/uv pip install --quiet --python build/previews/bin/python --prerelease=allow \

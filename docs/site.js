@@ -1,5 +1,5 @@
-// What the theme leaves out for keyboards and screen readers: a name of its search, focus for what scrolls, and bars of
-// buttons that are no landmarks.
+// Fixes of the theme for keyboards and screen readers: the search gets a name, scrolling blocks get focus, and bars of
+// buttons are not landmarks.
 document.querySelector(".md-search").ariaLabel = "Search";
 new MutationObserver(() => {
   for (const wide of document.querySelectorAll(":is(pre > code, .md-typeset__scrollwrap):not([tabindex])")) wide.tabIndex = 0;

@@ -42,10 +42,10 @@ make_venv() {
 install_decoder_headers() {
     if ! echo '#include <cstdio>
 #include <jpeglib.h>' | c++ -x c++ -fsyntax-only - 2>/dev/null; then
-        say "installing a compiler and libjpeg-turbo's headers for the decoder ..."
+        say "installing a compiler and the headers of libjpeg-turbo for the decoder ..."
         # shellcheck disable=SC2086
         { privileged && apt_install $decoder; } ||
-            say "Skipping the native decoder (everything else works, but images load at half the speed). To get it:  sudo apt-get install $decoder"
+            say "Skipping the native decoder: images load at half the speed. To install it:  sudo apt-get install $decoder"
     fi
 }
 
@@ -72,7 +72,7 @@ watched() {
 }
 
 report_failure() {
-    say "The installation failed; the end of $log:"
+    say "The installation failed. The end of $log:"
     tail -n 20 "$log" >&2
     exit 1
 }
