@@ -25,7 +25,6 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from resnet_recipes.report.learning_curve import find_learning_curves
 from resnet_recipes.report.paired import PairedVerdict
 from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.runs import RunRecord
@@ -55,17 +54,15 @@ def run(arguments: Arguments) -> int:
     }
     groups = group_seeds(runs)
     verdicts = dict(_compare_groups(dict(zip(runs, letters, strict=True)), groups))
-    curves = list(find_learning_curves(groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
         "machine": dict(tables["machine"]),
         "groups": list(map(_group_values, groups)),
         "pairs": [
-            {"runs": pair, **one._asdict(), "interval": list(one.interval)}
+            {"runs": pair, **one._asdict(), "interval": one.interval}
             for pair, one in verdicts.items()
         ],
-        "learning_curves": [curve._asdict() for curve in curves],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [
@@ -75,7 +72,7 @@ def run(arguments: Arguments) -> int:
     ]
     lines = [*_format_lines(letters, runs, tables)]
     parts = [_describe_seeds(groups), *(_describe_pair(*item) for item in verdicts.items())]
-    for part in [*parts, *([curve.describe()] for curve in curves)]:
+    for part in parts:
         lines += ["", *(line for sentence in part for line in wrapped(sentence, get_width()))]
     show(arguments, values, lines, rows)
     return 0
@@ -137,20 +134,19 @@ def _compare_groups(
 def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
     low, high = verdict.interval
-    source = "images" if verdict.seed_variance is None else "images and seeds"
+    source = "images and seeds" if verdict.freedom else "images"
     yield (
         f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
         f"{low:+.2f} to {high:+.2f} over {source}."
     )
     if verdict.is_settled:
-        caveat = " for these networks; other seeds may differ"
-        yield f"Settled{caveat if verdict.seed_variance is None else ''}."
+        yield f"Settled{'' if verdict.freedom else ' for these networks; other seeds may differ'}."
         return
     yield "Not settled: they may be equally accurate."
     ways = []
-    if images := verdict.images_to_settle:
-        ways.append(f"{digits(float(f'{images:.2g}'))} images")
-    if times := verdict.seeds_to_settle:
+    if times := verdict.multiply_to_settle("images"):
+        ways.append(f"{digits(float(f'{times * verdict.images:.2g}'))} images")
+    if times := verdict.multiply_to_settle("seeds"):
         ways.append(f"{times:.2g} times as many seeds")
     if verdict.points:
         way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"

@@ -61,18 +61,18 @@ def judged(compared):
 
 def test_compare_judges_groups_of_seeds_together(judged):
     said = judged(40, 30, 28, 20, 22)
-    assert "A, B and C, D, the same 40 images: +20.00 points, 95% interval +5.48 to +34.52" in said
+    assert "A, B and C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in said
     assert "over images and seeds. Settled." in said
     (pair,) = json.loads(judged(40, 30, 28, 20, 22, flag="--json"))["pairs"]
     assert pair["runs"] == "A, B and C, D"
-    assert pair["interval"] == pytest.approx([5.48, 34.52], abs=0.01)
+    assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
 
 
 @pytest.mark.parametrize(
     ("counts", "advice"),
     [
-        ((40, 24, 24, 22, 20), "About 1,100 images would settle"),
-        ((400, 300, 260, 250, 250), "About 4.2 times as many seeds would settle"),
+        ((40, 24, 24, 21, 21), "About 160 images would settle"),
+        ((400, 300, 260, 250, 250), "About 5.3 times as many seeds would settle"),
         ((40, 21, 28, 20, 22), "Only more images together with more seeds would settle"),
         ((40, 21, 21, 21, 21), "equally accurate."),
     ],
@@ -102,3 +102,17 @@ def test_compare_of_two_runs_prints_verdict(compared):
     assert "Not settled: they may be equally accurate" in compared("./a ./b")
     Hits("other", "1" * 30).write(Path("b"))
     assert "the same 30 images" not in compared("./a ./b")
+
+
+def test_compare_judges_folds_together(compared):
+    names = []
+    for rate in (1.0, 2.0):
+        for part, (digest, images) in enumerate((("d", 20), ("e", 19)), 1):
+            settings = {"data": {"fold": f"{part}/2"}, "optimizer": {"lr": rate}}
+            names.append(f"./lr{rate:.0f}-{part}")
+            folder = run_folder(Path(), names[-1], config=settings)
+            wrong = 9 if rate == 1 else part
+            Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
+    said = " ".join(compared(" ".join(names)).split())
+    assert "A, B and C, D, the same 39 images: -38.46 points, 95% interval" in said
+    assert "over images. Settled for these networks; other seeds may differ." in said

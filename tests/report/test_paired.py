@@ -31,7 +31,6 @@ def count_pairs(images: int, first_only: int, second_only: int) -> PairedVerdict
     [
         (["d1100"], ["e1100"]),
         (["d1100"], ["d110"]),
-        (["d1100", "d1000"], ["d1100", "e1100"]),
         (["d1100"], []),
         ([], []),
     ],
@@ -48,21 +47,65 @@ def test_paired_interval_of_two_runs_matches_its_formula():
     half = 100 * 1.959964 * ((first + second - (first - second) ** 2) / 155) ** 0.5
     expected = verdict.points - half, verdict.points + half
     assert verdict.interval == pytest.approx(expected)
-    assert verdict.seed_variance is None
+    assert (verdict.seed_variance, verdict.freedom) == (0, 0)
 
 
 def test_paired_interval_of_seeds_is_wider():
-    """Seeds of 90% and 94% are 4 points above two of 88%, and only the first two vary."""
+    """Two seeds of 90% and 94% against two of 88%: 4 points, and the pooled noise of four runs."""
     first = [Hits("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
     second = [Hits("d", "1" * 88 + "0" * 12)] * 2
     verdict = PairedVerdict.of(first, second)
     assert verdict.points == pytest.approx(4)
-    assert verdict.seed_variance == pytest.approx(stdev((90, 94)) ** 2 / 2)
+    pooled = (stdev((90, 94)) ** 2 + 0) / 2
+    assert verdict.seed_variance == pytest.approx(pooled / 2 + pooled / 2)
+    assert verdict.freedom == 2
     # images: 2 gain 1, 4 gain 0.5, and one more gains and loses 1
     total, squares = 4, 2 + 4 * 0.25 + 2
     variance = 1e4 * (squares / 102 - (total / 102) ** 2) / 102
-    half = 1.959964 * (variance + verdict.seed_variance) ** 0.5
-    assert verdict.interval == pytest.approx((4 - half, 4 + half))
+    deviation = (variance + verdict.seed_variance) ** 0.5
+    assert 2 * (1 + variance / verdict.seed_variance) ** 2 == pytest.approx(9.364, abs=1e-3)
+    half = 2.249 * deviation  # quantile of Student's t with 9.364 degrees of freedom
+    assert verdict.interval == pytest.approx((4 - half, 4 + half), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile", "excess"),
+    [(1, 12.706, 0.40), (2, 4.303, 0.05), (3, 3.182, 0.02), (10, 2.228, 0.01)],
+)
+def test_paired_quantile_is_that_of_student(freedom, quantile, excess):
+    verdict = PairedVerdict(10**6, 1.0, image_variance=0, seed_variance=1.0, freedom=freedom)
+    assert 0 <= (verdict.points - verdict.interval[0]) / quantile - 1 < excess
+
+
+def test_paired_group_of_one_run_takes_noise_from_the_other():
+    """Seeds of 90% and 94% against one of 88%; a second run would halve its variance."""
+    first = [Hits("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
+    verdict = PairedVerdict.of(first, [Hits("d", "1" * 88 + "0" * 12)])
+    assert verdict.seed_variance == pytest.approx(stdev((90, 94)) ** 2 * (1 / 2 + 1))
+    assert verdict.freedom == 1
+
+
+def test_paired_folds_are_one_set_of_images():
+    """Parts of three and five images equal eight images; the seeds of a fold are its runs."""
+    flags = ("11010110", "01000111", "10010010", "00011010")
+    whole = PairedVerdict.of([Hits("d", flags[0])], [Hits("d", flags[1])])
+
+    def split(*runs: str) -> list[Hits]:
+        return [hits for run in runs for hits in (Hits("a", run[:3]), Hits("b", run[3:]))]
+
+    folds = PairedVerdict.of(split(flags[0]), split(flags[1])[::-1])
+    assert folds == pytest.approx(whole)
+    assert folds.freedom == 0
+    partial = PairedVerdict.of(split(flags[0]), split(flags[1])[:1])
+    assert partial == PairedVerdict.of([Hits("a", "110")], [Hits("a", "010")])
+    seeds = PairedVerdict.of(split(*flags[:2]), split(*flags[2:]))
+    parts = [
+        stdev((one[part].count("1"), other[part].count("1"))) ** 2
+        for part in (slice(3), slice(3, 8))
+        for one, other in (flags[:2], flags[2:])
+    ]
+    assert seeds.freedom == 4
+    assert seeds.seed_variance == pytest.approx(sum(parts) / 4 * 2 * (100 / 8) ** 2)
 
 
 def test_paired_equal_seeds_do_not_settle_a_difference_of_one_image():
@@ -84,6 +127,19 @@ def test_paired_interval_covers_the_difference():
     assert abs(covered / 500 - 0.95) < 4 * (0.95 * 0.05 / 500) ** 0.5
 
 
+def test_paired_interval_covers_the_difference_of_few_noisy_seeds():
+    """Two seeds that vary by 3 points decide; with normal quantiles, 81% of intervals cover."""
+    random, covered = Random(0), 0
+    for _ in range(300):
+        rates = [rate + random.gauss(0, 0.03) for rate in (0.8, 0.8, 0.7, 0.7)]
+        runs = [
+            Hits("d", "".join("01"[random.random() < rate] for _ in range(600))) for rate in rates
+        ]
+        low, high = PairedVerdict.of(runs[:2], runs[2:]).interval
+        covered += low <= 10 <= high
+    assert 0.92 < covered / 300 < 0.99
+
+
 def test_paired_verdict_settles_where_interval_excludes_zero():
     assert count_pairs(153, 15, 2).is_settled
     assert count_pairs(153, 2, 15).is_settled
@@ -92,19 +148,19 @@ def test_paired_verdict_settles_where_interval_excludes_zero():
 
 def test_paired_images_to_settle_give_that_many_differences():
     """With that many images in the same proportions, 0 is 2.8 standard errors away."""
-    verdict = count_pairs(153, 9, 3)
-    images = round(verdict.images_to_settle)
-    assert 153 < images < 1000
-    scale = images / 153
-    larger = count_pairs(images, round(9 * scale), round(3 * scale))
-    assert larger.points / larger.image_variance**0.5 == pytest.approx(2.8, abs=0.1)
-    assert count_pairs(153, 3, 3).images_to_settle is None
+    scale = count_pairs(153, 9, 3).multiply_to_settle("images")
+    assert 1 < scale < 6
+    larger = count_pairs(round(153 * scale), round(9 * scale), round(3 * scale))
+    assert larger.points / larger.image_variance**0.5 == pytest.approx(2.8, abs=0.3)
+    assert count_pairs(153, 3, 3).multiply_to_settle("images") is None
 
 
 def test_paired_seeds_to_settle_divide_the_seed_variance():
-    verdict = PairedVerdict(1000, 2.0, image_variance=0.1, seed_variance=1.6)
-    times = verdict.seeds_to_settle
-    assert 2.0 / (0.1 + 1.6 / times) ** 0.5 == pytest.approx(2.8016, abs=1e-3)
-    assert verdict.images_to_settle is None  # the seeds alone are too noisy
+    verdict = PairedVerdict(1000, 2.0, image_variance=0.1, seed_variance=1.6, freedom=100)
+    times = verdict.multiply_to_settle("seeds")
+    assert 2.0 / (0.1 + 1.6 / times) ** 0.5 == pytest.approx(2.8, rel=0.05)
+    few = verdict._replace(freedom=2).multiply_to_settle("seeds")
+    assert times < few < 1.5 * times  # more seeds also make the quantile smaller
+    assert verdict.multiply_to_settle("images") is None  # the seeds alone are too noisy
     noisy = verdict._replace(image_variance=1.0)
-    assert noisy.seeds_to_settle is None
+    assert noisy.multiply_to_settle("seeds") is None
