@@ -19,7 +19,7 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.course import make_section
-from resnet_recipes.report.learning_curve import find_learning_curves
+from resnet_recipes.report.learning_curve import describe_learning_curves
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection, Table
 from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
@@ -99,7 +99,7 @@ def _build_data_sections(
         if run.extends
     ]
     head = _headline(runs, rows, price)
-    curves = [curve.describe() for curve in find_learning_curves(groups)]
+    curves = describe_learning_curves(groups)
     yield replace(head, text=[*head.text, *trailing, *extended, *curves])
     if len(rows) > 1 or (rows and published):
         note = "" if published else "Published results are for ImageNet, so they are omitted."

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.report.comparison import group_seeds, read_all
-from resnet_recipes.report.learning_curve import find_learning_curves, fit_gain
+from resnet_recipes.report.learning_curve import describe_learning_curves, fit_gain
 from tests.run_folders import run_folder
 
 SIZES = (100, 300, 1000, 3000)
@@ -63,25 +63,33 @@ def shares(tmp_path):
             known = {"train_examples": int(1000 * share), "eval_examples": 400, "eval_digest": "a"}
             (folder / "data.json").write_text(json.dumps(known | facts))
             folders.append(folder)
-        return list(find_learning_curves(group_seeds(read_all(folders))))
+        return list(describe_learning_curves(group_seeds(read_all(folders))))
 
     return find
 
 
+def describe_gain(tops, variances, images=(100, 300, 1000)):
+    """Return the sentence of the report about the gain."""
+    gain, error = fit_gain(*map(np.array, (images, tops, variances)))
+    return (
+        f"gain about {gain:+.2f} points, 95% interval {gain - error:+.2f} to {gain + error:+.2f}."
+    )
+
+
 def test_seeds_are_averaged_and_sizes_ascend(shares):
-    (curve,) = shares({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
-    assert (curve.images, curve.top1_percent) == ((100, 300, 1000), (60, 80, 90))
-    variances = np.array([0.4 * 0.6, 0.2 * 0.8, 0.1 * 0.9]) * 1e4 / 400 + (0, 8 / 2, 0)
-    wanted = fit_gain(np.array([100, 300, 1000]), np.array([60, 80, 90]), variances)
-    assert (curve.gain_points, curve.gain_error) == pytest.approx(wanted, rel=0.02)
+    (text,) = shares({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
+    assert "100 to 1,000 training images: 60.00% to 90.00% top-1." in text
+    wrong = (np.array([160, 80, 40]) + 1) / 402  # with one more image right and one wrong
+    variances = wrong * (1 - wrong) * 1e4 / 400 + (0, 8 / 2, 0)
+    assert describe_gain((60, 80, 90), variances) in text
 
 
 def test_interval_reports_omitted_single_seeds(shares):
     tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
-    (curve,) = shares(tops)
-    assert (curve.seeds, "seed noise" in curve.describe()) == (2, False)
-    (curve,) = shares({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
-    assert (curve.seeds, "excludes seed noise" in curve.describe()) == (1, True)
+    (text,) = shares(tops)
+    assert "seed noise" not in text
+    (text,) = shares({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
+    assert "excludes seed noise: a size has only one run" in text
 
 
 def test_curve_needs_three_sizes_of_same_settings(shares):
@@ -92,14 +100,14 @@ def test_curve_needs_three_sizes_of_same_settings(shares):
 def test_fractions_with_the_same_images_are_one_size(shares):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.3001, 1): 81}
     assert not shares(tops)
-    (curve,) = shares(tops | {(0.1, 1): 60})
-    assert curve.images == (100, 300, 300, 1000)
+    (text,) = shares(tops | {(0.1, 1): 60})
+    wrong = (np.array([160, 80, 76, 40]) + 1) / 402
+    variances = wrong * (1 - wrong) * 1e4 / 400
+    assert describe_gain((60, 80, 81, 90), variances, (100, 300, 300, 1000)) in text
 
 
 def test_price_follows_the_unit_of_the_length(shares):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.1, 1): 60}
     (longer,), (same,) = shares(tops), shares(tops, duration="400ba")
-    assert longer.twice_pflops == 2 * longer.pflops
-    assert same.twice_pflops == same.pflops == longer.pflops
-    assert "more photographs, and training takes 2,500 PFLOPs instead of 1,250" in longer.describe()
-    assert "1,000 more photographs, and training takes 1,250 PFLOPs as before" in same.describe()
+    assert "1,000 more photographs, and training takes 2,500 PFLOPs (now 1,250)." in longer
+    assert "1,000 more photographs, and training takes 1,250 PFLOPs (now 1,250)." in same
