@@ -218,8 +218,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Meaning("recipe={}")).words
     takes_value = "{}" in template.replace("{{}}", "")
     is_safe = template.removesuffix("={}") in (*SHORT, "seed")
-    is_judged = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
-    if "RUN|FILE" in usage.line or is_judged:
+    needs_composing = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
+    if "RUN|FILE" in usage.line or needs_composing:
         return None
     typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.printing import say
@@ -23,7 +24,8 @@ def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, and wait for its end."""
     (folder,) = find_runs(arguments.words)
     process = find_holder(folder)
-    os.kill(process, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # the run has just ended
+        os.kill(process, signal.SIGTERM)
     say(f"process {process} saves a checkpoint and ends ...")
     while is_running(folder):
         time.sleep(0.1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import run_folder
@@ -39,6 +40,14 @@ def test_stop_sends_the_signal_of_a_scheduler(running, enter):
     _, process = running
     assert "resnet-train --resume runs/first" in enter("resnet-recipes stop first").out
     assert process.wait(10) == 75
+
+
+def test_stop_accepts_a_run_that_just_ended(running, enter, monkeypatch):
+    _, process = running
+    process.kill()
+    process.wait()
+    monkeypatch.setattr(stop, "find_holder", lambda folder: process.pid)
+    assert "stopped" in enter("resnet-recipes stop first").out
 
 
 def test_delete_keeps_all_runs_if_one_is_running(running, enter):
