@@ -71,6 +71,9 @@ def run(arguments: Arguments) -> int:
         exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
+    if not exported.any_size:
+        side = network.recipe.data.eval_size
+        size += f", only for images of {side} x {side} px"
     facts = {
         "network": f"{TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}",
         "compared": exported.comparison,

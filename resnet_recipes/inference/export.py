@@ -24,13 +24,17 @@ from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
     TARGETS,
-    RunProgram,
     compare_logits,
     export,
     format_usage,
     quantize_onnx,
 )
-from resnet_recipes.inference.inputs import HalfNetwork, PreprocessingNetwork
+from resnet_recipes.inference.inputs import (
+    HalfNetwork,
+    PreprocessingNetwork,
+    RunProgram,
+    is_any_size_accepted,
+)
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.inference.trained import TrainedNetwork
 from resnet_recipes.network.load import Network
@@ -65,9 +69,10 @@ class ExportOptions(NamedTuple):
 
 
 class ExportResult(NamedTuple):
-    """The size of an export, and how its outputs compare with the network."""
+    """The size of an export, its input, and how its outputs compare with the network."""
 
     bytes: int
+    any_size: bool  # whether it accepts images of any size
     comparison: str  # largest difference from the target program, and the images used
 
 
@@ -135,9 +140,10 @@ def _write(
             )
     size = sum(path.stat().st_size for path in folder.iterdir())
     checked = f"Read by its own runtime after the export: {text}."
-    card = make_model_card(about, to, format_usage(network, to), checked)
+    any_size = options.preprocesses or is_any_size_accepted(read)
+    card = make_model_card(about, to, format_usage(network, to, any_size), checked)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return ExportResult(size, text)
+    return ExportResult(size, any_size, text)
 
 
 def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progress) -> float:

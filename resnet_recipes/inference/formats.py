@@ -20,17 +20,14 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.inference.inputs import (
+    RunProgram,
     is_any_size_accepted,
     is_preprocessed,
-    make_dynamic_shapes,
-    make_example,
+    make_inputs,
 )
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
-
-#: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
-RunProgram = Callable[[Tensor], Tensor]
 
 
 class Target(NamedTuple):
@@ -98,13 +95,14 @@ def _read_timm(path: Path, _: About) -> RunProgram:
 
 
 def _write_onnx(network: Network, path: Path) -> None:
+    example, shapes = make_inputs(network, is_any_size_accepted(network.model))
     with _allow_any_size():
         torch.onnx.export(
             network.model,
-            (make_example(network),),
+            (example,),
             path,
             dynamo=True,
-            dynamic_shapes=make_dynamic_shapes(network),
+            dynamic_shapes=shapes,
             input_names=["images"],
             output_names=["probabilities" if is_preprocessed(network) else "logits"],
             external_data=False,
@@ -160,12 +158,19 @@ def _silence_libraries() -> Iterator[None]:
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
-    with _allow_any_size():
-        sizes = make_dynamic_shapes(network)
-        program = torch.export.export(network.model, (make_example(network),), dynamic_shapes=sizes)
-    memory = BytesIO()
-    torch.export.save(program, memory, extra_files={f"{KEY}.json": network.about.to_json()})
+    try:
+        memory = _save_program(network, any_size=True)
+    except Exception:  # any type of error, if the operations depend on the size of the images
+        memory = _save_program(network, any_size=False)
     path.write_bytes(memory.getbuffer())  # torch would abort the process on a full disk
+
+
+def _save_program(network: Network, any_size: bool) -> BytesIO:
+    (example, shapes), memory = make_inputs(network, any_size), BytesIO()
+    with _allow_any_size():
+        program = torch.export.export(network.model, (example,), dynamic_shapes=shapes)
+    torch.export.save(program, memory, extra_files={f"{KEY}.json": network.about.to_json()})
+    return memory
 
 
 @contextmanager
@@ -255,17 +260,19 @@ probabilities = model(pixels[None])[0]        # of uint8 [N, height, width, 3]""
 }
 
 
-def format_usage(network: Network, to: str) -> str:
-    """Return the Python code in the model card of a network exported as `to`."""
+def format_usage(network: Network, to: str, any_size: bool) -> str:
+    """Return the Python code in the model card of a network exported as `to`.
+
+    `any_size` is whether the export accepts images of any size.
+    """
     about, target = network.about, TARGETS[to]
     if is_preprocessed(network):
         return target.use_preprocessed.format()
     side = about.eval_size
-    is_flexible = is_any_size_accepted(network.model)
     return target.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
-        sides="height, width], any N, height and width" if is_flexible else f"{side}, {side}]",
+        sides="height, width], any N, height and width" if any_size else f"{side}, {side}]",
     )
 
 
@@ -296,20 +303,20 @@ class Comparison(NamedTuple):
 
 @torch.no_grad()
 def compare_logits(
-    one: nn.Module | RunProgram,
-    other: nn.Module | RunProgram,
+    one: RunProgram,
+    other: RunProgram,
     images: Tensor,
     progress: Progress = silent,
 ) -> Comparison:
     """Compare the logits of two networks.
 
-    The images [N, 3, H, W] are compared in batches of 16. If the network accepts other sizes, three
+    The images [N, 3, H, W] are compared in batches of 16. If both networks accept any size, three
     of them are compared again, enlarged and wider than high. Both values are nan if any logit is
     nan.
     """
     height, width = images.shape[2:]
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
-    is_flexible = not isinstance(one, nn.Module) or is_any_size_accepted(one)
+    is_flexible = is_any_size_accepted(one) and is_any_size_accepted(other)
     batches = (*images.split(16), *([wide] if is_flexible else []))
     done, maxima = 0, []
     progress(done, len(images))

@@ -1,6 +1,7 @@
 """Inputs of an exported network: sizes, example images and preprocessing."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,9 @@ from torch import Tensor, nn
 from resnet_recipes.data.base import compute_shift_and_scale
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
+
+#: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
+RunProgram = Callable[[Tensor], Tensor]
 
 
 class HalfNetwork(nn.Module):
@@ -100,25 +104,28 @@ def _compute_cubic(distances: Tensor) -> Tensor:
     return torch.where(distances < 1, near, torch.where(distances < 2, far, 0.0))
 
 
-def make_example(network: Network) -> Tensor:
-    """Return images with different height and width, so that export treats neither as constant.
+class Inputs(NamedTuple):
+    """The inputs of an exported network."""
 
-    They are square, of the evaluation size, if the network accepts no other size.
+    example: Tensor
+    dynamic_shapes: tuple[dict[int, Any], ...]  # the dimensions that may vary, for torch.export
+
+
+def make_inputs(network: Network, any_size: bool) -> Inputs:
+    """Return the inputs of a network, of any size or only of the evaluation size.
+
+    Images of any size differ in height and width, so that export treats neither as constant.
     """
-    if is_preprocessed(network):
-        return torch.zeros(2, 64, 96, 3, dtype=torch.uint8)
-    side = network.about.eval_size
-    height, width = (64, 96) if is_any_size_accepted(network.model) else (side, side)
-    return torch.zeros(2, 3, height, width).to(next(network.model.parameters()).device)
-
-
-def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any], ...]:
-    """Return the image dimensions that may vary, as dynamic shapes for torch.export."""
     size = torch.export.Dim
+    batch = {0: size("batch")}
     if is_preprocessed(network):
-        return ({0: size("batch"), 1: size("height", min=2), 2: size("width", min=2)},)
-    sides = {2: size("height", min=8), 3: size("width", min=8)}
-    return ({0: size("batch")} | (sides if is_any_size_accepted(network.model) else {}),)
+        sides = {1: size("height", min=2), 2: size("width", min=2)}
+        return Inputs(torch.zeros(2, 64, 96, 3, dtype=torch.uint8), (batch | sides,))
+    if any_size:
+        sides = {2: size("height", min=8), 3: size("width", min=8)}
+        return Inputs(torch.zeros(2, 3, 64, 96), (batch | sides,))
+    side = network.about.eval_size
+    return Inputs(torch.zeros(2, 3, side, side), (batch,))
 
 
 def is_preprocessed(network: Network) -> bool:
@@ -126,16 +133,16 @@ def is_preprocessed(network: Network) -> bool:
     return isinstance(network.model, PreprocessingNetwork)
 
 
-def is_any_size_accepted(model: nn.Module) -> bool:
+def is_any_size_accepted(model: RunProgram) -> bool:
     """Return whether a network accepts small non-square images with incomplete patches."""
     return is_size_accepted(model, 61, 93)
 
 
 @torch.no_grad()
-def is_size_accepted(model: nn.Module, height: int, width: int) -> bool:
-    """Return whether a network accepts images of a size."""
+def is_size_accepted(model: RunProgram, height: int, width: int) -> bool:
+    """Return whether a network on the CPU accepts images of a size."""
     try:
-        model(torch.zeros(2, 3, height, width).to(next(model.parameters()).device))
+        model(torch.zeros(2, 3, height, width))
     except Exception:  # any type of error, if the size is not accepted
         return False
     return True

@@ -198,6 +198,22 @@ def test_export_without_images_compares_generated_ones(run, enter):
     assert "on 64 random images" in out
 
 
+def test_export_that_accepts_one_size_states_it(run, monkeypatch, enter):
+    network = load(run)
+
+    def compute(images: torch.Tensor) -> torch.Tensor:
+        assert images.shape[2:] == (32, 32)
+        return network(images)
+
+    strict = formats.TARGETS["exported_program"]._replace(
+        write=lambda network, path: path.touch(), read=lambda path, about: compute
+    )
+    monkeypatch.setitem(formats.TARGETS, "exported_program", strict)
+    said = enter("resnet-recipes export mine --to exported_program --out out").out
+    assert "only for images of 32 x 32 px" in " ".join(said.split())
+    assert "float32 [N, 3, 32, 32]" in Path("out/README.md").read_text()
+
+
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
 def test_export_with_different_outputs_is_deleted(flag, run, tmp_path, monkeypatch, enter):
     even = formats.TARGETS["exported_program"]._replace(

@@ -15,7 +15,7 @@ from resnet_recipes.inference.formats import (
     export,
     format_usage,
 )
-from resnet_recipes.inference.inputs import PreprocessingNetwork
+from resnet_recipes.inference.inputs import PreprocessingNetwork, is_any_size_accepted
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import About
@@ -52,7 +52,7 @@ def test_export_matches_at_any_batch_and_image_size(to, network, tmp_path, monke
     assert (tmp_path / TARGETS[to].file).exists()
     monkeypatch.chdir(tmp_path)
     results: dict[str, object] = {"images": IMAGES.numpy()}
-    exec(format_usage(network, to), results)
+    exec(format_usage(network, to, True), results)
     logits = (
         results["logits"] if to == "onnx" else results.get("model", results.get("network"))(IMAGES)
     )
@@ -71,7 +71,7 @@ def test_torchvision_and_timm_load_export_strictly(tmp_path, monkeypatch):
         assert compare_logits(standard.model, export(standard, to, tmp_path / to), IMAGES)[0] < 1e-5
         monkeypatch.chdir(tmp_path / to)
         results: dict[str, nn.Module] = {}
-        exec(format_usage(standard, to).replace("FOLDER", "."), results)
+        exec(format_usage(standard, to, True).replace("FOLDER", "."), results)
         torch.testing.assert_close(results["model"](IMAGES), standard(IMAGES))
     config = json.loads((tmp_path / "timm" / "config.json").read_text())
     assert config["pretrained_cfg"]["label_names"] == ["a", "b", "c"]
@@ -130,7 +130,7 @@ def test_compare_logits_detects_other_or_non_finite_outputs(network):
 
 @pytest.mark.parametrize("to", TARGETS)
 def test_card_has_valid_header_and_code(to, network):
-    page = make_model_card(network.about, to, format_usage(network, to), "Compared.")
+    page = make_model_card(network.about, to, format_usage(network, to, True), "Compared.")
     _, header, rest = page.split("---\n", 2)
     results = yaml.safe_load(header)
     assert results["pipeline_tag"] == "image-classification"
@@ -143,10 +143,30 @@ def test_card_has_valid_header_and_code(to, network):
 
 
 def test_card_states_accepted_images(network):
-    text = format_usage(network, "onnx")
+    text = format_usage(network, "onnx", any_size=True)
     assert "float32 [N, 3, height, width], any N, height and width; (pixel" in text
-    fixed = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
-    text = format_usage(Network(fixed, network.about), "onnx")
+    text = format_usage(network, "onnx", any_size=False)
     assert "float32 [N, 3, 32, 32]; (pixel" in text
-    whole = Network(PreprocessingNetwork(fixed, network.about), network.about)
-    assert '{"images": pixels[None]}' in format_usage(whole, "onnx")
+    whole = Network(PreprocessingNetwork(network.model, network.about), network.about)
+    assert '{"images": pixels[None]}' in format_usage(whole, "onnx", any_size=True)
+
+
+class _SamePadding(nn.Sequential):
+    """A convolution with the padding of TensorFlow, which depends on the size of the images."""
+
+    def forward(self, images):
+        sides = images.shape[:1:-1]
+        excess = [max((math.ceil(side / 2) - 1) * 2 + 3 - side, 0) for side in sides]
+        padding = [part for extra in excess for part in (extra // 2, extra - extra // 2)]
+        return super().forward(nn.functional.pad(images, padding))
+
+
+@pytest.mark.parametrize("to", ["onnx", "exported_program"])
+def test_export_with_size_dependent_padding_accepts_eval_size(to, network, tmp_path):
+    layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    model = _SamePadding(*layers).eval()
+    assert is_any_size_accepted(model)
+    read = export(Network(model, network.about), to, tmp_path)
+    difference, scale = compare_logits(model, read, IMAGES)
+    assert difference < 1e-5 < scale
+    assert is_any_size_accepted(read) == (to == "onnx")
