@@ -161,6 +161,7 @@ rr.evaluate("nope") | place=nope does not exist
 rr.predict("nope", ".") | has no images
 rr.predict("nope", 5) | images.0. is of type int, not an image
 rr.predict("nope", [np.zeros((4, 4, 3))]) | float64 .4, 4, 3.; an image is uint8
+rr.predict("nope", [torch.zeros(3, 8, 9)]) | float32 .3, 8, 9.; an image is .* or a tensor .3, h
 rr.data.measure("images") | config must be a DataConfig, not 'images'
 setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 """
@@ -170,7 +171,7 @@ setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 def test_misused_function_raises_one_message(call, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("data.backend=synthetic", "schedule.warmup=0ep")
-    names = {"rr": resnet_recipes, "Path": Path, "np": np}
+    names = {"rr": resnet_recipes, "Path": Path, "np": np, "torch": torch}
     names["recipe"] = resnet_recipes.compose("small", *words)
     names["several"] = resnet_recipes.compose("small", *words, gpus=2)
     with pytest.raises(resnet_recipes.RecipeError, match=said):
