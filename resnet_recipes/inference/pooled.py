@@ -36,27 +36,23 @@ class PooledImage(NamedTuple):
         If the network has a feature map, the image is repeated to the right, dark where its pixels
         do not support the class: [S, 2 S, 3].
         """
-        network = self.network
         (batch,) = self.loader.only(np.array([self.position]))
-        images = self.loader.normalized(batch).to(network.device)
-        heat = network.network.eval().heat_map(images, torch.tensor([label]).to(network.device))
-        pixels = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
-        if heat is None:
-            return pixels.copy()
-        shaded = pixels * (_DARK + (1 - _DARK) * heat[0, :, :, None].numpy(force=True))
-        return np.concatenate([pixels, shaded.astype(np.uint8)], axis=1)
+        images = self.loader.normalized(batch).to(self.network.device)
+        labels = torch.tensor([label], device=images.device)
+        heat = self.network.network.eval().heat_map(images, labels)
+        pixels = batch.pixels.float()
+        tiles = [pixels] if heat is None else [pixels, pixels * (_DARK + (1 - _DARK) * heat.cpu())]
+        return torch.cat(tiles, 3)[0].permute(1, 2, 0).byte().numpy()
 
 
 @contextmanager
 def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]:
     """Open the evaluation images of all networks, in their order. Raises NotReadyError."""
     with ExitStack() as stack:
-        opened = [
-            (network, stack.enter_context(closing(network.open_images()))) for network in networks
-        ]
+        loaders = [stack.enter_context(closing(network.open_images())) for network in networks]
         yield [
             PooledImage(network, loader, position)
-            for network, loader in opened
+            for network, loader in zip(networks, loaders, strict=True)
             for position in range(loader.examples)
         ]
 

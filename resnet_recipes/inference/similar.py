@@ -1,6 +1,5 @@
 """Find validation images that look like training images, by a network's features."""
 
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -25,15 +24,20 @@ _SAME = 0.85
 
 _SHOWN = 20  # pairs shown
 
+_AT_ONCE = 256  # validation images that are compared together
+
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = silent) -> Finding:
     """Return which validation images look like training images. Raises NotReadyError."""
     pairs = find_similar(trained, make_config(root), progress)
-    if not (same := [pair for pair in pairs if pair.cosine >= _SAME]):
+    lines = [
+        f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in pairs if pair.cosine >= _SAME
+    ]
+    if not lines:
         return Finding("ok", "no validation image looks like a training image to this network")
-    what = f"validation images that look like a training image: {len(same):,}"
-    lines = tuple(f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in same[:_SHOWN])
-    return Finding("warn", what, Hint("look at them; remove copies from train/"), lines)
+    what = f"validation images that look like a training image: {len(lines):,}"
+    hint = Hint("look at them; remove copies from train/")
+    return Finding("warn", what, hint, tuple(lines[:_SHOWN]))
 
 
 class SimilarPair(NamedTuple):
@@ -44,36 +48,26 @@ class SimilarPair(NamedTuple):
     cosine: float
 
 
+@torch.no_grad()
 def find_similar(
     trained: TrainedNetwork, config: DataConfig, progress: Progress = silent
 ) -> list[SimilarPair]:
     """Return each validation image with its nearest training image, the most similar first.
 
-    Features of the validation images stay in memory; features of training images are computed a
-    batch at a time. Raises NotReadyError.
+    The features of all images are in memory, for a ResNet-50 8 kB per image. They are 0 for black
+    images, because unreadable images are replaced by black ones. Raises NotReadyError.
     """
     train, val = (list_split(config, split).paths for split in SPLITS)
-    val_features = torch.cat(list(_embed(trained, val)))
-    best, places, done = torch.zeros(len(val)), torch.zeros(len(val), dtype=torch.int64), 0
-    for features in _embed(trained, train):
-        cosines, nearest = (val_features @ features.T).max(1)
-        places = torch.where(cosines > best, nearest + done, places)
-        best = best.maximum(cosines)
-        done += len(features)
-        progress(done, len(train))
-    order = best.argsort(descending=True, stable=True).tolist()
-    return [SimilarPair(val[row], train[places[row]], float(best[row])) for row in order]
-
-
-@torch.no_grad()
-def _embed(trained: TrainedNetwork, paths: Sequence[str]) -> Iterator[Tensor]:
-    """Yield normalized image features [N, D], on the CPU.
-
-    Features of black images are 0, because unreadable images are replaced by black ones.
-    """
-    recipe = trained.recipe
-    with closing(UnlabeledImages(paths, recipe.data, recipe.batch.eval_size)) as images:
+    features: list[Tensor] = []
+    data, batch = trained.recipe.data, trained.recipe.batch.eval_size
+    with closing(UnlabeledImages([*train, *val], data, batch)) as images:
         for raw in images.batches():
-            features = trained.network.embed(images.normalized(raw).to(trained.device))
+            embedded = trained.network.embed(images.normalized(raw).to(trained.device))
             is_seen = raw.pixels.flatten(1).amax(1, keepdim=True) > 0
-            yield F.normalize(features).cpu() * is_seen
+            features.append(F.normalize(embedded).cpu() * is_seen)
+            progress(min(batch * len(features), images.examples), images.examples)
+    train_features, val_features = torch.cat(features).split([len(train), len(val)])
+    nearest = [(part @ train_features.T).max(1) for part in val_features.split(_AT_ONCE)]
+    cosines, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
+    order = cosines.argsort(descending=True, stable=True).tolist()
+    return [SimilarPair(val[row], train[places[row]], float(cosines[row])) for row in order]

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
@@ -73,13 +74,8 @@ class Network(nn.Module):
         """
         inputs: list[Tensor] = []
         classifier = self.model.get_submodule(backbones.find_classifier(self.model))
-        hook = classifier.register_forward_pre_hook(
-            lambda _, arguments: inputs.append(arguments[0])
-        )
-        try:
+        with classifier.register_forward_pre_hook(lambda _, args: inputs.append(args[0])):
             self.model(images)
-        finally:
-            hook.remove()
         features = inputs[0]
         return features.mean((2, 3)) if features.ndim == 4 else features
 
@@ -90,24 +86,19 @@ class Network(nn.Module):
         normalized images [N, 3, S, S]. None if the network has no feature map, such as a vision
         transformer. Not thread-safe.
         """
-        maps: list[Tensor] = []
+        outputs: list[Tensor] = []
 
         def keep(_: nn.Module, __: object, output: object) -> None:
             if isinstance(output, Tensor) and output.ndim > 2 and output.shape[2:] != (1, 1):
-                is_map = output.ndim == 4 and output.shape[2] == output.shape[3]
-                maps[:] = [output] if is_map else []  # tokens, or channels last
+                outputs[:] = [output]
 
-        hooks = [module.register_forward_hook(keep) for module in self.model.modules()]
-        try:
-            with torch.enable_grad():
-                scores = self.model(images.detach().requires_grad_()).gather(1, labels[:, None])
-                slopes = torch.autograd.grad(scores.sum(), maps) if maps else ()
-        finally:
-            for hook in hooks:
-                hook.remove()
-        if not slopes:
+        with torch.enable_grad(), register_module_forward_hook(keep):
+            scores = self.model(images.detach().requires_grad_()).gather(1, labels[:, None]).sum()
+        shape = outputs[0].shape if outputs else ()
+        if len(shape) != 4 or shape[2] != shape[3]:  # tokens, or channels last
             return None
-        heat = (slopes[0].relu() * maps[0].detach()).sum(1, keepdim=True).relu().float()
+        (slopes,) = torch.autograd.grad(scores, outputs)
+        heat = (slopes.relu() * outputs[0].detach()).sum(1, keepdim=True).relu().float()
         heat = F.interpolate(heat, images.shape[2:], mode="bilinear")[:, 0]
         return heat / heat.amax((1, 2), keepdim=True).clamp(min=1e-12)
 

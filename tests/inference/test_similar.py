@@ -69,4 +69,5 @@ def test_doctor_takes_settings_of_the_network(trained, enter):
     assert "ok " not in said.out  # no image was decoded before
     resnet = "model.name=resnet18 data.eval_size=24"
     enter(f"resnet-recipes doctor data images --network weights.pth {resnet}")
-    assert "needs one folder" in enter(f"resnet-recipes doctor data images {resnet}", 2).err
+    said = enter(f"resnet-recipes doctor data images {resnet}", 2).err
+    assert "takes settings only with --network" in said
