@@ -298,7 +298,7 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
-def test_teacher_is_run_once(images, monkeypatch, forks):
+def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
     monkeypatch.chdir(images)
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]

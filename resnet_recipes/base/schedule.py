@@ -35,7 +35,7 @@ def cosine(
 def polynomial(
     step: int, *, total: int, warmup: int = 0, final: float = 0.0, power: float = 1.0
 ) -> float:
-    """Return (1 - progress) ** power, scaled to end at `final` (You et al., 2017, 1708.03888)."""
+    """Return (1 - progress) ** power from 1 to `final` (You et al., 2017, arXiv:1708.03888)."""
     return final + (1 - final) * (1 - _compute_progress(step, warmup, total)) ** power
 
 

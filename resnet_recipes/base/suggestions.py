@@ -75,10 +75,8 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
         return problem._replace(fix=Hint(rule))
     key, _, value = words.partition("=")
     fix = Hint(words) if meaning.is_form else words
-    if (
-        key == problem.key and " " not in words and not meaning.is_form
-    ):  # another value of the same setting
-        fix = Value(value)
+    if key == problem.key and " " not in words and not meaning.is_form:
+        fix = Value(value)  # another value of the same setting
     return problem._replace(fix=(fix, Hint(rule)) if rule else fix)
 
 

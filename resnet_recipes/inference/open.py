@@ -134,9 +134,8 @@ def _changed(
     changed, wrong = build_recipe(
         hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
     )
-    earlier = {
-        problem.key for problem in build_recipe(before)[1]
-    }  # for example, in a file from an older version
+    # problems without the changes, for example in a file from an older version
+    earlier = {problem.key for problem in build_recipe(before)[1]}
     problems += [one for one in wrong if one.key in keys or one.key not in earlier]
     problems += [
         Problem(

@@ -302,9 +302,8 @@ def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> n
             raise ArchiveError(f"{name} has negative values, which no variance has")
         state[name] = tensor.to(like.dtype, copy=True)
     model.load_state_dict(state, assign=True)
-    if any(
-        buffer.is_meta for buffer in model.buffers()
-    ):  # files do not contain the buffers that the network computes
+    # files do not contain the buffers that the network computes
+    if any(buffer.is_meta for buffer in model.buffers()):
         with torch.random.fork_rng(devices=[]):
             model = backbones.build(
                 description.architecture, description.num_classes, dict(description.arguments)

@@ -32,7 +32,6 @@ def _close_by_private_function(pool: tuple[int, int]) -> None:
 
     torch may leave it open, and would then not reuse memory of other streams.
     """
-    with suppress(
-        RuntimeError, AttributeError
-    ):  # the pool is closed, or torch has no such function
+    # fails if the pool is closed, or torch has no such function
+    with suppress(RuntimeError, AttributeError):
         torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)

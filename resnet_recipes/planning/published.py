@@ -50,7 +50,7 @@ class PublishedResult:
 
 @cache
 def read_published() -> tuple[PublishedResult, ...]:
-    """Return all published results, by recipe and length."""
+    """Return all published results, in order of recipe and duration."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
         return tuple(parse_texts(PublishedResult, row) for row in csv.DictReader(file))
 
@@ -59,7 +59,7 @@ class Accuracy(NamedTuple):
     """An accuracy and its source."""
 
     top1: float  # percent
-    source: str  # a description
+    source: str  # for example, "published", or "interpolated, within 0.16"
 
 
 def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy | None:

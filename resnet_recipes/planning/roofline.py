@@ -58,19 +58,15 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 BYTES = 2  # per activation, in bf16 or fp16
-# Measured on an H200 in steps at 224, 176 and 88 px: the fractions of the memory bandwidth that our
-# fused kernels, except for the max pool, and depthwise torch convolutions that blur reach (0.39,
-# and 0.30 with stride 2); bytes per second of the torch max pool, including its index (0.53e12 to
-# 0.66e12).
-FUSED_SHARE, BLURRED, POOLED = 0.85, 0.35, 0.6e12
-# Additional seconds per kernel to start and to drain, measured in the same way; and the number of
-# kernels per convolution with its BatchNorm, counted.
-START, KERNELS = 6e-6, 8
-# Seconds that the host needs to issue a step: per convolution, measured on the host of that H200
-# (313e-6 and 385e-6); and for a CUDA graph with input and optimizer, assumed (at most 6 ms there).
-ISSUE, REPLAY = 345e-6, 3e-3
-# Bytes per weight in an SGD step: decay, weight, gradient, momentum, and the casts.
-STEP = 45
+# The next four were measured on an H200, in steps at 224, 176 and 88 px.
+FUSED_SHARE = 0.85  # fraction of the memory bandwidth that fused kernels reach, except the max pool
+BLURRED = 0.35  # the same for blurs as depthwise torch convolutions: 0.39, and 0.30 with stride 2
+POOLED = 0.6e12  # bytes per second of the torch max pool, including its index: 0.53e12 to 0.66e12
+START = 6e-6  # additional seconds per kernel, to start and to drain
+KERNELS = 8  # per convolution with its BatchNorm: counted
+ISSUE = 345e-6  # seconds to issue a convolution, on the host of that H200: 313e-6 and 385e-6
+REPLAY = 3e-3  # seconds to issue a CUDA graph, its input and the optimizer: assumed (at most 6e-3)
+STEP = 45  # bytes per weight in an SGD step: decay, weight, gradient, momentum, and casts
 RESERVED = 1e9  # bytes of CUDA context and cuDNN workspace: assumed
 SPLIT = 1.2  # maximum bytes that the torch allocator reserves per byte in use: counted
 
@@ -128,8 +124,9 @@ def count_traffic(work: Work) -> Counter[str]:
     pooled = stem if work.blur else stem // 4
     elements = Counter(
         {
-            # statistics, values; sums of gradients, gradients. A sum adds its two terms, its own
-            # gradient and, except for the last, a second gradient
+            # forward: 1 for the statistics, 2 for the values; backward: 2 for the sums, 3 for the
+            # gradients. A fused residual sum also moves the residual, the output, the residual's
+            # gradient and, except in the last block, a second gradient of the output
             "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
             "relu": 0 if fused else 5 * activated,
             "sum": 0 if fused else 3 * sums,
@@ -171,9 +168,8 @@ def count_kept_bytes(work: Work) -> int:
     pooled = stem if work.blur else stem // 4
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
     elements -= stem if work.fused else 0  # input of the fused pool
-    if (
-        work.fused and work.blur
-    ):  # only the blurred outputs, and the halved inputs besides the full ones
+    if work.fused and work.blur:
+        # only the blurred outputs, and the halved inputs besides the full ones
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
         elements += halves + stem // 4
     else:

@@ -175,9 +175,8 @@ def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
         return size
     # only the last step: building the network and the warm-up take many times as long
     last = time_steps(plan, rank, side, 8, 0.0, ())[-1]
-    mean = average_over_ranks(
-        torch.tensor(last, device=rank.device)
-    )  # so that all ranks choose the same size
+    # the mean, so that all ranks choose the same size
+    mean = average_over_ranks(torch.tensor(last, device=rank.device))
     images_per_second = 8 / mean.item()
     # the largest power of two up to this number; 0 for 0
     fitting = (1 << int(MAX_STEP_SECONDS * images_per_second).bit_length()) >> 1

@@ -1,3 +1,5 @@
+"""Optional packages: the settings that need them, and the command that installs them."""
+
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+"""`resnet-recipes doctor`: topics, exit codes, and output for people and programs."""
+
 import json
 import shutil
 from pathlib import Path

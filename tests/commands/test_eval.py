@@ -1,3 +1,5 @@
+"""`resnet-recipes eval` of runs and weights files, with its table of images."""
+
 import base64
 import io
 import json

@@ -1,3 +1,5 @@
+"""`resnet-recipes export`: each export is compared with the network that it came from."""
+
 import errno
 import json
 import os

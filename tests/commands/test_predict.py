@@ -1,3 +1,5 @@
+"""`resnet-recipes predict` for files, folders and patterns, with its table and gallery."""
+
 import json
 import re
 from collections.abc import Callable

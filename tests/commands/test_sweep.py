@@ -1,3 +1,5 @@
+"""`resnet-train -m`: the runs of a sweep, their names, and the plan before them."""
+
 import json
 import os
 import random

@@ -1,3 +1,5 @@
+"""`resnet-train`: the plan, the folder of a run, and what is rejected before it starts."""
+
 import json
 import os
 import socket

@@ -1,3 +1,5 @@
+"""The commands `ls`, `show`, `cp`, `diff`, `validate` and `convert`."""
+
 import json
 import re
 from collections.abc import Callable

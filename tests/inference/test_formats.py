@@ -1,3 +1,5 @@
+"""Every export format: files, model cards, and the networks that a format rejects."""
+
 import json
 import math
 

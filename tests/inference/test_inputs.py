@@ -1,3 +1,5 @@
+"""Preprocessing inside an export matches evaluation; networks that accept only some image sizes."""
+
 from dataclasses import replace
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The processes of a sweep: their number, their failures, and runs of other sweeps."""
+
 import os
 import signal
 import sys

@@ -1,3 +1,5 @@
+"""Load networks, and use them in Python: outputs, transforms, heat maps and features."""
+
 import os
 from pathlib import Path
 

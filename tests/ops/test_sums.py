@@ -52,7 +52,7 @@ def test_each_stream_and_graph_has_its_counters(monkeypatch):
     assert len(set(found)) == 3
 
 
-def test_registers_are_limited_only_where_triton_can(monkeypatch):
+def test_register_limit_needs_triton_support(monkeypatch):
     assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), a multiple of 8
     monkeypatch.setattr(torch.version, "hip", "7.0")
     assert sums.fitting(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}

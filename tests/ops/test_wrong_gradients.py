@@ -1,4 +1,4 @@
-"""Convolutions in bf16 against float64, on memory full of NaN; inputs of average pools."""
+"""Gradients that torch may compute wrongly: small convolutions in bf16, padded average pools."""
 
 from functools import partial
 from typing import NamedTuple
@@ -137,12 +137,12 @@ def test_padded_average_pool_gets_nchw(words, is_copied):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_sound"), [("resnet18", False), ("torchvision:squeezenet1_1", True)]
+    ("name", "is_wrapped"), [("resnet18", False), ("torchvision:squeezenet1_1", True)]
 )
-def test_only_resnets_on_gpus_stay_unchanged(name, is_sound):
+def test_networks_except_resnets_are_wrapped_off_the_cpu(name, is_wrapped):
     recipe = compose("mild", [f"model.name={name}"], needs_data=False).recipe
     model = build_network(recipe, Stack.of(recipe.methods), 10, torch.device("meta"))
-    assert ("forward" in vars(model)) == is_sound
+    assert ("forward" in vars(model)) == is_wrapped
 
 
 def trained(process: RankProcess) -> bool:
@@ -156,5 +156,5 @@ def trained(process: RankProcess) -> bool:
     return True
 
 
-def test_few_channels_write_within_their_memory(launcher, tmp_path):
+def test_convolution_of_few_channels_writes_within_its_memory(launcher, tmp_path):
     assert launcher.call(tmp_path, 1, trained) == [True]  # not SIGABRT or SIGSEGV

@@ -39,9 +39,8 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
             blurpool.modify_model(network)
             for module in network.modules():
                 if isinstance(module, Blurring):
-                    module.blur = lambda x, stride=1: F.max_pool2d(
-                        x, 1, stride
-                    )  # blurs are not counted
+                    # blurs are not counted
+                    module.blur = lambda x, stride=1: F.max_pool2d(x, 1, stride)
         freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()

@@ -1,3 +1,5 @@
+"""The plan of a run as text."""
+
 from pathlib import Path
 
 from resnet_recipes.planning import outline

@@ -1,3 +1,5 @@
+"""The recipe in a run folder: read back equal, also after an edit or from another version."""
+
 import pytest
 
 from resnet_recipes.base.errors import Kind, RecipeError

@@ -1,3 +1,5 @@
+"""Recipe files and their names."""
+
 import pytest
 
 from resnet_recipes.base.errors import RecipeError

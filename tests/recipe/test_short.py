@@ -1,3 +1,5 @@
+"""Short setting names in recipe files, and their precedence."""
+
 from pathlib import Path
 
 import pytest

@@ -55,7 +55,7 @@ def test_command_compiles_and_reports_two_graphs(command, tmp_path):
 @pytest.mark.parametrize(
     "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
 )
-def test_a_command_trains_on_two_gpus(words, command):
+def test_command_trains_on_two_gpus(words, command):
     shown = command(f"batch.bn_size=32 {words}")
     assert "step=6/6 ep=3.00" in shown[-1]
     assert not [line for line in shown if "kernel cannot be used" in line]

@@ -1,3 +1,5 @@
+"""Metrics by class and by image, against direct computation."""
+
 from collections import Counter
 
 import pytest

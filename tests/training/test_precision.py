@@ -1,3 +1,5 @@
+"""Loss scaling, gradient clipping and checks for values that are not finite."""
+
 import copy
 
 import pytest

@@ -1,3 +1,5 @@
+"""Images of any shape padded or squashed to a square, as in timm."""
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -27,9 +29,8 @@ def test_pad_and_squash_keep_image_edges(turned):
 
 def test_pad_centers_the_image_as_timm():
     white = np.full((100, 75, 3), 255, np.uint8)
-    padded = center_crop(
-        Pixels(white), 41, 32, False, "pad"
-    )  # 41 x 31: one column remains on the right
+    # 41 x 31: one column remains on the right
+    padded = center_crop(Pixels(white), 41, 32, False, "pad")
     assert (padded[:, :31] == 255).all()
     assert (padded[:, 31] == (124, 116, 104)).all()
 
