@@ -233,8 +233,7 @@ def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
 def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
     card = make_card(item)
     yield f"## {card.name}\n"
-    yield f"{_text(card.summary)}\n"
-    yield f"{_text(card.details)}\n"
+    yield from (f"{_text(text)}\n" for text in (card.summary, *card.details))
     known = {
         "Gain": _text(card.gain),
         "Cost": _text(card.cost),

@@ -59,9 +59,9 @@ def _format_page(item: type, width: int) -> Iterator[str]:
         "acts at": ", ".join(hooks),
         "excludes": ", ".join(sorted(item.conflicts)) if is_method else "",
     }
-    yield from (card.name, "")
-    for text in filter(None, (card.summary, card.details)):
-        yield from wrapped(text, width, "  ", "  ")
+    yield card.name
+    for text in filter(None, (card.summary, *card.details)):
+        yield from ("", *wrapped(text, width, "  ", "  "))
     yield ""
     yield from format_facts((fact for fact in facts.items() if fact[1]), width, 14, 2)
     yield ""

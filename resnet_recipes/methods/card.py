@@ -26,11 +26,11 @@ class Setting(NamedTuple):
 
 
 class Card(NamedTuple):
-    """The description of a class; every text is one paragraph on one line."""
+    """The description of a class. Each text is on one line."""
 
     name: str
     summary: str  # one sentence with its paper
-    details: str  # the definition, and the differences from the source
+    details: tuple[str, ...]  # paragraphs: the definition, and the differences from the source
     cost: str
     gain: str  # published gains, with the source
     avoid_when: str  # when to omit it
@@ -40,10 +40,9 @@ class Card(NamedTuple):
 def make_card(cls: type) -> Card:
     """Return the card of a dataclass with `name`, `cost`, `gain`, `avoid_when` and a docstring."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
+    paragraphs = tuple(" ".join(text.split()) for text in details.strip().split("\n\n"))
     settings = tuple(setting for setting in list_settings(cls) if setting.name != "name")
-    return Card(
-        cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.avoid_when, settings
-    )
+    return Card(cls.name, summary, paragraphs, cls.cost, cls.gain, cls.avoid_when, settings)
 
 
 def list_settings(cls: type) -> tuple[Setting, ...]:

@@ -21,12 +21,14 @@ class EMA(Method):
     The average starts as a copy after the first step. Every `update_interval` it moves towards the
     weights by the fraction 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All
     floating-point parameters and buffers are averaged, including BatchNorm statistics; integers are
-    copied (Composer averages and truncates them). For evaluation and export the average is swapped
-    in, in place; the training weights are then restored bit-identically. At evaluation the average
-    is up to one interval old. The average of the torchvision references differs in three ways, each
-    available as a setting. Until the first update after its warm-up it is a copy, renewed at each
-    update (`delay`). It is also updated after the first step of every epoch, where the interval
-    restarts (`each_epoch`). Its decay depends on the number of epochs (`half_life` in dur).
+    copied (Composer averages and truncates them). For evaluation and export the average replaces
+    the weights in place; the training weights are then restored bit-identically. At evaluation the
+    average is up to one interval old.
+
+    The average of the torchvision references differs in three ways, each available as a setting.
+    Until the first update after its warm-up it is a copy, renewed at each update (`delay`). It is
+    also updated after the first step of every epoch, where the interval restarts (`each_epoch`).
+    Its decay depends on the number of epochs (`half_life` in dur).
     """
 
     name = "ema"
@@ -89,7 +91,7 @@ class EMA(Method):
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
-        """Swap the average into `model`, in place, and restore the weights on exit.
+        """Give `model` the average, in place, and restore the weights on exit.
 
         Does nothing before the first step.
         """

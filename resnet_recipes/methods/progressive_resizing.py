@@ -25,13 +25,16 @@ class ProgressiveResizing(Method):
     The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
     `finetune` of the run. Sizes are rounded to multiples of `size_increment`, half to even, in
     exact arithmetic. The size is constant within an epoch. In Mild, images are 88 px for 40% of the
-    run and then grow to 176 px, which they reach at 80%. `at: device` shrinks the normalized batch
-    ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of all
-    images). `at: loader` makes the loader decode at this size instead, which averages over area and
-    saves CPU time. `stairs` sets your own scales instead, each with its start time, as in the
-    DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`. Two deliberate differences from
-    Composer: its float arithmetic turns some sizes of 120, 60 and 100 into 119, 59 and 99, and its
-    crop never uses the last offset.
+    run and then grow to 176 px, which they reach at 80%. `stairs` sets your own scales instead,
+    each with its start time, as in the DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep,
+    1.0]]`.
+
+    `at: device` shrinks the normalized batch ("nearest" takes the pixel at floor(i * full / size);
+    "crop" cuts the same window out of all images). `at: loader` makes the loader decode at this
+    size instead, which averages over area and saves CPU time.
+
+    Two deliberate differences from Composer: its float arithmetic turns some sizes of 120, 60 and
+    100 into 119, 59 and 99, and its crop never uses the last offset.
     """
 
     name = "progressive_resizing"

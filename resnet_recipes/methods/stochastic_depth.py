@@ -41,11 +41,12 @@ class StochasticDepth(Method):
     in {0, 1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
     counted from 0, is skipped with probability p = (l + 1) / L * drop_rate ("linear"),
     l / (L - 1) * drop_rate ("from_zero") or drop_rate ("uniform"). With "linear" that is 0.00625 to
-    0.1 over the 16 blocks of ResNet-50, so that 41% of the examples pass through all blocks. The
-    branch is still computed for the entire batch, and BatchNorm sees all of it. In the saved
-    weights the factor 1 - p is folded into the last BatchNorm of the branch, which gives a plain
-    ResNet. Composer samples in the precision of the activations; this implementation samples in
-    float32.
+    0.1 over the 16 blocks of ResNet-50, so that 41% of the examples pass through all blocks.
+
+    The branch is still computed for the entire batch, and BatchNorm statistics include all of it.
+    In the saved weights the factor 1 - p is folded into the last BatchNorm of the branch, which
+    gives a plain ResNet. Composer samples in the precision of the activations; this implementation
+    samples in float32.
     """
 
     name = "stochastic_depth"

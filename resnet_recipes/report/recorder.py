@@ -148,7 +148,7 @@ class Recorder:
 
     @property
     def last_evaluation(self) -> "Evaluation":
-        """The last evaluation."""
+        """Accuracies in the last evaluation; None for weights that it did not evaluate."""
         last = next(iter(self._latest(1, ("evaluation",))), {})
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 

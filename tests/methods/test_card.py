@@ -12,6 +12,8 @@ class Toy:
 
     It does it in
     two lines.
+
+    It differs from the paper.
     """
 
     name = "toy"
@@ -27,7 +29,7 @@ def test_card_of_a_class():
     assert card[:6] == (
         "toy",
         "Do one thing (Somebody, 2020).",
-        "It does it in two lines.",
+        ("It does it in two lines.", "It differs from the paper."),
         "none.",
         "+1 point.",
         "The toy is broken.",
