@@ -383,7 +383,7 @@ def predict(
     from resnet_recipes.inference.images import collect_images, find_images
     from resnet_recipes.inference.trained import predict_images
 
-    paths = list(find_images(collect_images(images)))
+    paths = find_images(collect_images(images))
     return predict_images(_open(place, _to_words(changes, settings)), paths)
 
 

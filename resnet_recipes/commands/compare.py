@@ -139,7 +139,7 @@ def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
         f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
         f"{low:+.2f} to {high:+.2f} over {source}."
     )
-    if verdict.is_settled:
+    if low * high > 0:
         yield f"Settled{'' if verdict.freedom else ' for these networks; other seeds may differ'}."
         return
     yield "Not settled: they may be equally accurate."

@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images
 
-    paths = list(find_images(images))
+    paths = find_images(images)
     network = open_network([*place, *settings], USAGE.example).to_device()
     most = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
@@ -100,24 +100,19 @@ def _write_gallery(
     file_name: str,
     network: "TrainedNetwork",
     paths: "Sequence[str | Pixels]",
-    predictions: "Iterable[Prediction]",
+    predictions: "Sequence[Prediction]",
 ) -> None:
-    """Write a page of the first readable images, each with a heat map of its class."""
+    """Write a page of the readable images among the first, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
     from resnet_recipes.inference.pooled import PooledImage
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    readable = [(index, one) for index, one in enumerate(predictions) if one.classes]
-    names = network.network.classes
+    names, tiles = network.network.classes, []
     with closing(UnlabeledImages(paths, network.recipe.data, 1)) as loader:
-        tiles = [
-            Tile(
-                PooledImage(network, loader, index).draw(names.index(best)),
-                *(one.file, "", best, probability),
-            )
-            for index, one in readable[:_IN_GALLERY]
-            for best, probability in one.classes[:1]
-        ]
+        for index, (file, classes, _) in enumerate(predictions[:_IN_GALLERY]):
+            for best, probability in classes[:1]:
+                pixels = PooledImage(network, loader, index).draw(names.index(best))
+                tiles.append(Tile(pixels, file, "", best, probability))
     text = f"{len(tiles):,} of {len(paths):,} images"
     with open_output("--gallery", file_name) as file:
         file.write(build_gallery("Predictions", text, tiles).encode())

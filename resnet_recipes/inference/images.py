@@ -3,7 +3,7 @@
 import glob
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -138,38 +138,40 @@ def collect_images(images: object) -> list[Path | Pixels]:
     return collected
 
 
-def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
-    """Yield the absolute paths of images, and of all images in folders, sorted by name.
+def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
+    """Return the absolute paths of images, and of all images in folders, sorted by name.
 
     A path that does not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep
     their positions. Raises NotReadyError.
     """
-    paths: list[Path | Pixels] = []
-    missing: list[Problem] = []
+    images: list[str | Pixels] = []
+    problems: list[Problem] = []
     for place in places:
         if isinstance(place, Pixels):
-            paths.append(place)
+            images.append(place)
             continue
         place = place.absolute()
         matches = [place] if place.exists() else _glob(place)
-        paths += matches
+        for path in matches:
+            images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
             is_pattern = glob.has_magic(str(place))
             rule = "no file matches this pattern" if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            missing.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
-    NotReadyError.refuse(missing)
-    for path in paths:
-        if isinstance(path, Pixels) or not path.is_dir():
-            yield path if isinstance(path, Pixels) else str(path)
-            continue
-        try:
-            names = sorted(list_images(path))
-        except OSError as error:
-            raise NotReadyError.at(path, f"cannot be read: {error.strerror}") from None
-        if not names:
-            raise NotReadyError.at(path, "has no images")
-        yield from (str(path / name) for name in names)
+            problems.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
+    NotReadyError.refuse(problems)
+    return images
+
+
+def _list_folder(folder: Path) -> list[str]:
+    """Return the paths of the images in a folder, sorted. Raises NotReadyError."""
+    try:
+        names = sorted(list_images(folder))
+    except OSError as error:
+        raise NotReadyError.at(folder, f"cannot be read: {error.strerror}") from None
+    if not names:
+        raise NotReadyError.at(folder, "has no images")
+    return [str(folder / name) for name in names]
 
 
 def _suggest_path(missing: Path) -> str:

@@ -74,11 +74,6 @@ class PairedVerdict(NamedTuple):
         half = self._margin()
         return Confidence(self.points - half, self.points + half)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the interval excludes 0."""
-        return abs(self.points) > self._margin()
-
     def multiply_to_settle(self, what: str) -> float | None:
         """Return how many times as many "images" or "seeds" settle it with 80% power, or None."""
         for times in _MULTIPLES:

@@ -114,7 +114,8 @@ def test_paired_equal_seeds_do_not_settle_a_difference_of_one_image():
     second = [Hits("d", "1" * 137 + "0" * 16)] * 2
     verdict = PairedVerdict.of(first, second)
     assert verdict.seed_variance == 0
-    assert not verdict.is_settled
+    low, high = verdict.interval
+    assert low < 0 < high
 
 
 def test_paired_interval_covers_the_difference():
@@ -141,9 +142,10 @@ def test_paired_interval_covers_the_difference_of_few_noisy_seeds():
 
 
 def test_paired_verdict_settles_where_interval_excludes_zero():
-    assert count_pairs(153, 15, 2).is_settled
-    assert count_pairs(153, 2, 15).is_settled
-    assert not count_pairs(153, 9, 3).is_settled
+    assert count_pairs(153, 15, 2).interval.low > 0
+    assert count_pairs(153, 2, 15).interval.high < 0
+    low, high = count_pairs(153, 9, 3).interval
+    assert low < 0 < high
 
 
 def test_paired_images_to_settle_give_that_many_differences():
