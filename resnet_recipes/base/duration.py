@@ -21,6 +21,10 @@ MAX_LENGTH = 10**9
 _LONGEST_TIME = 10 * 365 * 24 * 3600.0
 
 
+#: Settings that determine the duration of a run.
+SETTINGS = ("max_duration", "scale_schedule_ratio")
+
+
 class NoPriceError(ValueError):
     """A budget in money requires an hourly price."""
 
@@ -59,6 +63,13 @@ class Duration:
         if self.unit == "dur" or ratio == 1:
             return self
         return Duration(Fraction(int(self.value * ratio)), self.unit)
+
+    def to_words(self) -> str:
+        """Return this duration for people, as "90 epochs", "1,000 steps" or "10% of the run"."""
+        if self.unit == "dur":
+            return f"{float(100 * self.value):g}% of the run"
+        unit = "epoch" if self.unit == "ep" else "step"
+        return f"{float(self.value):,.12g} {unit}{'' if self.value == 1 else 's'}"
 
     def __str__(self) -> str:
         number = str(self.value) if self.value.denominator == 1 else f"{float(self.value):g}"

@@ -132,9 +132,9 @@ class Problem(NamedTuple):
 
     def _first(self) -> str:
         """Return the first line, with secrets not yet masked."""
-        subject = self.key if self.value is None else f"{self.key}={_text(self.value)}"
+        subject = self.key if self.value is None else f"{self.key}={to_text(self.value)}"
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
-            subject = f"`{_text(self.value)}`"
+            subject = f"`{to_text(self.value)}`"
         subject = self.typed or subject
         match self.kind:
             case Kind.UNKNOWN:
@@ -176,7 +176,7 @@ class Problem(NamedTuple):
         return "\n    ".join(self.lines())
 
 
-def _text(value: object) -> str:
+def to_text(value: object) -> str:
     """Return a value as written on the command line; long values are cut."""
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text

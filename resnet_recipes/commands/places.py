@@ -102,8 +102,13 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
         return None
     if run_name != "auto":
         rule = Statement("--resume names the run, and a run keeps its recipe")
-        wrong = select(words, "recipe", *_NAMING)
-        RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
+        name = get_value(words, "recipe")
+        RecipeError.refuse(
+            [
+                Problem("NAME", name, rule, kind=Kind.UNUSED) if name else None,
+                *(Problem(word, None, rule, kind=Kind.UNUSED) for word in select(words, *_NAMING)),
+            ]
+        )
         return Resumption(find_runs([run_name], "--resume")[0], words)
     from resnet_recipes.jobs.resume import find_match, list_unfinished
 

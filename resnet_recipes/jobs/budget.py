@@ -85,8 +85,9 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
     if epochs is None:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
+        warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
         rule = (
-            f"is too small: with a warm-up of {plan.recipe.schedule.warmup}, the shortest sensible "
+            f"is too small: with a warm-up of {warmup}, the shortest sensible "
             f"run is epochs={float(min_epochs):g}, which takes up to {clock_time(60 * max_minutes)}"
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")

@@ -166,8 +166,9 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
     place = shlex.quote(str(folder))
     if is_running(folder):
         changes = find_changed_settings(asdict(frozen.read(folder / CONFIG)), recipe)
-        keys = ", ".join(problem.key for problem in changes)
-        rule = f"is running in {folder} " + (f"with other settings: {keys}" if keys else "already")
+        keys = [problem.key for problem in changes]
+        difference = "another recipe" if "name" in keys else f"other settings: {', '.join(keys)}"
+        rule = f"is running in {folder} " + (f"with {difference}" if keys else "already")
         fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, rule, fix)
     is_run = (folder / CONFIG).is_file()

@@ -50,9 +50,13 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         folder = root / recipe.run.name
         if not (folder / CONFIG).is_file():
             return None
-        if problems := _find_changes(folder, recipe):
-            fix = ("run=another", Hint(f"or use the value in {folder}"))
-            raise RecipeError(problem._replace(fix=fix) for problem in problems)
+        problems = _find_changes(folder, recipe)
+        resume = f"resnet-train --resume {shlex.quote(str(folder))}"
+        for problem in problems:
+            if problem.key == "name":  # another recipe differs in many settings
+                rule = f"is a run of another recipe, {frozen.read(folder / CONFIG).name}"
+                raise RecipeError.of("run.name", folder.name, rule, (resume, "run=another"))
+        RecipeError.refuse(problem._replace(fix=(resume, "run=another")) for problem in problems)
         return folder
     difference = ""
     for folder in list_unfinished(root):
@@ -131,7 +135,11 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         if changes.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
     recipe = replace(recipe, run=original.run)
-    problems = list(find_changed_settings(asdict(original), recipe))
+    resume = f"resnet-train --resume {shlex.quote(str(folder))}"
+    fix = (resume, Hint("or start a new run"))
+    problems = [
+        problem._replace(fix=fix) for problem in find_changed_settings(asdict(original), recipe)
+    ]
     if recipe.launch.budget:
         rule = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))

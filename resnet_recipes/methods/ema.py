@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.limits import Length, LengthOrZero
 from resnet_recipes.base.names import DOCS
+from resnet_recipes.base.text import counted
 from resnet_recipes.methods.base import Method, Now
 
 
@@ -109,21 +110,21 @@ class EMA(Method):
                 torch._foreach_copy_(weights, copies)
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
-        half_life, interval = (
-            horizon.steps(Duration.parse(text)) for text in (self.half_life, self.update_interval)
-        )
+        durations = [Duration.parse(text) for text in (self.half_life, self.update_interval)]
+        half_life, interval = map(horizon.steps, durations)
+        decay, pause = (duration.to_words() for duration in durations)
         if max(half_life, interval) * 10 > horizon.total_steps:
             fitting = max(1, horizon.total_steps // 50)
+            steps = counted(horizon.total_steps, "step")
             yield (
-                f"EMA averages over too many steps (half-life {self.half_life}, updated every "
-                f"{self.update_interval}) for a run of {horizon.total_steps:,}, so its weights "
-                f"will lag. Try methods.ema.half_life={fitting}ba "
+                f"EMA averages over too many steps (half-life {decay}, updated every {pause}) for "
+                f"a run of {steps}, so its weights will lag. Try methods.ema.half_life={fitting}ba "
                 f"methods.ema.update_interval={max(1, fitting // 5)}ba."
             )
         elif interval > half_life:
             yield (
-                f"EMA is updated every {self.update_interval} with a half-life of "
-                f"{self.half_life}, so its average is little more than the latest weights."
+                f"EMA is updated every {pause} with a half-life of {decay}, so its average is "
+                "little more than the latest weights."
             )
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -156,8 +156,11 @@ def format_published(result: Published) -> str:
 
 
 def _describe_scaling(plan: Plan) -> str:
-    ratio = plan.recipe.scale_schedule_ratio
-    return "" if ratio == 1 else f" ({plan.recipe.max_duration} x {ratio:g}, rounded down)"
+    ratio, base = (
+        plan.recipe.scale_schedule_ratio,
+        Duration.parse(plan.recipe.max_duration).to_words(),
+    )
+    return "" if ratio == 1 else f" ({base} x {ratio:g}, rounded down)"
 
 
 def _describe_target(plan: Plan) -> str:
@@ -172,23 +175,17 @@ def _describe_lr(plan: Plan) -> str:
     last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
     course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
     if config.name == "wsd":
-        course = f"constant, down to {last:.3g} in the last {_spell(config.cooldown)}"
-    rise = f"up to {peak:g} in {_spell(config.warmup)}, then " if plan.warmup else f"{peak:g}, "
+        course = (
+            f"constant, down to {last:.3g} in the last {Duration.parse(config.cooldown).to_words()}"
+        )
+    warmup = Duration.parse(config.warmup).to_words()
+    rise = f"up to {peak:g} in {warmup}, then " if plan.warmup else f"{peak:g}, "
     return f"{rise}{course}"
-
-
-def _spell(duration: str) -> str:
-    """Return a description of a duration: "4 epochs"."""
-    length = Duration.parse(duration)
-    if length.unit == "dur":
-        return f"{float(100 * length.value):g}% of the run"
-    noun = {"ep": "epoch", "ba": "step"}[length.unit]
-    return f"{float(length.value):g} {noun}{'s' * (length.value != 1)}"
 
 
 def _format_interval(duration: str) -> str:
     """Return a description of an interval: "every epoch", "every 4 epochs"."""
-    return f"every {_spell(duration).removeprefix('1 ')}"
+    return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
 
 
 def _summarize(method: Method) -> str:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
+from resnet_recipes.base import duration
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
@@ -18,11 +19,10 @@ from resnet_recipes.recipe.library import GROUPS
 #: Settings that are folders: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
-#: Folders that must not be empty, by the names that users type.
-_NEEDED = ("data", "data.root", "run.root")
-
-#: Settings that determine the duration of a run.
-LENGTH = ("max_duration", "scale_schedule_ratio")
+#: Settings that must not be empty, by the names that users type, with a form of their values.
+_NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromkeys(
+    ("budget", "launch.budget", "launch.max_wall"), "2h"
+)
 
 MAX_LENGTH = 4096  # characters per argument
 MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
@@ -92,7 +92,7 @@ def parse(words: Iterable[str]) -> ParseResult:
                 Hint("remove one of them"),
             )
         )
-    lengths = [item.typed for item in overrides if item.key in LENGTH]
+    lengths = [item.typed for item in overrides if item.key in duration.SETTINGS]
     if lengths and any(item.key == "launch.budget" for item in overrides):
         rule = Statement(f"{lengths[0]} already sets the duration")
         problems.append(Problem("budget", None, rule, Hint("remove one of them")))
@@ -167,7 +167,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif "???" in value:
         rule, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif key in _NEEDED and not value.strip("'\" "):
-        rule, fix = EMPTY, f"{key}=PATH"
+        rule, fix = EMPTY, f"{key}={_NEEDED[key]}"
     elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from resnet_recipes.base import duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.base.reading import read_json
@@ -15,9 +16,6 @@ from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration: a key, or a section.
 _OWN = ("seed", "about", "published", "run.", "log.", "checkpoint.")
-
-#: Settings of a run's duration, which labels show in epochs.
-_LENGTH = ("max_duration", "scale_schedule_ratio")
 
 #: Maximum settings in a label.
 _MOST = 4
@@ -134,7 +132,7 @@ def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]
     """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup"."""
     for key in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")
-        if key in settings and key not in _LENGTH:
+        if key in settings and key not in duration.SETTINGS:
             yield f"{name or section} {settings[key]}"
         elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"

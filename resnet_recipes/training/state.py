@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import islice
 
@@ -10,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Statement, TrainingError
+from resnet_recipes.base import duration
+from resnet_recipes.base.errors import (
+    Hint,
+    Problem,
+    RecipeError,
+    Statement,
+    TrainingError,
+    to_text,
+)
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.recipe.build import build, drop_removed
@@ -184,11 +193,41 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
 def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that changed and affects the weights."""
     before, after = flatten_recipe(old), flatten(asdict(new))
-    for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and not _is_in(key, (*SAFE, *REPAIRS)):
-            was = "without it" if before.get(key) is None else f"with {before[key]}"
-            rule = Statement(f"the run started {was}, and keeps its settings")
+    for method in sorted(_list_methods(before) ^ _list_methods(after)):
+        verb = "uses" if method in _list_methods(before) else "does not use"
+        rule = Statement(f"the run {verb} this method")
+        yield Problem(method, None, rule, Hint("restore the value, or start a new run"))
+        fields = [key for key in before | after if f"{key}.".startswith(f"{method}.")]
+        before, after = (
+            {key: value for key, value in settings.items() if key not in fields}
+            for settings in (before, after)
+        )
+    changed = [key for key in before | after if before.get(key) != after.get(key)]
+    if set(duration.SETTINGS) <= set(changed):  # epochs= sets both
+        changed.remove(duration.SETTINGS[1])
+    for key in sorted(changed):
+        if not _is_in(key, (*SAFE, *REPAIRS)):
+            rule = f"differs from the run, which {_describe_value(key, before)}"
             yield Problem(key, after.get(key), rule, Hint("restore the value, or start a new run"))
+
+
+def _list_methods(recipe: State) -> set[str]:
+    """Return the methods that are on in a flattened recipe: "methods.ema"."""
+    return {
+        ".".join(key.split(".")[:2])
+        for key, value in recipe.items()
+        if key.startswith("methods.") and (value is not None or key.count(".") > 1)
+    }
+
+
+def _describe_value(key: str, recipe: State) -> str:
+    """Return a clause about the value of a setting in a flattened recipe."""
+    if key in duration.SETTINGS:
+        with suppress(ValueError):  # of a checkpoint from elsewhere
+            length = duration.Duration.parse(recipe["max_duration"])
+            ratio = duration.to_fraction(recipe["scale_schedule_ratio"])
+            return f"trains for {length.scale(ratio).to_words()}"
+    return "does not set it" if recipe.get(key) is None else f"uses {to_text(recipe[key])}"
 
 
 def flatten_recipe(recipe: State) -> State:

@@ -146,7 +146,9 @@ def test_finished_run_rejects_resume_and_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
-    assert "lr=1: the run started with 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
+    said = enter("resnet-train --resume runs/mine lr=1", 2).err
+    assert "lr=1 differs from the run, which uses 0.05" in said
+    assert "try:   resnet-train --resume runs/mine\n" in said
     assert len(mine) == 1
 
 
@@ -160,9 +162,19 @@ def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
     enter(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
 
 
-@pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
-def test_name_of_another_run_or_recipe_is_rejected(mine, refused, word):
-    assert f"{word}: --resume names the run, and a run keeps its recipe" in refused(word)
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    rows(
+        """
+hot | `hot`
+recipe=hot | `hot`
+run=other | run=other
+run.root=elsewhere | run.root=elsewhere
+"""
+    ),
+)
+def test_name_of_another_run_or_recipe_is_rejected(mine, refused, word, shown):
+    assert f"{shown}: --resume names the run, and a run keeps its recipe" in refused(word)
 
 
 def test_resume_auto_finds_newest_unfinished_run(started, enter):
@@ -203,9 +215,16 @@ def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key
 
 def test_resume_auto_rejects_name_with_other_settings(mine, enter):
     said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
-    assert "lr=0.1: the run started with 0.05" in said
+    assert "lr=0.1 differs from the run, which uses 0.05" in said
     assert "run=another" in said
     assert len(mine) == 1
+
+
+def test_resume_auto_reports_other_recipe_as_one_problem(mine, enter):
+    recipe = read(CONFIG).name
+    said = enter("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
+    assert said.startswith(f"error: run=mine is a run of another recipe, {recipe}\n")
+    assert "try:   resnet-train --resume runs/mine\n" in said
 
 
 def test_resume_rejects_folder_with_a_link(mine, refused, tmp_path):
@@ -229,6 +248,6 @@ def test_resume_rejects_run_replaced_before_its_lock(mine, enter, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replaced)
     said = enter("resnet-train --resume runs/mine workers=3", 2).err
-    assert "seed=42: the run started with 7" in said
+    assert "seed=42 differs from the run, which uses 7" in said
     assert read(CONFIG) == replace(original, seed=7)
     assert len(mine) == 1

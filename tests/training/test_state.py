@@ -149,7 +149,7 @@ def test_resume_of_older_run_uses_defaults(make_run):
         """
 data.order | quasi_random | data.order
 optimizer.momentum | 0.5 | optimizer.momentum
-methods.mixup | {} | methods.mixup.alpha
+methods.mixup | {} | methods.mixup
 methods.trivial_augment | {} | methods.trivial_augment
 """
     ),
@@ -164,7 +164,25 @@ def test_changed_settings_reject_non_default_newer_setting(setting, value, refus
 
 def test_changed_settings_report_removed_setting(recipe):
     (problem,) = find_changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
-    assert str(problem).startswith("rotation: the run started with 5")
+    assert str(problem).startswith("rotation differs from the run, which uses 5")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    rows(
+        """
+max_duration=90ep | max_duration=9ep | which trains for 90 epochs
+max_duration=90ep scale_schedule_ratio=0.4 | max_duration=9ep | which trains for 36 epochs
+max_duration=500ba | max_duration=1ep | which trains for 500 steps
+data.flip=true | data.flip=false | which uses true
+methods.ema={} | log.interval=7ba | the run uses this method
+log.interval=7ba | methods.sam={} | the run does not use this method
+"""
+    ),
+)
+def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, said, recipe):
+    (problem,) = find_changed_settings(asdict(recipe(old)), recipe(new))
+    assert problem.clause.endswith(said)
 
 
 def test_changed_settings_include_method_without_settings(recipe):
