@@ -120,7 +120,7 @@ class ModelConfig(Section):
             yield Problem("args", ", ".join(self.args), rule, fix)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
             yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
-        if self.freeze != "none" and not self.weights:
+        if self.freeze in FREEZABLE[1:] and not self.weights:
             yield Problem(
                 "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"
             )

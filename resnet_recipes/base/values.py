@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Problem, Value
+from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.kinds import is_union, kinds_of
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
 from resnet_recipes.base.suggestions import UNITS, VALUES, apply_meaning, find_closest
@@ -41,7 +41,9 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
         return apply_meaning(problem, meaning)
     meant = _find_value(cls, name, text)
     if not meant or meant == _make_text(value, quotes=True):
-        return problem
+        limits = get_limits(cls).get(name, ())
+        hints = (limit.fix for limit in limits if isinstance(limit.fix, Hint))
+        return problem if problem.fix else problem._replace(fix=next(hints, ()))
     return problem._replace(fix=meant if "=" in meant else Value(meant))
 
 

@@ -1,7 +1,8 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
@@ -52,7 +53,7 @@ def run(arguments: Arguments) -> int:
     RecipeError.refuse(
         [
             find_missing_network(arguments.words, USAGE.example),
-            *_find_problems(flags, TARGETS, dtype, lose),
+            *_find_problems(arguments, TARGETS, dtype, lose),
         ]
     )
     to, folder = flags["--to"], new_path("--out", flags["--out"], is_folder=True)
@@ -87,13 +88,17 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_problems(
-    flags: Mapping[str, str], formats: Collection[str], dtype: str, lose: str
+    arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    for flag in ("--to", "--out"):
-        if flag not in flags:
-            yield Problem(flag, None, "", USAGE.example, kind=Kind.MISSING)
+    words, flags = arguments.words, arguments.flags
     to = flags.get("--to", "onnx")
+    place = shlex.quote(flags.get("--out", "exported"))
+    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {place}" if words else ""
+    if "--to" not in flags:
+        yield Problem("--to", None, "", valid=tuple(formats), kind=Kind.MISSING)
+    if "--out" not in flags:
+        yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
     if to not in formats:
         meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
         fix = f"--to {meant}" if meant in formats else ""

@@ -1,6 +1,8 @@
 """`resnet-recipes report`: runs and published results in one HTML page."""
 
-from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
+import shlex
+
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -32,9 +34,11 @@ def run(arguments: Arguments) -> int:
     if is_new := not is_ours(out := typed_path("--out", file_name)):
         out = new_path("--out", file_name)
     if arguments.words and "--published" in arguments:
-        raise RecipeError.of(
-            "--published", None, "plots the published results alone", kind=Kind.UNUSED
+        fix = (
+            "resnet-recipes report --published",
+            shlex.join(["resnet-recipes", "report", *arguments.words]),
         )
+        raise RecipeError.of("--published", None, "takes no runs", fix)
     if pictures := arguments.flags.get("--png"):
         folder = typed_path("--png", pictures)
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):

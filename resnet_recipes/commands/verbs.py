@@ -62,7 +62,6 @@ VERBS = (
 #: Flags that make `resnet-train` run another module.
 _INSTEAD = {
     "--completion": "completion",
-    "--list": "ls",
     "--describe": "show",
     "--cfg": "train",
     "-m": "sweep",
@@ -86,6 +85,8 @@ def train(argv: Sequence[str]) -> int:
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] in _VERSION or "--version" in argv:
         return _print_version()
+    if "--list" in argv:
+        return run(["ls", *(word for word in argv if word != "--list")])
     if argv[0] not in Library().list_names():
         _refuse_verb(argv)
     arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError, Statement
+from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
@@ -13,9 +13,15 @@ from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
+from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.teachers import describe_file, find_unstorable, make_cycle
+from resnet_recipes.planning.teachers import (
+    describe_file,
+    find_unstorable,
+    make_cycle,
+    make_missing_teacher,
+)
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -63,8 +69,9 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     plan = plan_here(composed, say)
     RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        rule = Statement("no method has a teacher, so there is nothing to store")
-        raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
+        raise RecipeError(
+            [make_missing_teacher(method) for method in ORDER if method.network_setting]
+        )
     sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     stored_outputs = classes if top == "all" else min(int(top), classes)

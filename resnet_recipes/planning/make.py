@@ -123,7 +123,7 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps:
         total = counted(horizon.total_steps, "step")
-        rule = f"takes {counted(warmup, 'step')}, but the run has {total}: lr is never reached"
+        rule = f"takes {counted(warmup, 'step')}, but the run has {total}"
         fix = (_suggest_warmup(horizon), Hint("or train longer"))
         yield Problem("schedule.warmup", recipe.schedule.warmup, rule, fix)
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))

@@ -77,8 +77,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
             continue
         key, place = _find_setting(method)
         if not place:
-            fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
-            raise RecipeError.of(key, None, "a trained network", fix, Kind.MISSING)
+            raise RecipeError([make_missing_teacher(type(method))])
         from resnet_recipes.network.open import open_network
 
         try:
@@ -90,6 +89,13 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")
         yield OpenTeacher(method, network)
+
+
+def make_missing_teacher(method: type[Method]) -> Problem:
+    """Return the problem of a method without a trained network."""
+    key = f"methods.{method.name}.{method.network_setting}"
+    fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
+    return Problem(key, None, "a trained network", fix, kind=Kind.MISSING)
 
 
 def _explain_description(error: NotReadyError, place: str) -> NotReadyError:

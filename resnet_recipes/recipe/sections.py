@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Problem, Statement, Value
+from resnet_recipes.base.errors import Hint, Problem, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -118,7 +118,9 @@ _PIXELS = Bounds(
 )
 
 
-_PERCENT = Bounds(least=1, most=100, text="a percentage from 1 to 100, as in 75.9")
+_PERCENT = Bounds(
+    least=1, most=100, text="a percentage from 1 to 100", fix=Hint("stop_at_top1=75.9")
+)
 
 
 @dataclass
@@ -164,7 +166,12 @@ class LogConfig(Section):
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
 
 
-_PRICE = Bounds(least=0, below=1e6, text="a price per hour, as in 32.77")
+_PRICE = Bounds(
+    least=0,
+    below=1e6,
+    text="a price per hour",
+    fix=Hint("launch.price=32.8, if an hour costs 32.8"),
+)
 
 
 @dataclass
@@ -199,12 +206,14 @@ class LaunchConfig(Section):
                     seconds(value)
             except ValueError as error:
                 if isinstance(error, NoPriceError):
-                    fix: Fix = Hint("launch.price=32.8, if an hour costs 32.8")
+                    fix = _PRICE.fix
                 else:
                     meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()
-                    if value.isdecimal():
-                        fix = (Value(f"{value}h"), Value(f"{value}m"))
+                    if value.isdecimal() and float(value):
+                        fix = tuple(map(Value, (f"{value}h", f"{value}m", f"${value}")))
+                    elif not fix:  # a shell makes 0 of an unquoted $20
+                        fix = Hint("budget='$20', in quotes, or budget=2h")
                 yield Problem(key, value, str(error), fix)
 
 

@@ -130,7 +130,7 @@ watch a b | 2 | needs one run
 runs /nowhere | 3 | does not exist
 report nowhere | 3 | does not exist
 report --published --out no/r.html | 3 | --out no/r.html cannot be written
-report --published runs | 2 | --published plots the published results alone
+report --published runs | 2 | --published takes no runs
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
 train --recipes ~nosuchuser recipe=mild | 2 | ~nosuchuser is not a user of this machine
 train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine

@@ -74,7 +74,12 @@ resnet-train -m mild data=images bs=8 seed=1,b
 resnet-train mild data=images budget=2 --dry-run
 resnet-train mild data=images budget=20 --dry-run
 resnet-train mild data=images 'budget=$20' --dry-run
+resnet-train mild data=images budget= --dry-run
 resnet-train demo data=images bs=8 budget=10s --dry-run
+resnet-train mild data=images launch.price=cheap --dry-run
+resnet-train mild data=images stop_at_top1=high --dry-run
+resnet-train mild data=images model.freeze=conv1 --dry-run
+resnet-train --list --csv
 resnet-train mild data=images resume=last --dry-run
 resnet-train --resume
 resnet-train --resume nope

@@ -215,10 +215,10 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
  | 3 | {} | batch.global_size | bs=99
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
-max_duration=1ep | 1 | {} | schedule.warmup | lr is never reached
+max_duration=1ep | 1 | {} | schedule.warmup | but the run has
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
-schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | lr is never reached
+schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | but the run has
 max_duration=1ba schedule.warmup=0.1dur | 1 | {} | schedule.warmup | takes 1 step, but the run
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
 """
