@@ -156,11 +156,8 @@ def format_published(result: Published) -> str:
 
 
 def _describe_scaling(plan: Plan) -> str:
-    ratio, base = (
-        plan.recipe.scale_schedule_ratio,
-        Duration.parse(plan.recipe.max_duration).to_words(),
-    )
-    return "" if ratio == 1 else f" ({base} x {ratio:g}, rounded down)"
+    ratio, base = plan.recipe.scale_schedule_ratio, Duration.parse(plan.recipe.max_duration)
+    return "" if ratio == 1 else f" ({float(base.value):g} x {ratio:g}, rounded down)"
 
 
 def _describe_target(plan: Plan) -> str:
