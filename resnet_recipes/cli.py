@@ -17,7 +17,7 @@ from traceback import walk_tb
 from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.base.text import printable, wrapped
+from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import get_line_width
@@ -101,7 +101,7 @@ def _describe_os_error(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{printable(error.filename)}: {error.strerror or error.args[0]}"
+        return f"{escape_controls(error.filename)}: {error.strerror or error.args[0]}"
     if isinstance(error, OSError) and error.errno in _OF_DISKS:
         return (
             f"a file cannot be read or written: {error.strerror}\n"
@@ -144,15 +144,15 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
     Commands and settings are wrapped only between list items, so that they can be copied.
     """
     if isinstance(error, TrainingError):
-        return "\n".join(map(printable, f"error: {error}".splitlines()))
+        return "\n".join(map(escape_controls, f"error: {error}".splitlines()))
     width = get_line_width()
     count = len(error.problems)
     lines = [] if count == 1 else [f"error: {count} problems", ""]
     for problem in error.problems:
         first, *below = name_as_typed(problem, argv).lines()
-        lines += wrapped(first, width, "  " if lines else "error: ", "    ")
+        lines += wrap_text(first, width, "  " if lines else "error: ", "    ")
         for line in below:
             glue = "(?<!,) " if line.startswith("try:") else ""
-            lines += wrapped(line, width, " " * 6, " " * 13, glue)
+            lines += wrap_text(line, width, " " * 6, " " * 13, glue)
     status = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])

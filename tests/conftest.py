@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 
 # Divide the cores among the pytest processes, and so among the processes that tests start. It has
 # to happen here: another conftest.py may import torch, which reads the variable only once.
 if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-    os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
+    os.environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // int(count)))
 
 gc.disable()  # until all imports are done: scanning imported objects takes a sixth of the time
 

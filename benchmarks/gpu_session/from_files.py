@@ -14,7 +14,7 @@ from session import Steps, recipe_of, run_of, timed, training
 from verdict import tried
 
 from resnet_recipes import data
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.data import demo
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.training.run import Run
@@ -49,7 +49,7 @@ def _measured(
         _, seconds = timed(steps, count, device)
     finally:
         run.train_data.close()
-    note = f"{cores()} cores; {' '.join(facts.notes)}"
+    note = f"{count_cores()} cores; {' '.join(facts.notes)}"
     yield {"value": count * batch / seconds, "unit": "images/s", "note": note}
 
 

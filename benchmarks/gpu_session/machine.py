@@ -8,7 +8,7 @@ from importlib import import_module
 
 import torch
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.data import native
 from resnet_recipes.ops import selftest
 
@@ -20,7 +20,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     on_gpu = device.type == "cuda"
     facts = {
         "device": torch.cuda.get_device_name(device) if on_gpu else "CPU",
-        "cores": cores(),
+        "cores": count_cores(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

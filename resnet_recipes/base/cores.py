@@ -11,7 +11,7 @@ CPUINFO = Path("/proc/cpuinfo")
 SMT = Path("/sys/devices/system/cpu/smt/active")
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -21,8 +21,10 @@ def estimate_speedup(threads: int) -> float:
 
     Assumes that the second thread of a core adds 20%.
     """
-    threads = min(threads, cores())
-    physical = cores() / 2 if SMT.exists() and SMT.read_text().strip() == "1" else cores()
+    threads = min(threads, count_cores())
+    physical = (
+        count_cores() / 2 if SMT.exists() and SMT.read_text().strip() == "1" else count_cores()
+    )
     return threads if threads < physical else physical + 0.2 * (threads - physical)
 
 
@@ -48,7 +50,7 @@ _MEMORY = {
 }
 
 
-def available_memory() -> int:
+def get_available_memory() -> int:
     """Return the bytes available on the machine, or to a container or job with a lower limit.
 
     Page cache counts as available.

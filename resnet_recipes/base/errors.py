@@ -169,7 +169,7 @@ class Problem(NamedTuple):
             return fix
         if self.key.startswith("-"):
             return f"{self.key} {shlex.quote(fix)}"
-        name = self.typed.partition("=")[0] or names.short(self.key)
+        name = self.typed.partition("=")[0] or names.find_short_name(self.key)
         return shlex.quote(f"{name}={fix}")
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ class WrongTypeError(Exception):
 
 
 @cache
-def kinds_of(cls: type) -> dict[str, Any]:
+def get_kinds(cls: type) -> dict[str, Any]:
     """Return the type of each field of a dataclass."""
     hints = get_type_hints(cls)
     return {item.name: hints[item.name] for item in fields(cls)}
@@ -57,16 +57,18 @@ def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
         number = (get_args(kind) or (kind,))[0]
         return None if number is not str and not text else number(text)
 
-    return cls(**{name: value(texts[name], kind) for name, kind in kinds_of(cls).items()})
+    return cls(**{name: value(texts[name], kind) for name, kind in get_kinds(cls).items()})
 
 
-def words(kind: Any) -> str:
+def describe_kind(kind: Any) -> str:
     """Describe a type for a message."""
     if kind in _WORDS:
         return _WORDS[kind]
     if is_union(kind):
         others = find_dataclasses(kind)[1:]  # one optimizer is enough as an example
-        return " or ".join(words(option) for option in get_args(kind) if option not in others)
+        return " or ".join(
+            describe_kind(option) for option in get_args(kind) if option not in others
+        )
     if is_dataclass(kind):
         names = ", ".join(item.name for item in fields(kind))
         return f"a mapping of {names}" if names else "{}"
@@ -78,7 +80,7 @@ def words(kind: Any) -> str:
 def _check_type(value: Any, expected: Any, kind: Any) -> Any:
     """Return a value of a type that can become `kind`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, expected):
-        raise WrongTypeError(words(kind))
+        raise WrongTypeError(describe_kind(kind))
     return value
 
 
@@ -86,7 +88,7 @@ def _option(value: Any, kind: Any) -> Any:
     for option in get_args(kind):
         with suppress(WrongTypeError):
             return convert(value, option)
-    raise WrongTypeError(words(kind))
+    raise WrongTypeError(describe_kind(kind))
 
 
 def _list(value: Any, kind: Any) -> list[Any]:
@@ -111,13 +113,13 @@ def _record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping with every field that has no default."""
     if isinstance(value, cls):
         return value
-    kinds, mapping = kinds_of(cls), _check_type(value, dict, cls)
+    kinds, mapping = get_kinds(cls), _check_type(value, dict, cls)
     if unknown := sorted(map(str, set(mapping) - set(kinds))):
-        raise WrongTypeError(f"{words(cls)} (not {', '.join(unknown)})")
+        raise WrongTypeError(f"{describe_kind(cls)} (not {', '.join(unknown)})")
     if absent := [
         item.name for item in fields(cls) if item.default is MISSING and item.name not in mapping
     ]:
-        raise WrongTypeError(f"{words(cls)} ({', '.join(absent)} is missing)")
+        raise WrongTypeError(f"{describe_kind(cls)} ({', '.join(absent)} is missing)")
     return cls(**{name: convert(mapping[name], kinds[name]) for name in mapping})
 
 
@@ -140,7 +142,7 @@ def _whole_number(value: Any, kind: Any) -> int:
 
 def _exact(value: Any, kind: Any) -> Any:
     if type(value) is not kind:
-        raise WrongTypeError(words(kind))
+        raise WrongTypeError(describe_kind(kind))
     if kind is str and not value.replace("\n", "").isprintable():
         raise WrongTypeError("text without invisible characters")
     return value

@@ -42,7 +42,7 @@ _SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() i
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
-def targets(word: str, value: str) -> tuple[str, ...]:
+def expand_short_name(word: str, value: str) -> tuple[str, ...]:
     """Return the meaning of a short name, or the name itself; {} marks its value."""
     if word == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
@@ -52,6 +52,6 @@ def targets(word: str, value: str) -> tuple[str, ...]:
     return SHORT.get(word, (f"{escaped}={{}}",))
 
 
-def short(key: str) -> str:
+def find_short_name(key: str) -> str:
     """Return the usual short name of a setting: "lr" for "optimizer.lr"."""
     return _SHORT_OF.get(key, key)

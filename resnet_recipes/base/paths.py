@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import format_bytes
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -38,7 +38,7 @@ def make_missing_data() -> Problem:
     return Problem("data.root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
 
 
-def typed_path(key: str, text: str) -> Path:
+def parse_path(key: str, text: str) -> Path:
     """Return the path that the user gave for `key`, with ~ expanded.
 
     Raises RecipeError if the path is empty, names an unknown user or is a remote URL.
@@ -68,12 +68,12 @@ def typed_path(key: str, text: str) -> Path:
     return Path(path)
 
 
-def new_path(key: str, text: str, is_folder: bool = False) -> Path:
+def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     """Return the path that the user gave for a new file or folder.
 
     Raises RecipeError if it exists, or if a folder has a file extension.
     """
-    path = free = typed_path(key, text)
+    path = free = parse_path(key, text)
     rule = "already exists, and nothing is overwritten"
     if is_folder and path.suffix.lower() in _FILES:
         rule, free = "is the name of a file, and a folder is written", path.with_suffix("")
@@ -119,13 +119,13 @@ def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Probl
         elif not os.access(place, os.W_OK | os.X_OK):
             why = "Read-only file system" if is_fixed else "Permission denied"
         elif free < needed:
-            return Problem(key, str(folder), f"has {byte_size(free)} free, and {need}", fix)
+            return Problem(key, str(folder), f"has {format_bytes(free)} free, and {need}", fix)
         else:
             return None
     return Problem(key, str(folder), f"cannot be written to: {why}", fix)
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     """Return this program's folder in the user's cache (XDG_CACHE_HOME); it may not exist."""
     return (
         Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "resnet-recipes"

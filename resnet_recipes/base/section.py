@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, kinds_of
+from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, get_kinds
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.base.values import add_likely_value
@@ -35,13 +35,13 @@ class Section:
 
 def fit_value(cls: type, name: str, value: object, place: str) -> Any:
     """Return a value converted to the type of a dataclass field. Raises RecipeError."""
-    kinds, key = kinds_of(cls), f"{place}{name}"
+    kinds, key = get_kinds(cls), f"{place}{name}"
     if name not in kinds:
         inside = [
             f"{section}.{inner}"
             for section, kind in kinds.items()
             for option in find_dataclasses(kind)
-            for inner in kinds_of(option)
+            for inner in get_kinds(option)
         ]
         meant = find_closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
         fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")

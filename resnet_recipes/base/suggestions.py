@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, Value
-from resnet_recipes.base.names import targets
+from resnet_recipes.base.names import expand_short_name
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 SHORT = 3  # letters; in a shorter word only an extra letter counts as a typo
@@ -104,7 +104,7 @@ def find_closest(name: str, names: Iterable[str]) -> str:
     words = [leaf] if is_foreign else []
     for word in words or ([] if find_misspelled(name, names) else _rank_names(leaf, MEANINGS)):
         key, equals, _ = MEANINGS[word].words.partition("=")
-        meant = targets(key, "1")[0].partition("=")[0] if equals else ""
+        meant = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
         if meant in names:
             return meant
     return find_misspelled(name, names)
@@ -203,7 +203,7 @@ def find_meaning(
         return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # the value already has a unit
-    setting = targets(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
+    setting = expand_short_name(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
     ours = VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
     value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in words else value

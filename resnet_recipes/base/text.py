@@ -24,7 +24,7 @@ _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.
 _FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
-def printable(text: object) -> str:
+def escape_controls(text: object) -> str:
     """Return text for a terminal, with control characters replaced by their escape codes."""
     text = str(text)
     return (
@@ -41,13 +41,15 @@ def printable(text: object) -> str:
 TRY = "try"
 
 
-def wrapped(text: object, width: int, first: str = "", rest: str = "", glue: str = "") -> list[str]:
+def wrap_text(
+    text: object, width: int, first: str = "", rest: str = "", glue: str = ""
+) -> list[str]:
     """Return text for a terminal, in lines of at most `width` columns, prefixed `first` and `rest`.
 
     `glue` matches spaces where lines must not break. Long words, which may be paths, are not cut.
     """
     lines = textwrap.wrap(
-        re.sub(glue, "\0", printable(text)) if glue else printable(text),
+        re.sub(glue, "\0", escape_controls(text)) if glue else escape_controls(text),
         width,
         initial_indent=first,
         subsequent_indent=rest,
@@ -68,66 +70,67 @@ def format_facts(
     for label, text in rows:
         first = f"{'':{indent}}{label}".ljust(column)
         wide = column + len(str(text)) if label == TRY else 0
-        lines += wrapped(text, max(width, wide), first, " " * column)
+        lines += wrap_text(text, max(width, wide), first, " " * column)
     return lines
 
 
-def in_html(text: object) -> str:
+def escape_html(text: object) -> str:
     """Escape text for HTML elements and quoted attributes; remove invisible characters."""
-    return html.escape(printable(text))
+    return html.escape(escape_controls(text))
 
 
-def in_markdown(text: object) -> str:
+def escape_markdown(text: object) -> str:
     """Escape text for one line of Markdown or a table cell: no links, images, HTML or markup."""
-    escaped = _MARKDOWN.sub(r"\\\g<0>", printable(" ".join(str(text).split())))
+    escaped = _MARKDOWN.sub(r"\\\g<0>", escape_controls(" ".join(str(text).split())))
     return html.escape(escaped, quote=False)
 
 
-def csv_line(values: Iterable[object]) -> str:
+def format_csv_line(values: Iterable[object]) -> str:
     """Return one line of CSV, safe from formula injection in spreadsheets.
 
     Text that starts like a formula gets a leading '.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
-        _FORMULA.sub("'", printable(value)) if isinstance(value, str) else value for value in values
+        _FORMULA.sub("'", escape_controls(value)) if isinstance(value, str) else value
+        for value in values
     )
     return line.getvalue()
 
 
-def clock_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format a duration as 0:41, 27:38 or 5:04:10."""
     minutes, rest = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Format a number with its noun, as "1 epoch" or "1,024 batches"."""
     plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Format a fraction as a percentage without decimals; small values as "<1%", not "0%"."""
     return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
 
 
-def digits(number: float) -> str:
+def format_number(number: float) -> str:
     """Format a number with at least three digits, as "0.0123", "12.3" or "12,345"."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def byte_size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Format a number of bytes with a suitable unit, as "97 bytes", "2.04 kB" or "310 MB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.5:
-            return f"{digits(count)} {unit}"
+            return f"{format_number(count)} {unit}"
         count /= 1000
-    return f"{digits(count)} TB"
+    return f"{format_number(count)} TB"
 
 
-def roughly(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration to one or two digits, as "11 weeks".
 
     The unit is the largest that fits at least twice.

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Hint, Problem, Value
-from resnet_recipes.base.kinds import is_union, kinds_of
+from resnet_recipes.base.kinds import get_kinds, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
 from resnet_recipes.base.suggestions import UNITS, VALUES, apply_meaning, find_closest
 
@@ -91,7 +91,7 @@ def _split_unit(text: str) -> tuple[float, str]:
 
 def _find_value(cls: type, name: str, text: str) -> str:
     """Return the intended value, or a complete setting; "" if unknown."""
-    kind, limits = kinds_of(cls)[name], get_limits(cls).get(name, ())
+    kind, limits = get_kinds(cls)[name], get_limits(cls).get(name, ())
     options = get_args(kind) if is_union(kind) else (kind,)
     if get_origin(kind) in (list, tuple):
         return _read_list(text, kind, limits)

@@ -19,8 +19,8 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, short, targets
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.names import SHORT, expand_short_name, find_short_name
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
     FORMATS,
@@ -32,7 +32,7 @@ from resnet_recipes.base.suggestions import (
     find_closest,
     find_meaning,
 )
-from resnet_recipes.base.text import wrapped
+from resnet_recipes.base.text import wrap_text
 
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns; below this width, texts are under their labels instead of to the right
@@ -87,8 +87,8 @@ class Usage:
         """Return the help page, `width` columns wide."""
         rows = dict(self.flags) | {"--help": "print this page"}
         parts = [
-            "\n".join(wrapped(self.line, width, rest="    ")),
-            "\n".join(wrapped(f"{self.about[:1].upper()}{self.about[1:]}.", width)),
+            "\n".join(wrap_text(self.line, width, rest="    ")),
+            "\n".join(wrap_text(f"{self.about[:1].upper()}{self.about[1:]}.", width)),
             "\n".join(format_row(*item, width=width) for item in rows.items()),
             *(_fit(text, width) for text in self.more.strip("\n").split("\n\n")),
             f"Example:\n  {self.example}",
@@ -99,7 +99,7 @@ class Usage:
 def _fit(text: str, width: int) -> str:
     """Return a paragraph wrapped to `width`; if it has indented rows, wrap only the long rows."""
     if "\n  " not in text:
-        return "\n".join(wrapped(" ".join(text.split()), width))
+        return "\n".join(wrap_text(" ".join(text.split()), width))
     lines = text.splitlines()
     for index, line in enumerate(lines):
         if len(line) > width and (parts := re.fullmatch(r"( *)(.*\S)  +(\S.*)", line)):
@@ -112,9 +112,9 @@ def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: 
     column = column if width >= NARROW else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
     if len(head) == column and head.endswith("  "):
-        return "\n".join(wrapped(text, width, head, " " * column))
-    above = wrapped(label, width, " " * indent, " " * (indent + 8))
-    return "\n".join([*above, *wrapped(text, width, " " * column, " " * column)])
+        return "\n".join(wrap_text(text, width, head, " " * column))
+    above = wrap_text(label, width, " " * indent, " " * (indent + 8))
+    return "\n".join([*above, *wrap_text(text, width, " " * column, " " * column)])
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Arguments:
     def recipes(self) -> Path | None:
         """The user's recipe folder, if the command names it."""
         return (
-            typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
+            parse_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
         )
 
 
@@ -266,7 +266,7 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         matches = [form for form in forms if _is_in(form, argv)]
         return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
     words = [word for word in argv if problem.key in _list_keys(word)]
-    name, _, typed = words[-1].partition("=") if words else (short(problem.key), "", "")
+    name, _, typed = words[-1].partition("=") if words else (find_short_name(problem.key), "", "")
     is_one_of_several = "[" not in typed and value in typed.split(",")  # of a sweep
     if words and ("," not in typed or (value in typed and not is_one_of_several)):
         return problem._replace(typed=words[-1])
@@ -281,7 +281,7 @@ def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
 def _list_keys(word: str) -> set[str]:
     """Return the names of the settings that an argument changes, in full and as typed."""
     name, _, value = word.lstrip("~").partition("=")
-    return {name, *(target.partition("=")[0] for target in targets(name, value))}
+    return {name, *(target.partition("=")[0] for target in expand_short_name(name, value))}
 
 
 def _explain_flags(
@@ -324,14 +324,14 @@ def _adapt_fix(fix: str, usage: Usage) -> str:
 
 def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield the problem of an output file's name."""
-    path = typed_path(flag, name)
+    path = parse_path(flag, name)
     if path.suffix not in ("", ending):
         yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
 
 
 def _require_folder(flag: str, name: str) -> None:
     """Raise NotReadyError if the folder of an output file is missing, before the work starts."""
-    path = typed_path(flag, name)
+    path = parse_path(flag, name)
     if not path.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(path.parent))}"
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)

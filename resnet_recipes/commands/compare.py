@@ -6,7 +6,7 @@ from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import counted, digits, printable, wrapped
+from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.printing import (
     format_minutes,
@@ -73,7 +73,7 @@ def run(arguments: Arguments) -> int:
     lines = [*_format_lines(letters, runs, tables)]
     parts = [_describe_seeds(groups), *(_describe_pair(*item) for item in verdicts.items())]
     for part in parts:
-        lines += ["", *(line for sentence in part for line in wrapped(sentence, get_width()))]
+        lines += ["", *(line for sentence in part for line in wrap_text(sentence, get_width()))]
     show(arguments, values, lines, rows)
     return 0
 
@@ -108,7 +108,7 @@ def _format_lines(
     tables: dict[str, SettingRows],
 ) -> Iterator[str]:
     for letter, one in zip(letters, runs, strict=True):
-        yield f"{letter}  {printable(one.folder)}"
+        yield f"{letter}  {escape_controls(one.folder)}"
     for name, rows in tables.items():
         title = name.upper()
         yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: the same"]))
@@ -145,7 +145,7 @@ def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
     yield "Not settled: they may be equally accurate."
     ways = []
     if times := verdict.multiply_to_settle("images"):
-        ways.append(f"{digits(float(f'{times * verdict.images:.2g}'))} images")
+        ways.append(f"{format_number(float(f'{times * verdict.images:.2g}'))} images")
     if times := verdict.multiply_to_settle("seeds"):
         ways.append(f"{times:.2g} times as many seeds")
     if verdict.points:
@@ -155,8 +155,8 @@ def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
 
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per run, or a few lines per key if that is too wide."""
-    heads = list(map(printable, heads))
-    rows = [(printable(key), list(map(printable, values))) for key, values in rows]
+    heads = list(map(escape_controls, heads))
+    rows = [(escape_controls(key), list(map(escape_controls, values))) for key, values in rows]
     lines = format_table(
         [{title: key, **dict(zip(heads, row_values, strict=True))} for key, row_values in rows]
     )
@@ -184,7 +184,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
         ("top-1", [format_or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
-        ("PFLOPs", [format_or_dash(run.pflops, digits) for run in runs]),
+        ("PFLOPs", [format_or_dash(run.pflops, format_number) for run in runs]),
         *(
             (clock, [format_or_dash(getattr(run, name), format_minutes) for run in runs])
             for clock, name in clocks.items()
@@ -202,4 +202,4 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names, number = ", ".join(run.name for run in group.runs), len(group.top1)
-            yield f"top-1 {group.mean_top1:.2f}{noise}% over {counted(number, 'run')}: {names}"
+            yield f"top-1 {group.mean_top1:.2f}{noise}% over {format_count(number, 'run')}: {names}"

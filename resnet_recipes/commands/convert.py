@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest, make_unknown
-from resnet_recipes.base.text import byte_size, clock_time, printable
+from resnet_recipes.base.text import escape_controls, format_bytes, format_time
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.strict_yaml import parse_scalar
@@ -44,11 +44,11 @@ Options, with their defaults:
 
 def run(arguments: Arguments) -> int:
     """Print a forecast, convert unless --dry-run is set, and print the written files."""
-    from resnet_recipes.base.kinds import kinds_of
+    from resnet_recipes.base.kinds import get_kinds
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
 
-    kinds = kinds_of(ConvertOptions)
+    kinds = get_kinds(ConvertOptions)
     places = [word for word in arguments.words if _is_place(word, kinds)]
     if len(places) < 2:
         places = [
@@ -60,7 +60,7 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of("COMMAND", "convert", "needs a source and a target", USAGE.example)
     changes = [word for word in arguments.words if word not in places]
     options = _read_options(changes, kinds)
-    source, target = map(typed_path, ("SRC", "DST"), places)
+    source, target = map(parse_path, ("SRC", "DST"), places)
     try:
         expected = forecast(source, target, options)
     except RecipeError as error:
@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
     if "--dry-run" not in arguments:
         with Waiting("converting") as waiting:
             paths = convert(source, target, options, waiting, expected)
-        print("\n".join(map(printable, paths)))
+        print("\n".join(map(escape_controls, paths)))
     return 0
 
 
@@ -110,8 +110,8 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
 
 def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
     lines = [
-        f"{expected.images:,} images to {target}: about {byte_size(expected.bytes)} of "
-        f"{byte_size(expected.free_bytes)} free, about {clock_time(60 * expected.minutes)} "
+        f"{expected.images:,} images to {target}: about {format_bytes(expected.bytes)} of "
+        f"{format_bytes(expected.free_bytes)} free, about {format_time(60 * expected.minutes)} "
         f"(measured on {expected.sampled})"
     ]
     if names := expected.left_out:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, label
-from resnet_recipes.base.paths import new_path, typed_path
+from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
@@ -32,13 +32,13 @@ about: {parent} with changes
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another file."""
     source, file = arguments.words
-    path = typed_path("FILE", file)
+    path = parse_path("FILE", file)
     parent, _ = Library(arguments.recipes).read_chain(source.removeprefix("recipe="))[-1]
     if parent.origin == "file":
         rule = "is a file outside recipes/, and recipes inherit from names only"
         raise RecipeError.of("cp", source, rule, Hint(f"move it to recipes/{parent.path.name}"))
     RecipeError.refuse([_find_path_problem(path)])
-    new_path("FILE", file)
+    parse_new_path("FILE", file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")

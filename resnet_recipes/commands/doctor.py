@@ -15,9 +15,9 @@ from resnet_recipes.base.errors import (
     label,
     list_advice,
 )
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_misspelled
-from resnet_recipes.base.text import printable, wrapped
+from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
 from resnet_recipes.commands.places import is_setting, open_network
 from resnet_recipes.commands.printing import get_line_width, show
@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
     if topic in ("native", "gpu") and places:
         rule = Statement(f"`doctor {topic}` takes no argument")
         raise RecipeError.of(shlex.join(places), None, rule, kind=Kind.UNUSED)
-    place = typed_path("PATH", places[0]) if places else None
+    place = parse_path("PATH", places[0]) if places else None
     if topic == "run" and place and not place.is_dir():
         raise NotReadyError.of("PATH", str(place), "is not a folder")
     if "--fix-val" in arguments:
@@ -117,8 +117,8 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     synsets = arguments.flags.get("--synsets")
     folder = build_val_tree(
         place,
-        typed_path("--fix-val", arguments.flags["--fix-val"]),
-        typed_path("--synsets", synsets) if synsets else None,
+        parse_path("--fix-val", arguments.flags["--fix-val"]),
+        parse_path("--synsets", synsets) if synsets else None,
     )
     print(f"created {folder}, made of links; train with data={folder}")
     return 0
@@ -126,6 +126,6 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
 
 def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield from wrapped(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
-        yield from (f"        {printable(path)}" for path in finding.paths)
-        yield from (f"      {printable(label(each))}" for each in list_advice(finding.fix))
+        yield from wrap_text(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
+        yield from (f"        {escape_controls(path)}" for path in finding.paths)
+        yield from (f"      {escape_controls(label(each))}" for each in list_advice(finding.fix))

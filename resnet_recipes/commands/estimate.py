@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import clock_time, digits, percent, wrapped
+from resnet_recipes.base.text import format_number, format_percent, format_time, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
 from resnet_recipes.commands.printing import (
@@ -112,24 +112,24 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
         {
             "IMAGES": f"{phase.pixels} px",
             "EPOCHS": str(phase.epochs),
-            "IMAGES/S": digits(phase.images_per_second),
-            "TIME": clock_time(60 * phase.minutes),
+            "IMAGES/S": format_number(phase.images_per_second),
+            "TIME": format_time(60 * phase.minutes),
             "WAITS FOR": phase.limit,
         }
         for phase in result.phases
     ]
     yield from format_table(rows, ("EPOCHS", "WAITS FOR"))
     yield ""
-    low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+    low, high = (format_time(60 * minutes) for minutes in result.bounds)
     bounds = f"   between {low} and {high}" if low != high else ""
-    yield f"training    {clock_time(60 * result.minutes):>8}{bounds}"
+    yield f"training    {format_time(60 * result.minutes):>8}{bounds}"
     left_out = "evaluations"
     if result.evaluation_minutes is not None:
-        yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
+        yield f"evaluation  {format_time(60 * result.evaluation_minutes):>8}"
         left_out = "start-up"
     if result.other_minutes is not None:
-        yield f"the rest    {clock_time(60 * result.other_minutes):>8}   start-up and checkpoints"
-    total = clock_time(60 * result.total_minutes)
+        yield f"the rest    {format_time(60 * result.other_minutes):>8}   start-up and checkpoints"
+    total = format_time(60 * result.total_minutes)
     without = "" if result.other_minutes is not None else f"   without {left_out} and checkpoints"
     yield f"total       {total:>8}{without}"
     if price is not None:
@@ -146,17 +146,22 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
 def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield the measured speed of each part of a step; `first` is the first image size."""
     each = (
-        f"{digits(1 / speeds.seconds_at(side).median)} at {side} px" for side in sorted(speeds.step)
+        f"{format_number(1 / speeds.seconds_at(side).median)} at {side} px"
+        for side in sorted(speeds.step)
     )
     yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
     if not speeds.loader:
         yield "loader alone  nothing to load: synthetic images"
     else:
-        rate = digits(1 / speeds.load_seconds(first))
-        slower = f", {digits(speeds.first_epoch)} in the first epoch" if speeds.first_epoch else ""
+        rate = format_number(1 / speeds.load_seconds(first))
+        slower = (
+            f", {format_number(speeds.first_epoch)} in the first epoch"
+            if speeds.first_epoch
+            else ""
+        )
         yield f"loader alone  {rate} images/s{slower}"
     if speeds.end_to_end:
-        yield f"both          {digits(speeds.end_to_end)} images/s at {first} px"
+        yield f"both          {format_number(speeds.end_to_end)} images/s at {first} px"
     if speeds.devices > 1:
         yield (
             f"all-reduce    {1000 * speeds.all_reduce:.0f} ms alone, "
@@ -173,7 +178,7 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     limit, wait = speeds.limit_at(side), ""
     if limit == "loader" and speeds.loader:
         wait_fraction = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
-        wait = f": steps wait {percent(wait_fraction)} of the time"
+        wait = f": steps wait {format_percent(wait_fraction)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":
         if saves := find_gain(plan, speeds):
@@ -287,7 +292,7 @@ def _format_offers(
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
     for reason in dict.fromkeys(offers.skipped.values()):
         names = [name for name, why in offers.skipped.items() if why == reason]
-        yield from wrapped(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
+        yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in offers.absent.items():
         yield f"{name} needs weights first: {problem}"
 

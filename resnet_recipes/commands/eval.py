@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError
-from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import csv_line, digits, format_facts, printable
+from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import is_run, open_network
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
@@ -95,7 +95,7 @@ def _protect_tables(arguments: Arguments, root: str) -> None:
     """Raise RecipeError for an existing CSV file, which may be the list of images."""
     flags = arguments.flags.keys() & {"--csv", "--images"}
     for flag in sorted(flags) if root else ():
-        path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
+        path, images = parse_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
         if path.is_file() and images in (path, path.parent):
             rule = "already exists next to the images, and may be their table"
             raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
@@ -173,10 +173,12 @@ def _write_images(
         if table:
             with open_output("--images", table) as file:
                 file.write(
-                    csv_line(["path", "label", "prediction", "probability", "loss"]).encode()
+                    format_csv_line(["path", "label", "prediction", "probability", "loss"]).encode()
                 )
                 for *names, probability, loss in rows:
-                    file.write(csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode())
+                    file.write(
+                        format_csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode()
+                    )
         if page:
             worst = outcomes.most_wrong(_IN_GALLERY)
             wrong = int((outcomes.best != outcomes.labels).sum())
@@ -238,7 +240,7 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
         "loss": f"{result['loss']:.4f}",
         "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error "
         "of the probabilities",
-        "speed": f"{digits(result['images_per_second'])} images/s on {result['device']}, "
+        "speed": f"{format_number(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
     }
     return format_facts(facts.items(), get_line_width(), 10)
@@ -266,7 +268,7 @@ def _format_tables(
                 "OF": f"{row['images']:,}",
                 "PRECISION": f"{row['precision_percent']:.2f}%",
                 "F1": f"{row['f1_percent']:.2f}%",
-                "CLASS": printable(row["class"]),
+                "CLASS": escape_controls(row["class"]),
             }
             for row in classes[:_SHOWN]
         ],
@@ -278,8 +280,8 @@ def _format_tables(
             [
                 {
                     "IMAGES": f"{row['images']:,}",
-                    "OF": printable(row["class"]),
-                    "TAKEN FOR": printable(row["taken_for"]),
+                    "OF": escape_controls(row["class"]),
+                    "TAKEN FOR": escape_controls(row["taken_for"]),
                 }
                 for row in wrong
             ]
@@ -294,7 +296,7 @@ def _format_sizes(rows: Sequence[ResultRow]) -> list[str]:
             "TOP-1": f"{row['top1_percent']:.2f}%",
             "TOP-5": f"{row['top5_percent']:.2f}%",
             "LOSS": f"{row['loss']:.4f}",
-            "IMAGES/S": digits(row["images_per_second"]),
+            "IMAGES/S": format_number(row["images_per_second"]),
         }
         for row in rows
     ]

@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import new_path
+from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.base.suggestions import FORMATS, Meaning
-from resnet_recipes.base.text import byte_size, format_facts
+from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import find_missing_network, open_network
 from resnet_recipes.commands.printing import get_line_width, say
@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
             *_find_problems(arguments, TARGETS, dtype, lose),
         ]
     )
-    to, folder = flags["--to"], new_path("--out", flags["--out"], is_folder=True)
+    to, folder = flags["--to"], parse_new_path("--out", flags["--out"], is_folder=True)
     if push:
         hub.parse_repository("--push", push)
         NotReadyError.refuse(hub.find_missing_packages())
@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> int:
         side = network.recipe.data.eval_size
         size += f", only for images of {side} x {side} px"
     facts = {
-        "network": f"{TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {size}",
+        "network": f"{TARGETS[to].file} for {to}, {format_bytes(exported.bytes)}, {size}",
         "compared": exported.comparison,
         "written": folder,
     }

@@ -9,7 +9,7 @@ from typing import Any
 from resnet_recipes.base.duration import Duration, to_fraction
 from resnet_recipes.base.errors import RecipeError, Statement
 from resnet_recipes.base.kinds import WrongTypeError, convert
-from resnet_recipes.base.text import wrapped
+from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_width, show
 from resnet_recipes.recipe.library import Entry, Library
@@ -51,11 +51,11 @@ def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
             yield from (*lines, "")
     if has_results:
         text = "PUBLISHED is the ImageNet result whose duration is closest to the recipe's."
-        yield from wrapped(text, get_width())
+        yield from wrap_text(text, get_width())
     if clocks:
         names = " or ".join(f"{clock}'s" for clock in sorted(clocks))
-        yield from wrapped(f"* on {names} clock; other times are training time.", get_width())
-    yield from wrapped(
+        yield from wrap_text(f"* on {names} clock; other times are training time.", get_width())
+    yield from wrap_text(
         "All results, with hardware and source: resnet-recipes show NAME", get_width()
     )
 
@@ -73,7 +73,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
     lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _TEXT)
     left = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
-        yield from wrapped(
+        yield from wrap_text(
             text or "-", max(get_width(), left + _TEXT), line.ljust(left), " " * left
         )
 

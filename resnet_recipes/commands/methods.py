@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import make_unknown
-from resnet_recipes.base.text import format_facts, wrapped
+from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.commands.arguments import Arguments, Usage, format_row
 from resnet_recipes.commands.printing import get_page_width
 
@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
         print("\n".join(_format_page(cards[word], width)))
     if not words:
         order = f"Methods are listed in the order they run. For details, run: {USAGE.example}"
-        lines = [*_list_cards(ORDER, width), "", *wrapped(order, width), ""]
+        lines = [*_list_cards(ORDER, width), "", *wrap_text(order, width), ""]
         lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]
         print("\n".join(lines))
     return 0
@@ -61,7 +61,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
     }
     yield card.name
     for text in filter(None, (card.summary, *card.details)):
-        yield from ("", *wrapped(text, width, "  ", "  "))
+        yield from ("", *wrap_text(text, width, "  ", "  "))
     yield ""
     yield from format_facts((fact for fact in facts.items() if fact[1]), width, 14, 2)
     yield ""
@@ -69,7 +69,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
         yield f"  optimizer.name={card.name}"
     for setting in card.settings:
         head = f"  {prefix}.{setting.name}={setting.written}   "
-        yield from wrapped(setting.meaning, width, head, " " * 6)
+        yield from wrap_text(setting.meaning, width, head, " " * 6)
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:

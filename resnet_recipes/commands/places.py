@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
 from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import say
@@ -128,7 +128,7 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
 def find_root(words: Sequence[str]) -> Path:
     """Return the folder of all runs: run.root, or its default."""
     root = get_value(words, "run.root")
-    return typed_path("run.root", root) if root else ROOT
+    return parse_path("run.root", root) if root else ROOT
 
 
 def has_run(arguments: Arguments) -> bool:

@@ -5,8 +5,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.base.cores import cores, is_emulated
-from resnet_recipes.base.text import byte_size, clock_time, counted, digits
+from resnet_recipes.base.cores import count_cores, is_emulated
+from resnet_recipes.base.text import format_bytes, format_count, format_number, format_time
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.places import find_resumed
@@ -126,7 +126,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
         return
     yield (
         "device",
-        f"CPU with {counted(cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
+        f"CPU with {format_count(count_cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
     if is_emulated(dtype):
         from resnet_recipes.planning.estimate import EMULATION_FACTOR
@@ -168,12 +168,13 @@ def _describe_forecast(
 ) -> LabeledRows:
     """Yield the expected memory and speed of a run, and its bottleneck."""
     if memory:
-        need, size = map(byte_size, memory)
+        need, size = map(format_bytes, memory)
         yield "memory", f"about {need} of {size} per GPU: predicted, not measured"
     if forecast:
         phases = forecast.estimate.phases
         each = ", ".join(
-            f"{digits(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
+            f"{format_number(phase.images_per_second)} images/s at {phase.pixels} px "
+            f"({phase.limit})"
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{each}: {forecast.source}"
@@ -186,15 +187,14 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledR
     if forecast:
         sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
         needs = (
-            f"{digits(1 / forecast.speeds.seconds_at(side).median)} at {side} px" for side in sides
+            f"{format_number(1 / forecast.speeds.seconds_at(side).median)} at {side} px"
+            for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
     for place, rates, first_epoch, source in list_supplies(plan):
-        each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
-        yield (
-            "supply",
-            f"{place}: {each}, {digits(first_epoch)} in the first epoch, in images/s; {source}",
-        )
+        each = ", ".join(f"{format_number(rate)} at {side} px" for side, rate in rates.items())
+        first = f"{format_number(first_epoch)} in the first epoch"
+        yield "supply", f"{place}: {each}, {first}, in images/s; {source}"
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
@@ -203,7 +203,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if forecast:
         result, bounds = forecast.estimate, ""
         if forecast.when:
-            low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+            low, high = (format_time(60 * minutes) for minutes in result.bounds)
             bounds = f", training {low} to {high}"
         yield (
             "time",

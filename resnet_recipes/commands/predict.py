@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import csv_line, printable
+from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import is_run, is_setting, open_network
 from resnet_recipes.commands.printing import open_output, say
@@ -46,7 +46,7 @@ def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the arguments and, within a folder, by name."""
     place, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word)]
-    images = [typed_path("IMAGE", word) for word in words if word not in settings]
+    images = [parse_path("IMAGE", word) for word in words if word not in settings]
     top = arguments.flags.get("--top", "5")
     problem = find_number_problem("--top", top, 1, fix="--top 5")
     RecipeError.refuse([*_find_problems(arguments, bool(images)), problem])
@@ -67,9 +67,9 @@ def run(arguments: Arguments) -> int:
     else:
         for one in each:
             if not one.error:
-                print(printable(one.file))
+                print(escape_controls(one.file))
             for name, share in one.classes:
-                print(f"  {100 * share:6.2f}%  {printable(name)}")
+                print(f"  {100 * share:6.2f}%  {escape_controls(name)}")
     if gallery:
         _write_gallery(gallery, network, paths, predictions)
     if bad:
@@ -142,11 +142,11 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -
     """Write a row for each image when it is ready: its classes, or why it is unreadable."""
     heads = [f"{head}_{place}" for place in range(1, most + 1) for head in ("class", "probability")]
     with open_output("--csv", file_name) as file:
-        file.write(csv_line(["file", *heads, "error"]).encode())
+        file.write(format_csv_line(["file", *heads, "error"]).encode())
         for one in predictions:
             values = [value for name, share in one.classes for value in (name, f"{share:.6f}")]
             values += [""] * (len(heads) - len(values))
-            file.write(csv_line([one.file, *values, one.error]).encode())
+            file.write(format_csv_line([one.file, *values, one.error]).encode())
 
 
 def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import clock_time, csv_line, printable
+from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.text import escape_controls, format_csv_line, format_time
 from resnet_recipes.commands.arguments import Arguments
 
 _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+(%| \w+)?")
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+(%| \w+)?")
 
 def say(text: str) -> None:
     """Show lines to the user while a command works, with control characters escaped."""
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    print("\n".join(map(escape_controls, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def show(
@@ -32,7 +32,7 @@ def show(
     if name := arguments.flags.get("--csv"):
         cells = [rows[0], *(row.values() for row in rows)] if rows else []
         with open_output("--csv", name) as file:
-            file.write("".join(map(csv_line, cells)).encode())
+            file.write("".join(map(format_csv_line, cells)).encode())
     print(json.dumps(values, indent=2) if "--json" in arguments else "\n".join(lines))
 
 
@@ -41,7 +41,7 @@ def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
     """Open the output file of a flag; it appears once it is complete. Raises NotReadyError."""
     try:
         # /dev/stdout is a link, which root could replace
-        path = typed_path(flag, name).resolve()
+        path = parse_path(flag, name).resolve()
         with suppress(OSError):
             atomic.delete_parts(path.parent, path.name)  # parts left by a killed command
         with atomic.replace_file(path) as file:
@@ -95,4 +95,4 @@ def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:
 
 def format_minutes(count: float) -> str:
     """Format minutes like a clock."""
-    return clock_time(60 * count)
+    return format_time(60 * count)

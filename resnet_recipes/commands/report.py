@@ -3,8 +3,8 @@
 import shlex
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.paths import new_path, typed_path
-from resnet_recipes.base.text import byte_size, counted
+from resnet_recipes.base.paths import parse_new_path, parse_path
+from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import list_records
 from resnet_recipes.commands.printing import open_output, say
@@ -31,8 +31,8 @@ def run(arguments: Arguments) -> int:
     """Write the page; with --png also write each plot as an image."""
     price = read_price(arguments.flags.get("--price"))
     file_name = arguments.flags.get("--out", "report.html")
-    if is_new := not is_ours(out := typed_path("--out", file_name)):
-        out = new_path("--out", file_name)
+    if is_new := not is_ours(out := parse_path("--out", file_name)):
+        out = parse_new_path("--out", file_name)
     if arguments.words and "--published" in arguments:
         fix = (
             "resnet-recipes report --published",
@@ -40,9 +40,9 @@ def run(arguments: Arguments) -> int:
         )
         raise RecipeError.of("--published", None, "takes no runs", fix)
     if pictures := arguments.flags.get("--png"):
-        folder = typed_path("--png", pictures)
+        folder = parse_path("--png", pictures)
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
-            new_path("--png", pictures, is_folder=True)
+            parse_new_path("--png", pictures, is_folder=True)
         import_plotting("--png")
     runs = [] if "--published" in arguments else list(list_records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> int:
         fix = ("resnet-recipes report RUN", "resnet-recipes report --published")
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(build_sections(runs, price))
-    what = counted(len(runs), "run")
+    what = format_count(len(runs), "run")
     if "--published" in arguments:
         what = "published results of ResNet-50 on ImageNet"
     with open_output("--out", str(out)) as file:
@@ -58,5 +58,5 @@ def run(arguments: Arguments) -> int:
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
-    say(f"{out}: {what}, {byte_size(out.stat().st_size)}")
+    say(f"{out}: {what}, {format_bytes(out.stat().st_size)}")
     return 0

@@ -9,7 +9,7 @@ from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import VERBS as FOREIGN_VERBS
-from resnet_recipes.base.text import digits, printable, wrapped
+from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import list_records
 from resnet_recipes.commands.printing import (
@@ -143,27 +143,27 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     """Yield the changes that all runs share, and a table with the other changes below each run."""
     shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
-        yield from wrapped(f"all with {'  '.join(shared)}", get_width(), rest="    ")
+        yield from wrap_text(f"all with {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
     head, *lines = _format_table([_make_cells(run, price) for run in runs])
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
         changes = [change for change in run.shown_changes if change not in shared]
-        yield from wrapped("  ".join(changes), get_width(), "    ", "    ") if changes else ()
+        yield from wrap_text("  ".join(changes), get_width(), "    ", "    ") if changes else ()
         if run.extends:
-            text = f"extends: {printable(run.extends)}"
-            yield from wrapped(text, get_width(), "    ", "    ")
+            text = f"extends: {escape_controls(run.extends)}"
+            yield from wrap_text(text, get_width(), "    ", "    ")
         if run.better_raw:
             yield f"    the raw weights reach {run.better_raw:.2f}%, more than EMA"
         if run.best_top1_percent is not None:
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
         if run.reason:
-            yield from wrapped(run.reason.splitlines()[0], get_width(), "    ", "    ")
+            yield from wrap_text(run.reason.splitlines()[0], get_width(), "    ", "    ")
         if run.resumable:
             place = run.name if run.folder.parent == ROOT else run.folder
-            yield f"    resume: resnet-train --resume {printable(place)}"
+            yield f"    resume: resnet-train --resume {escape_controls(place)}"
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:
@@ -179,12 +179,12 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
     total = "?" if run.epochs is None else f"{run.epochs:.4g}"
     cells = {
-        "NAME": printable(run.name),
-        "RECIPE": printable(run.recipe),
+        "NAME": escape_controls(run.name),
+        "RECIPE": escape_controls(run.recipe),
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
-        "PFLOPS": format_or_dash(run.pflops, digits),
+        "PFLOPS": format_or_dash(run.pflops, format_number),
         "TIME": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:

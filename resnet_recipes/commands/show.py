@@ -5,7 +5,7 @@ import shutil
 import sys
 import textwrap
 
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
 
@@ -28,11 +28,11 @@ def run(arguments: Arguments) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for entry, document in Library(arguments.recipes).read_chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
-        print(f"# {entry.name}: {printable(entry.path)} ({entry.origin}{hides})")
+        print(f"# {entry.name}: {escape_controls(entry.path)} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
         print()
         for line in document.raw.decode("utf-8-sig").rstrip().splitlines():
-            text = printable(line.expandtabs())
+            text = escape_controls(line.expandtabs())
             print(fold(text, width) if width else text)
         print()
     return 0

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes import api, data
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import clock_time, counted, digits, roughly
+from resnet_recipes.base.text import format_count, format_duration, format_number, format_time
 from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import format_plan
@@ -69,7 +69,7 @@ def run(arguments: Arguments) -> int:
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
-    shares = make_slots(parallel, gpus, cores())
+    shares = make_slots(parallel, gpus, count_cores())
     code = Sweep(root, words, say, shares, parents).train()
     if records := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(format_runs(records)))
@@ -122,9 +122,9 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
-    most, unit = (gpus, "GPU") if gpus else (cores(), "core")
+    most, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
     if problem := find_number_problem("--parallel", parallel, 1, most):
-        yield problem._replace(fix=Hint(f"this machine has {counted(most, unit)}"))
+        yield problem._replace(fix=Hint(f"this machine has {format_count(most, unit)}"))
     elif int(parallel) > 1 and gpus:
         for word in select(words, *GPUS):
             yield Problem(
@@ -140,9 +140,9 @@ def _describe(
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
-    yield f"{counted(len(runs), 'run')}, {order}{first_of}:"
+    yield f"{format_count(len(runs), 'run')}, {order}{first_of}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
-    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, roughly
+    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_duration
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
@@ -152,7 +152,7 @@ def _describe(
         skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         operations, saved = operations + total - skipped, saved + skipped
         if forecast := predict_time(plan):
-            format_total = clock_time if forecast.when else format_total
+            format_total = format_time if forecast.when else format_total
             share = 1 - skipped / total
             minutes += share * forecast.estimate.total_minutes
             cost += share * forecast.estimate.cost(point.recipe.launch.price or 0.0)
@@ -161,8 +161,8 @@ def _describe(
         yield f"  {name}{time}"
         if changes := [word for word in words if word not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
-    note = f"; shared stable phases save {digits(saved)}" if saved else ""
-    yield f"{digits(operations)} PFLOPs of training in total{note}"
+    note = f"; shared stable phases save {format_number(saved)}" if saved else ""
+    yield f"{format_number(operations)} PFLOPs of training in total{note}"
     if minutes:
         share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""

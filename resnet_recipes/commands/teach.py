@@ -1,6 +1,6 @@
 """`resnet-recipes teach NAME data=PATH methods.distill.teacher=T`: store a teacher's outputs."""
 
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
@@ -31,5 +31,5 @@ def run(arguments: Arguments) -> int:
     options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
     labels = plan_labels(compose_recipe(arguments), *options, say)
     if "--dry-run" not in arguments:
-        print(printable(labels.write(say)))
+        print(escape_controls(labels.write(say)))
     return 0

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
         except RecipeError as error:
             code = max(code, error.exit_code)
             for line in "\n".join(map(_format, error.problems)).splitlines():
-                print(printable(line), file=sys.stderr)
+                print(escape_controls(line), file=sys.stderr)
     if not names:
         print(f"no recipe to check in {folder or './recipes'}")
     return code

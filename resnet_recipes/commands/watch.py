@@ -8,7 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
+from resnet_recipes.base.text import (
+    escape_controls,
+    format_number,
+    format_percent,
+    format_time,
+    wrap_text,
+)
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.printing import get_width
 from resnet_recipes.jobs.lookup import find_runs
@@ -45,7 +51,7 @@ def run(arguments: Arguments) -> int:
     read_all([folder])
     if "--once" in arguments:
         for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):
-            print("\n".join(wrapped(line, get_width(), rest="    ")))
+            print("\n".join(wrap_text(line, get_width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
     else:
@@ -89,7 +95,7 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
     from rich.text import Text
 
     lines = list(_format_lines(record, records)) if record else ["the run folder is gone"]
-    return Group(*map(Text, [*map(printable, lines), draw_curve(records, width)]))
+    return Group(*map(Text, [*map(escape_controls, lines), draw_curve(records, width)]))
 
 
 def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
@@ -101,8 +107,8 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
         last = steps[-1]
         yield (
             f"loss {last['loss']:.3f}   lr {last['lr']:.3g}   {last['pixels']} px   "
-            f"{digits(last['images_per_second'])} images/s   waiting for data "
-            f"{percent(last['data_wait_share'])}"
+            f"{format_number(last['images_per_second'])} images/s   waiting for data "
+            f"{format_percent(last['data_wait_share'])}"
         )
     evaluations = filter_kind(records, "evaluation")
     if evaluations:
@@ -117,7 +123,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
             last["epoch"] - first["epoch"], 1e-9
         )
         yield (
-            f"about {clock_time(pace * (record.epochs - last['epoch']))} of training left "
+            f"about {format_time(pace * (record.epochs - last['epoch']))} of training left "
             "at this pace"
         )
     if record.reason:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.cores import available_memory
+from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
-from resnet_recipes.base.text import Say, byte_size, silent
+from resnet_recipes.base.text import Say, format_bytes, silent
 from resnet_recipes.data.base import SAMPLED, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -341,8 +341,8 @@ def _list_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Itera
             else "; data.order=quasi_random reads larger pieces"
         )
         yield (
-            f"train.beton ({byte_size(train.content.size)}) does not fit into memory "
-            f"({byte_size(available_memory())} free): os_cache=false, read every epoch{hint}"
+            f"train.beton ({format_bytes(train.content.size)}) does not fit into memory "
+            f"({format_bytes(get_available_memory())} free): os_cache=false, read every epoch{hint}"
         )
     if samples.small:
         yield (

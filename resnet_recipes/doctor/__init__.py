@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import ExitCode, Fix, Problem, list_advice
 from resnet_recipes.base.text import Progress
 
@@ -52,7 +52,7 @@ def run_checks(
     items: Sequence[Item], check: Callable[[Item], Answer], progress: Progress
 ) -> Iterator[Answer]:
     """Yield the result of a check for each item, in order, using all cores."""
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         for start in range(0, len(items), _BLOCK):
             block = items[start : start + _BLOCK]
             yield from pool.map(check, block)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, NotReadyError
-from resnet_recipes.base.text import Progress, byte_size
+from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
 from resnet_recipes.data.images import use_engine
@@ -47,7 +47,7 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It returns why the sample is damaged, or None.
     """
-    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL), cores())
+    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL), count_cores())
 
     def verify(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
@@ -64,7 +64,7 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
 def _describe(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
-    size = byte_size(beton.content.size)
+    size = format_bytes(beton.content.size)
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
         yield Finding(

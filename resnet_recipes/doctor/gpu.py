@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from resnet_recipes import ops
 from resnet_recipes.base.errors import Hint
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
     DRIVER,
@@ -64,7 +64,7 @@ def check_devices() -> Iterator[Finding]:
         precision = (
             "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
         )
-        name = f"{device.name}, {byte_size(device.total_memory)}"
+        name = f"{device.name}, {format_bytes(device.total_memory)}"
         yield Finding("ok", f"GPU {index}: {name}; precision=auto means {precision}")
         if device.total_memory < _SMALLEST:
             fix = "batch.bn_size=64", Hint("this changes BatchNorm slightly")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.base.cores import available_memory, cores
+from resnet_recipes.base.cores import count_cores, get_available_memory
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.paths import find_existing_parent
-from resnet_recipes.base.text import byte_size, counted
+from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096
@@ -31,8 +31,11 @@ def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Findi
 
 def _check_memory(root: Path) -> Finding:
     """Compare free memory with the .beton files, which the page cache should hold."""
-    size, free = sum(path.stat().st_size for path in Path(root).glob("*.beton")), available_memory()
-    needed, available = byte_size(size), byte_size(free)
+    size, free = (
+        sum(path.stat().st_size for path in Path(root).glob("*.beton")),
+        get_available_memory(),
+    )
+    needed, available = format_bytes(size), format_bytes(free)
     if not size:
         return Finding("ok", f"free memory: {available}")
     if size < 0.9 * free:
@@ -60,13 +63,13 @@ def _check_shared_memory(folder: Path) -> Finding:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
-        what = f"{folder} has {byte_size(size)}; several GPUs may need more"
+        what = f"{folder} has {format_bytes(size)}; several GPUs may need more"
         return Finding("warn", what, Hint("docker run --shm-size=8g"))
-    return Finding("ok", f"{folder} has {byte_size(size)}")
+    return Finding("ok", f"{folder} has {format_bytes(size)}")
 
 
 def _check_cores(gpus: int) -> Finding:
-    count = cores()
+    count = count_cores()
     if gpus and count < _CORES * gpus:
         why = "this makes decoding cheaper; otherwise use fewer GPUs"
         fix = "resnet-recipes convert SRC DST", Hint(why)
@@ -75,13 +78,13 @@ def _check_cores(gpus: int) -> Finding:
             f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",
             fix,
         )
-    return Finding("ok", counted(count, "core") + (f" for {gpus} GPUs" if gpus else ""))
+    return Finding("ok", format_count(count, "core") + (f" for {gpus} GPUs" if gpus else ""))
 
 
 def _check_disk(runs: Path) -> Finding:
     place = find_existing_parent(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
-        what = f"{place} has {byte_size(free)} free, too little for checkpoints"
+        what = f"{place} has {format_bytes(free)} free, too little for checkpoints"
         return Finding("fix", what, Hint("free some space, or change run.root"))
-    return Finding("ok", f"{place} has {byte_size(free)} free")
+    return Finding("ok", f"{place} has {format_bytes(free)} free")

@@ -19,7 +19,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import find_lacking_packages
-from resnet_recipes.base.text import Progress, counted, silent
+from resnet_recipes.base.text import Progress, format_count, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
@@ -175,7 +175,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
         chosen = np.linspace(0, loader.examples - 1, min(IMAGES, loader.examples)).astype(int)
         paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
     decoded = [_decode(trained.configured, place) for place in paths or _generate_images()]
-    sizes = counted(len({pixels.shape for _, pixels in decoded}), "size")
+    sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
     kind = "validation" if paths else "random"  # samples of a .beton file are not files
     return decoded, f"{len(decoded)} {kind} images of {sizes}"
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
@@ -128,7 +128,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
     problems: list[Problem] = []
     for number, image in enumerate(several):
         if isinstance(image, str | os.PathLike):
-            collected.append(typed_path("images", os.fspath(image)))
+            collected.append(parse_path("images", os.fspath(image)))
             continue
         try:
             collected.append(read_pixels(image))

@@ -4,7 +4,7 @@ import yaml
 
 from resnet_recipes import __version__
 from resnet_recipes.backbones import get_library
-from resnet_recipes.base.text import in_markdown
+from resnet_recipes.base.text import escape_markdown
 from resnet_recipes.network.about import About
 
 _MAX_CLASSES = 20  # number of class names shown
@@ -36,7 +36,7 @@ def make_model_card(about: About, to: str, use: str, checked: str) -> str:
             "",
             "| | |",
             "|---|---|",
-            *(f"| {name} | {in_markdown(value)} |" for name, value in _make_rows(about)),
+            *(f"| {name} | {escape_markdown(value)} |" for name, value in _make_rows(about)),
             "",
             "## Use",
             "",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
-from resnet_recipes.base.names import targets
+from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import OF_TRAINED, find_misspelled
 from resnet_recipes.inference.inputs import is_size_accepted
 from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
@@ -115,7 +115,7 @@ def apply_changes(
 def _before(recipe: Recipe, key: str) -> object:
     """Return the value of a recipe's setting, or None if the recipe does not have it."""
     value: object = recipe
-    for name in targets(key, "1")[0].partition("=")[0].split("."):
+    for name in expand_short_name(key, "1")[0].partition("=")[0].split("."):
         value = getattr(value, name, None)
     return value
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, parse_budget
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.text import Say, clock_time
+from resnet_recipes.base.text import Say, format_time
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fit_micro_batch
 from resnet_recipes.jobs.group import make_group
@@ -60,8 +60,8 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     expected = estimate(plan, forecast.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
-        f"{clock_time(60 * expected.total_minutes)}, at most "
-        f"{clock_time(60 * expected.max_minutes)}, with evaluations, checkpoints and start-up; "
+        f"{format_time(60 * expected.total_minutes)}, at most "
+        f"{format_time(60 * expected.max_minutes)}, with evaluations, checkpoints and start-up; "
         f"{forecast.source}"
     )
     return plan
@@ -88,7 +88,8 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
         rule = (
             f"is too small: with a warm-up of {warmup}, the shortest sensible "
-            f"run is epochs={float(min_epochs):g}, which takes up to {clock_time(60 * max_minutes)}"
+            f"run is epochs={float(min_epochs):g}, which takes up to "
+            f"{format_time(60 * max_minutes)}"
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")
     return change_length(plan, epochs)

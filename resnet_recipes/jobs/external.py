@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
@@ -24,7 +24,7 @@ from resnet_recipes.base.errors import (
     Statement,
     TrainingError,
 )
-from resnet_recipes.base.text import Say, roughly
+from resnet_recipes.base.text import Say, format_duration
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import (
     LOOPBACK,
@@ -204,7 +204,9 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     tasks_here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
         int(slurm["SLURM_NODEID"])
     ]
-    is_bound = cores() * tasks_here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
+    is_bound = count_cores() * tasks_here <= int(
+        slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1)
+    )
     return 1 if is_bound else tasks_here
 
 
@@ -260,7 +262,9 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
     for _ in meeting.await_all():
         seconds = time.monotonic() - start
         if seconds > _PATIENCE:
-            rule = Statement(f"not all of these ranks have started within {roughly(seconds)}")
+            rule = Statement(
+                f"not all of these ranks have started within {format_duration(seconds)}"
+            )
             raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
         if seconds > _SILENCE and not is_quiet:
             is_quiet = True

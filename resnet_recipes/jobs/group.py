@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
     STOPPED,
     ExitCode,
@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import (
     Statement,
     list_advice,
 )
-from resnet_recipes.base.text import counted
+from resnet_recipes.base.text import format_count
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
@@ -94,7 +94,8 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
         )
         if gpus:
             problem = problem._replace(
-                clause=Statement(f"this machine has {counted(gpus, 'GPU')}"), fix=f"gpus={gpus}"
+                clause=Statement(f"this machine has {format_count(gpus, 'GPU')}"),
+                fix=f"gpus={gpus}",
             )
         yield problem
 
@@ -154,7 +155,7 @@ def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
 
 def count_threads(ranks: int) -> str:
     """Return the number of threads per rank as text: the user's setting, or a part of the cores."""
-    return os.environ.get(THREADS) or str(max(1, cores() // ranks))
+    return os.environ.get(THREADS) or str(max(1, count_cores() // ranks))
 
 
 def get_allocator_settings() -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import list_newest
@@ -41,7 +41,7 @@ def find_network(word: str, key: str) -> Path:
 
 def find_place(key: str, word: str) -> Path | None:
     """Return the path, or the run in ./runs, that an argument names; None if neither exists."""
-    path = typed_path(key, word)
+    path = parse_path(key, word)
     if os.path.lexists(path):
         return path
     if word == LAST:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
@@ -58,7 +58,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
-        speeds = with_loaders(plan, guess_cpu_speeds(plan, cores()))
+        speeds = with_loaders(plan, guess_cpu_speeds(plan, count_cores()))
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
         return None

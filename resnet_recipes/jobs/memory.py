@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from resnet_recipes.base.cores import available_memory
+from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import Say, byte_size
+from resnet_recipes.base.text import Say, format_bytes
 from resnet_recipes.data.images.memory import reserve
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.sample import Sample
@@ -32,7 +32,7 @@ class InMemory(NamedTuple):
     @property
     def space(self) -> str:
         """The memory, described in text."""
-        return f"{byte_size(self.needed)} of {byte_size(self.usable)} usable"
+        return f"{format_bytes(self.needed)} of {format_bytes(self.usable)} usable"
 
     def __str__(self) -> str:
         return f"{self.fraction:.0%} of the images fit at {self.pixels} px: {self.space}"
@@ -43,7 +43,7 @@ def list_sizes(plan: Plan) -> list[InMemory]:
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_samples:
         return []
-    sample, available = Sample.of(plan.facts), available_memory()
+    sample, available = Sample.of(plan.facts), get_available_memory()
     usable = max(0, available - reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
         crop = max(plan.loader_pixels or (data.train_size,))

@@ -22,7 +22,7 @@ from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import find_folder_problem
 from resnet_recipes.base.reading import read_bytes
@@ -127,7 +127,7 @@ def describe_environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "packages": {name: _find_version(name) for name in PACKAGES},
-        "machine": {"host": platform.node(), "system": platform.platform(), "cores": cores()},
+        "machine": {"host": platform.node(), "system": platform.platform(), "cores": count_cores()},
         "executable": sys.executable,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

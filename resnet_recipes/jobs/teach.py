@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
-from resnet_recipes.base.text import Say, byte_size, counted
+from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
+from resnet_recipes.base.text import Say, format_bytes, format_count
 from resnet_recipes.data.stored import FileStart, make_header, map_outputs, open_for_writing
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
@@ -62,7 +62,9 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError and NotReadyError if the
     file cannot be written.
     """
-    path = new_path("--out", str(typed_path("--out", out).with_suffix(".safetensors").absolute()))
+    path = parse_new_path(
+        "--out", str(parse_path("--out", out).with_suffix(".safetensors").absolute())
+    )
     outputs = "1" if top == "all" else top
     problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
     RecipeError.refuse([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
@@ -78,7 +80,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     device = distributed.read_rank(plan.recipe.launch.device).device.type
     shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, stored_outputs
     start = make_header(describe_file(plan, int(cycle), device), shape, classes)
-    labels, size = LabelFile(plan, path, start, int(cycle)), byte_size(start.size)
+    labels, size = LabelFile(plan, path, start, int(cycle)), format_bytes(start.size)
     need, missing = f"the teacher's outputs need {size}", start.size
     if os.path.exists(labels.part):
         missing = 0
@@ -86,7 +88,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     operations = images * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
         f"{plan.teachers[0].text}: {stored_outputs} outputs for each of {images:,} images in "
-        f"{counted(len(sizes), 'epoch')}, {size} and "
+        f"{format_count(len(sizes), 'epoch')}, {size} and "
         f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
     )
     return labels

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.limits import Length, LengthOrZero
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.base.text import counted
+from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.base import Method, Now
 
 
@@ -115,7 +115,7 @@ class EMA(Method):
         decay, pause = (duration.to_words() for duration in durations)
         if max(half_life, interval) * 10 > horizon.total_steps:
             fitting = max(1, horizon.total_steps // 50)
-            steps = counted(horizon.total_steps, "step")
+            steps = format_count(horizon.total_steps, "step")
             yield (
                 f"EMA averages over too many steps (half-life {decay}, updated every {pause}) for "
                 f"a run of {steps}, so its weights will lag. Try methods.ema.half_life={fitting}ba "

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.kinds import WrongTypeError, convert, kinds_of
+from resnet_recipes.base.kinds import WrongTypeError, convert, get_kinds
 from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import MEAN, STD, DataConfig, Deviation, Mean
@@ -144,7 +144,7 @@ def from_json(text: str) -> About:
     if content.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
-    for name, kind in kinds_of(About).items():
+    for name, kind in get_kinds(About).items():
         try:
             values[name] = _read_field(content[name], kind)
         except WrongTypeError:

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 from resnet_recipes.base import atomic, names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import find_lacking_packages
-from resnet_recipes.base.paths import cache_folder
+from resnet_recipes.base.paths import get_cache_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -27,7 +27,7 @@ def parse_repository(key: str, place: str) -> str:
 
 def find_copy(name: str) -> Path:
     """Return the path of the local copy of a repository's weights file."""
-    return cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
+    return get_cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
 
 
 def fetch(place: str) -> Path:

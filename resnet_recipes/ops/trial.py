@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.paths import cache_folder
+from resnet_recipes.base.paths import get_cache_folder
 
 SECONDS = 600  # limit for one process; compiling takes 30 s on a slow core
 SELFTEST = "resnet_recipes.ops.selftest"
@@ -37,7 +37,7 @@ def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) 
     only by ranks that waited for it: a later run tries again, in case a compiler was installed.
     """
     start = time.time()
-    path = cache_folder() / "kernels" / f"{_compute_key(device, dtype)}.json"
+    path = get_cache_folder() / "kernels" / f"{_compute_key(device, dtype)}.json"
     try:
         with _lock(path.with_suffix(".lock")):
             if stored := _read_verdicts(path, operations, start):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
-from resnet_recipes.base.text import counted
+from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe, list_enabled
@@ -50,7 +50,7 @@ def _advise_on_length(
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
         changes = " ".join([f"bs={size}", *scale_lr(recipe, size, origin)])
-        steps = counted(horizon.steps_per_epoch, "step")
+        steps = format_count(horizon.steps_per_epoch, "step")
         yield f"An epoch has only {steps}. Try a smaller batch: {changes}."
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.paths import find_folder_problem
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
@@ -27,7 +27,8 @@ class Disk(NamedTuple):
 
     def __str__(self) -> str:
         number = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        return f"{byte_size(self.total)}: {number} of {byte_size(self.checkpoint)}, and the weights"
+        size = format_bytes(self.checkpoint)
+        return f"{format_bytes(self.total)}: {number} of {size}, and the weights"
 
 
 def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
@@ -49,7 +50,7 @@ def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
     exist yet.
     """
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
-    need = f"the run needs another {byte_size(missing)} for checkpoints and weights"
+    need = f"the run needs another {format_bytes(missing)} for checkpoints and weights"
     problem = find_folder_problem(str(folder), folder, missing, need)
     return problem and problem._replace(
         value=None, fix=Hint("free some space, then resume the run")

@@ -18,9 +18,9 @@ import numpy as np
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import cores, is_emulated
-from resnet_recipes.base.paths import cache_folder
-from resnet_recipes.base.text import clock_time, roughly
+from resnet_recipes.base.cores import count_cores, is_emulated
+from resnet_recipes.base.paths import get_cache_folder
+from resnet_recipes.base.text import format_duration, format_time
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
 
@@ -169,7 +169,7 @@ class RunForecast(NamedTuple):
 
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
-        return clock_time(seconds) if self.when else f"about {roughly(seconds)}"
+        return format_time(seconds) if self.when else f"about {format_duration(seconds)}"
 
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:
@@ -222,7 +222,7 @@ def make_key(facts: Mapping[str, object]) -> str:
     content = {
         **{name: str(value) for name, value in facts.items()},
         "host": platform.node(),
-        "cores": cores(),
+        "cores": count_cores(),
         "resnet-recipes": __version__,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
@@ -257,7 +257,7 @@ def remember(key: str, speeds: Speeds) -> None:
 
 
 def _path(key: str) -> Path:
-    return cache_folder() / "speeds" / f"{key}.json"
+    return get_cache_folder() / "speeds" / f"{key}.json"
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
-from resnet_recipes.base.text import counted
+from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
@@ -90,7 +90,7 @@ def _find_batch_problems(
         )
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
-        devices = counted(world_size, "device")
+        devices = format_count(world_size, "device")
         rule = f"must divide the {rank_size} examples of each rank (bs={size} on {devices})"
         yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
 
@@ -122,8 +122,8 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps:
-        total = counted(horizon.total_steps, "step")
-        rule = f"takes {counted(warmup, 'step')}, but the run has {total}"
+        total = format_count(horizon.total_steps, "step")
+        rule = f"takes {format_count(warmup, 'step')}, but the run has {total}"
         fix = (_suggest_warmup(horizon), Hint("or train longer"))
         yield Problem("schedule.warmup", recipe.schedule.warmup, rule, fix)
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import TRY, byte_size, counted, digits, format_facts
+from resnet_recipes.base.text import TRY, format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, find_nearest
@@ -39,7 +39,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
     yield (
         "images",
         f"{plan.recipe.data.root or facts.root}: {facts.train_examples:,} for training, "
-        f"{facts.eval_examples:,} for evaluation, {counted(len(facts.classes), 'class')}",
+        f"{facts.eval_examples:,} for evaluation, {format_count(len(facts.classes), 'class')}",
     )
     if plan.start:
         yield "start", str(plan.start)
@@ -69,13 +69,14 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     length = f"{format_length(plan)}{_describe_scaling(plan)}"
     yield (
         "duration",
-        f"{length} of {counted(plan.steps_per_epoch, 'step')}: "
-        f"{counted(plan.total_steps, 'step')}{_describe_target(plan)}",
+        f"{length} of {format_count(plan.steps_per_epoch, 'step')}: "
+        f"{format_count(plan.total_steps, 'step')}{_describe_target(plan)}",
     )
     yield (
         "batch",
-        f"{recipe.batch.global_size:,} images per step: {counted(plan.world_size, 'device')} x "
-        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
+        f"{recipe.batch.global_size:,} images per step: "
+        f"{format_count(plan.world_size, 'device')} x "
+        f"{format_count(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
         f"{'frozen' if model.freezes_statistics else 'per micro-batch'})",
     )
     yield "lr", f"learning rate {_describe_lr(plan)}"
@@ -112,15 +113,16 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
     )
     yield "lr values", f"by epoch: {points} (updated every {plan.recipe.schedule.interval})"
     yield "sizes", format_sizes(plan.sizes)
-    total = digits(sum(plan.flops) / 1e15)
+    total = format_number(sum(plan.flops) / 1e15)
     yield "compute", f"{total} PFLOPs (10^15 operations), forward and backward"
     for index, (hook, names) in enumerate(plan.hooks.items()):
         yield "" if index else "hooks", f"{hook:<16} {', '.join(names)}"
     if plan.batch_memory:
         yield (
             "loader",
-            f"up to {byte_size(plan.batch_memory)} of memory for the batches of "
-            f"{counted(plan.world_size, 'device')} (data.prefetch={plan.recipe.data.prefetch})",
+            f"up to {format_bytes(plan.batch_memory)} of memory for the batches of "
+            f"{format_count(plan.world_size, 'device')} "
+            f"(data.prefetch={plan.recipe.data.prefetch})",
         )
     for index, detail in enumerate(plan.facts.details):
         yield "" if index else "reading", detail
@@ -149,7 +151,7 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
 def format_published(result: Published) -> str:
     """Return a published result in one line."""
     parts = [f"{result.top1:g}% top-1"]
-    parts += [counted(result.epochs, "epoch")] if result.epochs else []
+    parts += [format_count(result.epochs, "epoch")] if result.epochs else []
     parts += [result.time] if result.time else []
     parts += [result.hardware] if result.hardware else []
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")

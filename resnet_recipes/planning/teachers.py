@@ -13,7 +13,7 @@ import torch
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
-from resnet_recipes.base.text import byte_size, counted
+from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
 from resnet_recipes.methods.base import Method
@@ -237,9 +237,9 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError.of(key, path, rule, WRITE) from None
     text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
-    text += f"image, {byte_size(path.stat().st_size)}"
+    text += f"image, {format_bytes(path.stat().st_size)}"
     if cycle:
-        text += f"; crops repeat after {counted(epochs, 'epoch')}, seen at full size"
+        text += f"; crops repeat after {format_count(epochs, 'epoch')}, seen at full size"
     temperature = getattr(method, "temperature", 1.0)
     stored = Stored(path, outputs.checksum, epochs, plan.num_classes, temperature)
     return Teacher(None, text, key, outputs.checksum, stored)

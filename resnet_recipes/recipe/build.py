@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
-from resnet_recipes.base.kinds import find_dataclasses, kinds_of, to_plain, words
-from resnet_recipes.base.names import targets
+from resnet_recipes.base.kinds import describe_kind, find_dataclasses, get_kinds, to_plain
+from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
 from resnet_recipes.base.values import OFF, ON
 from resnet_recipes.recipe.schema import Recipe
@@ -40,7 +40,7 @@ def fit_sections(
             fix = _write_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
-            problems.append(Problem(key, value, f"must be {words(kind)}"))
+            problems.append(Problem(key, value, f"must be {describe_kind(kind)}"))
         elif isinstance(value, dict):
             fits[name] = fit_sections(value, problems, f"{key}.", in_file)
         else:
@@ -50,7 +50,7 @@ def fit_sections(
 
 def _write_mapping(key: str, value: Any, section: type) -> Fix:
     """Return the line of a recipe file for a section whose value is not a mapping, or ""."""
-    text, name, kinds = str(value).lower(), key.rpartition(".")[2], kinds_of(section)
+    text, name, kinds = str(value).lower(), key.rpartition(".")[2], get_kinds(section)
     if key == "methods":
         items = value if isinstance(value, list) else [text]
         methods = [find_misspelled(each, kinds) for each in items]
@@ -65,7 +65,7 @@ def _write_mapping(key: str, value: Any, section: type) -> Fix:
         return f"{name}: {{name: {value}}}"
     meaning = find_meaning(key, str(value))
     setting, equals, setting_value = meaning.words.partition("=") if meaning else ("", "", "")
-    place, _, last = targets(setting, setting_value)[0].partition("=")[0].rpartition(".")
+    place, _, last = expand_short_name(setting, setting_value)[0].partition("=")[0].rpartition(".")
     return f"{name}: {{{last}: {setting_value}}}" if equals and place == key else ""
 
 
@@ -76,7 +76,7 @@ def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
     """
     options = find_dataclasses(list_settings()[section])
     choice = next((option for option in options if option.name == values.get("name")), options[0])
-    unset = {name: None for option in options for name in kinds_of(option)}
+    unset = {name: None for option in options for name in get_kinds(option)}
     return unset | to_plain(asdict(choice())) | values
 
 
@@ -95,7 +95,7 @@ def list_settings() -> dict[str, Any]:
     kinds: dict[str, Any] = {}
 
     def visit(cls: type, prefix: str) -> None:
-        for name, kind in kinds_of(cls).items():
+        for name, kind in get_kinds(cls).items():
             kinds[prefix + name] = kind
             for section in find_dataclasses(kind):
                 visit(section, f"{prefix}{name}.")
@@ -128,7 +128,7 @@ def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
-    result, kinds = cls(), kinds_of(cls)
+    result, kinds = cls(), get_kinds(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
         meant = find_closest(key, list_settings())
         problems.append(Problem(key, None, "setting", meant, kind=Kind.UNKNOWN))
@@ -163,8 +163,8 @@ def _choose_section(
         fix = f"{key}={meant}" if meant else ""
         problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         return sections[0], {}
-    kinds = kinds_of(names[name])
-    owners = {each: [one for one in names if each in kinds_of(names[one])] for each in tree}
+    kinds = get_kinds(names[name])
+    owners = {each: [one for one in names if each in get_kinds(names[one])] for each in tree}
     for setting, readers in owners.items():
         if readers and setting not in kinds and tree[setting] is not None:
             rule = f"is not a setting of {name}"
@@ -175,5 +175,5 @@ def _choose_section(
 
 
 def _describe_settings(section: type) -> Hint:
-    names = ", ".join(kinds_of(section))
+    names = ", ".join(get_kinds(section))
     return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")

@@ -10,7 +10,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
-from resnet_recipes.base.names import targets
+from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import VALUES, apply_meaning, explain_key
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
@@ -72,7 +72,7 @@ def _find_value(links: Links, key: str) -> object:
         base, ratio = _find_value(links, "max_duration"), _find_value(links, "scale_schedule_ratio")
         recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
         return str(recipe.length).removesuffix("ep") if is_duration(base) else None
-    full = targets(key, "1")[0].partition("=")[0]
+    full = expand_short_name(key, "1")[0].partition("=")[0]
     trees = [link.document.tree for link in reversed(links)]
     for tree in (*trees, frozen.to_tree(Recipe())):
         value: Any = tree

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
-from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
-from resnet_recipes.base.names import SHORT, short
+from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
+from resnet_recipes.base.names import SHORT, find_short_name
 from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
     MEANINGS,
@@ -86,7 +86,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
 def _list_siblings(word: str) -> str:
     """Return the settings in the section of an unknown setting; "" without a section."""
     section = word.partition("=")[0].rpartition(".")[0]
-    names = [name for each in find_dataclasses(get_kind(section)) for name in kinds_of(each)]
+    names = [name for each in find_dataclasses(get_kind(section)) for name in get_kinds(each)]
     return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
 
 
@@ -131,7 +131,7 @@ def _convert_value(word: str) -> str:
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     """Return the problem of an unknown name whose intended setting also rejects the value."""
-    setting = short(wrong.key)
+    setting = find_short_name(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
 
@@ -170,7 +170,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         return VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):
-        return _read_section_value(name, value, list(kinds_of(find_dataclasses(kind)[0])), context)
+        return _read_section_value(name, value, list(get_kinds(find_dataclasses(kind)[0])), context)
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.command(problem.fixes[0])) if is_network else None
@@ -182,7 +182,7 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
 
     Searches `choices`, by default all methods.
     """
-    every = kinds_of(find_dataclasses(list_settings()["methods"])[0])
+    every = get_kinds(find_dataclasses(list_settings()["methods"])[0])
     method = find_misspelled(name, choices or every)
     return f"methods.{method}" if method else ""
 
@@ -238,7 +238,7 @@ def _check_setting(setting: str) -> Problem | None:
             section, _, name = change.key.rpartition(".")
             tree = nest(change.key, change.read())
             sections: list[Any] = find_dataclasses(get_kind(section))
-            owners = [each for each in sections if name in kinds_of(each)]
+            owners = [each for each in sections if name in get_kinds(each)]
             if section in GROUPS and owners:  # use the first optimizer with this setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
             problems += [one for one in build_recipe(tree)[1] if one.key == change.key]

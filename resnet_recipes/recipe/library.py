@@ -22,8 +22,8 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, targets
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.names import SHORT, expand_short_name
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import Document, parse_scalar, shorten_path
@@ -194,7 +194,7 @@ class Library:
         links.append(Link(entry, document))
 
     def _find_file(self, name: str) -> Entry:
-        path = typed_path("recipe", name).absolute()
+        path = parse_path("recipe", name).absolute()
         if path.suffix == ".yml":
             fix = Hint(f"rename it to {path.stem}.yaml")
             raise RecipeError.of("recipe", name, Statement("recipe files end in .yaml"), fix)
@@ -233,7 +233,9 @@ def expand_document(document: Document) -> Document:
     tree, lines, problems = dict(document.tree), dict(document.lines), []
     for word in [name for name in SHORT if not isinstance(tree.get(name, {}), dict)]:
         value, line = tree.pop(word), lines.pop(word)
-        for key, _, form in (target.partition("=") for target in targets(word, str(value))):
+        for key, _, form in (
+            target.partition("=") for target in expand_short_name(word, str(value))
+        ):
             if key in lines:
                 rule = Statement(f"{word} sets {key}, as line {lines[key]} does")
                 problems.append(

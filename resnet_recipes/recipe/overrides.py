@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes.base import duration
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Statement, Value
-from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
-from resnet_recipes.base.names import DECIMAL, targets
-from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
+from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
+from resnet_recipes.base.names import DECIMAL, expand_short_name
+from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
 from resnet_recipes.base.values import add_likely_value, read_length
 from resnet_recipes.recipe.build import fit_sections, get_kind
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
@@ -105,7 +105,7 @@ def make_absolute(key: str, path: str) -> str:
         return path.rstrip("/")
     if not path:
         return path
-    place = typed_path(key, path).absolute()
+    place = parse_path(key, path).absolute()
     return str(place.resolve() if ".." in place.parts else place)
 
 
@@ -185,7 +185,7 @@ def expand(word: str) -> list[Override]:
     key, _, value = word.partition("=")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
-    pairs = [full.format(value).split("=", 1) for full in targets(key, value)]
+    pairs = [full.format(value).split("=", 1) for full in expand_short_name(key, value)]
     return [
         Override(word, full, make_absolute(full, text) if full in FOLDERS else text)
         for full, text in pairs
@@ -214,7 +214,7 @@ def _add_help(problem: Problem) -> Problem:
     """Add a likely value to the problem of an unreadable value."""
     section, _, name = problem.key.rpartition(".")
     owner = next(
-        (each for each in find_dataclasses(get_kind(section)) if name in kinds_of(each)), None
+        (each for each in find_dataclasses(get_kind(section)) if name in get_kinds(each)), None
     )
     return add_likely_value(problem, owner, name, problem.value) if owner else problem
 

@@ -24,7 +24,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, targets
+from resnet_recipes.base.names import SHORT, expand_short_name
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.base.suggestions import explain_key, find_closest
 
@@ -280,7 +280,7 @@ def _explain_key(name: str) -> Problem:
         fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
-        settings = {targets(word, "1")[0].partition("=")[0]: word for word in SHORT}
+        settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT}
         meant = find_closest(plain_name, [*settings, *SHORT])
         if not (fix := settings.get(meant, meant)):
             unknown = Problem(plain_name.strip("_"), None, "setting", kind=Kind.UNKNOWN)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.text import clock_time, digits, percent
+from resnet_recipes.base.text import format_number, format_percent, format_time
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
@@ -91,11 +91,11 @@ def _training(summary: Summary) -> Iterator[Line]:
     estimate = ""
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        estimate = f" ({clock_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
-    seconds = clock_time(summary.training_seconds)
+        estimate = f" ({format_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
+    seconds = format_time(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
-    data_wait = percent(summary.data_wait_share)
-    speed = digits(summary.images_per_second)
+    data_wait = format_percent(summary.data_wait_share)
+    speed = format_number(summary.images_per_second)
     yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
 
 
@@ -114,10 +114,10 @@ def _times(summary: Summary) -> Iterator[Line]:
     }
     measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
     for index, (name, seconds) in enumerate(measured):
-        yield Line("" if index else "times", f"{clock_time(seconds):>8}   {name}")
+        yield Line("" if index else "times", f"{format_time(seconds):>8}   {name}")
     for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
-        yield Line("" if index else "speed", f"{digits(speed):>8} images/s at {pixels} px")
-    operations = f"{digits(summary.training_pflops)} PFLOPs (10^15 operations)"
+        yield Line("" if index else "speed", f"{format_number(speed):>8} images/s at {pixels} px")
+    operations = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield Line("compute", f"{operations}, forward and backward")
     if summary.raw_weights:
         yield Line("raw weights", summary.raw_weights)

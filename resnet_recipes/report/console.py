@@ -13,7 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
+from resnet_recipes.base.text import (
+    escape_controls,
+    format_number,
+    format_percent,
+    format_time,
+    wrap_text,
+)
 from resnet_recipes.report.closing import describe_run, format_title
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
@@ -109,7 +115,7 @@ class PlainConsole:
             f"  {label:<12}{text}".rstrip()
             for label, text in describe_run(summary, self._facts.shows_all_times)
         )
-        page = map(printable, ("", format_title(summary), "", *page))
+        page = map(escape_controls, ("", format_title(summary), "", *page))
         print(*page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
@@ -120,7 +126,9 @@ class PlainConsole:
 
     def _line(self, text: str) -> None:
         print(
-            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {printable(text)}", file=self._err, flush=True
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {escape_controls(text)}",
+            file=self._err,
+            flush=True,
         )
 
 
@@ -149,9 +157,9 @@ class LiveConsole:
         """Redraw the display, at most ten times a second."""
         self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
-        figures.append(f"{digits(progress.images_per_second)} images/s   ")
+        figures.append(f"{format_number(progress.images_per_second)} images/s   ")
         figures.append(
-            f"data wait {percent(progress.data_wait_share)}",
+            f"data wait {format_percent(progress.data_wait_share)}",
             style="yellow" if progress.data_wait_share > 0.1 else "",
         )
         now = time.monotonic()
@@ -183,32 +191,32 @@ class LiveConsole:
                 progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
             )
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
-            after = (digits(speed), clock_time(self._since[-1].training_seconds))
+            after = (format_number(speed), format_time(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
-        self._console.print(Text(self._row(epoch, *before, *cells, *after, clock_time(seconds))))
+        self._console.print(Text(self._row(epoch, *before, *cells, *after, format_time(seconds))))
 
     def note(self, text: str) -> None:
         """Print a sentence above the display."""
-        self._console.print(Text(f"note: {printable(text)}", style="yellow"))
+        self._console.print(Text(f"note: {escape_controls(text)}", style="yellow"))
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
         """Remove the display; print why the run stops, and the command that resumes it."""
         self.close()
-        text = f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}"
+        text = f"stopped at epoch {self._facts.epoch(done):.2f}: {escape_controls(reason)}"
         self._console.print(Text(text, style="bold"), soft_wrap=True)
         if fix:
-            self._console.print(Text(f"    {printable(fix)}"), soft_wrap=True)
+            self._console.print(Text(f"    {escape_controls(fix)}"), soft_wrap=True)
 
     def finished(self, summary: Summary) -> None:
         """Remove the display; show the result on the output stream."""
         self.close()
-        head = "\n".join(wrapped(format_title(summary), self._out.width, rest="    "))
+        head = "\n".join(wrap_text(format_title(summary), self._out.width, rest="    "))
         self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in describe_run(summary, self._facts.shows_all_times):
             width = sys.maxsize if label in COPIED else self._out.width
             lines = Text(
-                "\n".join(wrapped(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
+                "\n".join(wrap_text(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
             )
             lines.stylize("cyan", 0, 14)
             self._out.print(lines, soft_wrap=True)
@@ -222,7 +230,7 @@ class LiveConsole:
         head = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None, None):
             head.add_column(ratio=ratio, no_wrap=True)
-        left = "" if seconds_left is None else f"{clock_time(seconds_left)} left"
+        left = "" if seconds_left is None else f"{format_time(seconds_left)} left"
         head.add_row(
             f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}",
             ProgressBar(facts.total_steps, done),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.base.text import digits
+from resnet_recipes.base.text import format_number
 from resnet_recipes.report.comparison import SeedGroup
 from resnet_recipes.run_folder import DATA
 
@@ -46,7 +46,9 @@ def describe_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[str]:
         cost = f"{counts[-1]:,} more photographs"
         if pflops := sizes[-1].mean("pflops"):
             after = pflops * (1 + sizes[-1].settings.get("max_duration", "").endswith("ep"))
-            cost += f", and training takes {digits(after)} PFLOPs (now {digits(pflops)})"
+            cost += (
+                f", and training takes {format_number(after)} PFLOPs (now {format_number(pflops)})"
+            )
         yield (
             f"{counts[0]:,} to {counts[-1]:,} training images: {means[0]:.2f}% to "
             f"{means[-1]:.2f}% top-1. Twice as many would gain about {gain:+.2f} points, 95% "

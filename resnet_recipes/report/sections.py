@@ -9,7 +9,7 @@ from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
-from resnet_recipes.base.text import clock_time
+from resnet_recipes.base.text import format_time
 from resnet_recipes.planning.published import CONTRADICTIONS, IMAGENET_IMAGES, read_published
 from resnet_recipes.report.comparison import (
     SeedGroup,
@@ -171,7 +171,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
     seeds = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     yield (
         f"Best: {best['name']}, {best['top1_percent']:.2f}% top-1{seeds} in "
-        f"{clock_time(60 * best['minutes'])} of training{cost}."
+        f"{format_time(60 * best['minutes'])} of training{cost}."
     )
 
 

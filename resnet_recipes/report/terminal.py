@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 
 #: Lines of the live display; the cursor rests at the end of the last.
 HEIGHT = 2
@@ -27,7 +27,7 @@ def format_interjection(text: str) -> str:
 
     It replaces the display and leaves empty lines below, where the display is drawn next.
     """
-    return f"\r\x1b[{HEIGHT - 1}A\x1b[J{printable(text)}" + "\n" * (HEIGHT - 1)
+    return f"\r\x1b[{HEIGHT - 1}A\x1b[J{escape_controls(text)}" + "\n" * (HEIGHT - 1)
 
 
 class Output(io.FileIO):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, TrainingError
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.run_folder import LOGS
 
 #: Functions that communicate between ranks. If torch raises a RuntimeError there, another rank is
@@ -130,7 +130,7 @@ class Ending:
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return the message for the user: rank, time, cause, advice, logs, how to resume."""
-        return "\n".join(map(printable, self._lines(folder, ranks, trains)))
+        return "\n".join(map(escape_controls, self._lines(folder, ranks, trains)))
 
     def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from resnet_recipes.base.cores import cores
-from resnet_recipes.base.text import counted
+from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.text import format_count
 from resnet_recipes.doctor.cuda import is_usable
 
 #: Maximum time that a rank waits for the others: long enough to compile, read folders and evaluate.
@@ -40,7 +40,7 @@ class Rank:
         if self.device.type == "cuda":
             return f"{self.world_size} x {torch.cuda.get_device_name(self.device)}"
         ranks = "" if self.world_size == 1 else f", {self.world_size} processes"
-        return f"CPU, {counted(cores(), 'core')}{ranks}"
+        return f"CPU, {format_count(count_cores(), 'core')}{ranks}"
 
 
 def read_rank(device: str, store_path: str = "") -> Rank:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.paths import new_path, typed_path
+from resnet_recipes.base.paths import parse_new_path, parse_path
 from tests.tables import rows
 
 
@@ -17,7 +17,7 @@ from tests.tables import rows
 )
 def test_address_is_reported_with_a_copy_command(text, copy):
     with pytest.raises(RecipeError) as refused:
-        typed_path("data", text)
+        parse_path("data", text)
     (problem,) = refused.value.problems
     assert (problem.key, problem.value) == ("data", text)
     assert problem.advice[0] == copy
@@ -26,13 +26,13 @@ def test_address_is_reported_with_a_copy_command(text, copy):
 
 @pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])
 def test_names_with_colons_are_paths(text):
-    assert str(typed_path("data", text)) == text.replace("//", "/")
+    assert str(parse_path("data", text)) == text.replace("//", "/")
 
 
 @pytest.mark.parametrize("text", ["hf:user/cats", "hf://datasets/user/cats"])
 def test_hub_images_are_reported_with_a_download_command(text):
     with pytest.raises(RecipeError, match="hf download user/cats --repo-type dataset"):
-        typed_path("data.root", text)
+        parse_path("data.root", text)
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, 
     for place in ("old.csv", "old2.csv"):
         Path(place).touch()
     if not free:
-        assert new_path("--out", name, is_folder) == Path(name)
+        assert parse_new_path("--out", name, is_folder) == Path(name)
         return
     with pytest.raises(RecipeError) as refused:
-        new_path("--out", name, is_folder)
+        parse_new_path("--out", name, is_folder)
     (problem,) = refused.value.problems
     assert problem.fix == f"--out {free}"
-    assert new_path("--out", free, is_folder) == Path(free)
+    assert parse_new_path("--out", free, is_folder) == Path(free)
 
 
 def test_supported_addresses_are_listed():
     with pytest.raises(RecipeError, match="s3://, gs://, https://, http://"):
-        typed_path("data.root", "ftp://host/images")
+        parse_path("data.root", "ftp://host/images")

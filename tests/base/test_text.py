@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base import text as formats
-from resnet_recipes.base.text import csv_line, in_html, in_markdown, printable
+from resnet_recipes.base.text import escape_controls, escape_html, escape_markdown, format_csv_line
 from resnet_recipes.report.page.charts import to_json
 from resnet_recipes.report.page.html import (
     Figure,
@@ -27,34 +27,34 @@ from tests.tables import rows
     ("name", "number", "text"),
     rows(
         """
-clock_time | 0 | 0:00
-clock_time | 41.4 | 0:41
-clock_time | 59.6 | 1:00
-clock_time | 1658 | 27:38
-clock_time | 18250 | 5:04:10
-roughly | 3 | 1 minute
-roughly | 100 | 2 minutes
-roughly | 3000 | 50 minutes
-roughly | 5400 | 90 minutes
-roughly | 86400 | 24 hours
-roughly | 345600 | 4 days
-roughly | 6912000 | 11 weeks
-roughly | 63072000 | 100 weeks
-roughly | 63936000 | 2 years
-roughly | 3.2e9 | 100 years
-percent | 0 | 0%
-percent | 0.004 | <1%
-percent | 0.03 | 3%
-percent | 1 | 100%
-digits | 27310.4 | 27,310
-digits | 143.2 | 143
-digits | 8.237 | 8.24
-byte_size | 0 | 0 bytes
-byte_size | 2040 | 2.04 kB
-byte_size | 999499 | 999 kB
-byte_size | 999500 | 1 MB
-byte_size | 85899345920 | 85.9 GB
-byte_size | 2345678000000000 | 2,346 TB
+format_time | 0 | 0:00
+format_time | 41.4 | 0:41
+format_time | 59.6 | 1:00
+format_time | 1658 | 27:38
+format_time | 18250 | 5:04:10
+format_duration | 3 | 1 minute
+format_duration | 100 | 2 minutes
+format_duration | 3000 | 50 minutes
+format_duration | 5400 | 90 minutes
+format_duration | 86400 | 24 hours
+format_duration | 345600 | 4 days
+format_duration | 6912000 | 11 weeks
+format_duration | 63072000 | 100 weeks
+format_duration | 63936000 | 2 years
+format_duration | 3.2e9 | 100 years
+format_percent | 0 | 0%
+format_percent | 0.004 | <1%
+format_percent | 0.03 | 3%
+format_percent | 1 | 100%
+format_number | 27310.4 | 27,310
+format_number | 143.2 | 143
+format_number | 8.237 | 8.24
+format_bytes | 0 | 0 bytes
+format_bytes | 2040 | 2.04 kB
+format_bytes | 999499 | 999 kB
+format_bytes | 999500 | 1 MB
+format_bytes | 85899345920 | 85.9 GB
+format_bytes | 2345678000000000 | 2,346 TB
 """
     ),
 )
@@ -63,15 +63,17 @@ def test_numbers_are_formatted_for_readers(name, number, text):
 
 
 def test_count_has_its_noun():
-    told = [formats.counted(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)]
-    assert told == ["0 epochs", "1 epoch", "2,000 epochs", "0 batches", "1 batch", "2,000 batches"]
+    texts = [
+        formats.format_count(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)
+    ]
+    assert texts == ["0 epochs", "1 epoch", "2,000 epochs", "0 batches", "1 batch", "2,000 batches"]
 
 
 @pytest.mark.parametrize(
     "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
 )
 def test_names_cannot_control_the_terminal(hostile):
-    text = printable(hostile)
+    text = escape_controls(hostile)
     assert text.isprintable()
     assert text.startswith("a\\")
     assert text.endswith("b")
@@ -79,8 +81,8 @@ def test_names_cannot_control_the_terminal(hostile):
 
 def test_ordinary_names_are_unchanged():
     name = "n02105855_Shetland sheepdog, \u72ac (No. 3)"
-    assert {printable(name), in_html(name), in_markdown(name)} == {name}
-    assert csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'
+    assert {escape_controls(name), escape_html(name), escape_markdown(name)} == {name}
+    assert format_csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'
 
 
 @pytest.mark.parametrize(
@@ -100,13 +102,13 @@ www.evil.example WWW.x | www\.evil.example WWW\.x
     ],
 )
 def test_text_is_never_markup_in_markdown(text, escaped):
-    assert in_markdown(text) == escaped
+    assert escape_markdown(text) == escaped
 
 
 def test_rendered_markdown_shows_the_text():
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
     for text in ("[a](http://b)", "![a](b)", "<b>x</b>", "<http://x>", "a|b", "*a* _b_ `c`", "\\["):
-        page = markdown.render(f"| x |\n|---|\n| {in_markdown(text)} |\n")
+        page = markdown.render(f"| x |\n|---|\n| {escape_markdown(text)} |\n")
         assert f"<td>{html.escape(text)}</td>" in page
 
 
@@ -119,7 +121,7 @@ def test_rendered_markdown_shows_the_text():
     ],
 )
 def test_text_is_never_markup_in_html(text, escaped):
-    assert in_html(text) == escaped
+    assert escape_html(text) == escaped
 
 
 @pytest.mark.parametrize(
@@ -127,14 +129,14 @@ def test_text_is_never_markup_in_html(text, escaped):
     ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", " =1", "\uff1d1", "\r\n=1"],
 )
 def test_text_is_never_a_formula_in_csv(formula):
-    (cell,) = next(csv.reader([csv_line([formula])]))
-    assert cell == f"'{printable(formula)}" or cell.startswith("\\")
-    (cell,) = next(csv.reader([csv_line([f"a;{formula}"])]))
+    (cell,) = next(csv.reader([format_csv_line([formula])]))
+    assert cell == f"'{escape_controls(formula)}" or cell.startswith("\\")
+    (cell,) = next(csv.reader([format_csv_line([f"a;{formula}"])]))
     assert cell.startswith(("a;'", "a;\\"))
 
 
 def test_csv_row_stays_on_one_line():
-    assert csv_line(["a\nb", 'c"d', 0.5]) == 'a\\nb,"c""d",0.5\n'
+    assert format_csv_line(["a\nb", 'c"d', 0.5]) == 'a\\nb,"c""d",0.5\n'
 
 
 def test_plot_text_cannot_end_its_script():

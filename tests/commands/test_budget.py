@@ -82,7 +82,7 @@ def test_budget_dry_run_prints_epochs_without_measuring(started, measured, enter
 def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
     two = f"{WORDS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("resnet_recipes.jobs.group.cores", lambda: 2)
+    monkeypatch.setattr("resnet_recipes.jobs.group.count_cores", lambda: 2)
     enter(f"resnet-recipes estimate {two}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # set by torchrun
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)

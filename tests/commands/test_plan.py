@@ -35,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
 def test_plan_predicts_time_of_known_gpu(told, monkeypatch):
     text = told("NVIDIA A100-SXM4-80GB", 85)
     assert "images/s" not in text
-    monkeypatch.setattr(cores, "cores", lambda: 1000)
+    monkeypatch.setattr(cores, "count_cores", lambda: 1000)
     text = told("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
     assert "minutes: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures" in text
     assert "images/s at 88 px (memory traffic), " in text
@@ -59,8 +59,8 @@ def test_plan_of_unknown_gpu_shows_published_time(told):
 
 def test_plan_shows_slow_loading_with_its_fix(told, monkeypatch):
     for module in (cores, slots):
-        monkeypatch.setattr(module, "cores", lambda: 16)
-    monkeypatch.setattr(memory, "available_memory", lambda: 10**12)
+        monkeypatch.setattr(module, "count_cores", lambda: 16)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
@@ -83,7 +83,7 @@ cache=352 | 100 | 22% of the images fit at 352 px: 363 GB of 78.5 GB usable
     ),
 )
 def test_plan_shows_which_images_stay_in_memory(words, gigabytes, text, told, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: int(gigabytes) * 10**9)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: int(gigabytes) * 10**9)
     assert f"in memory {text}" in told("NVIDIA A100-SXM4-80GB", 85, words)
 
 

@@ -134,6 +134,6 @@ def test_settings_of_image_files_are_rejected(betons, changes, said):
 
 def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
     assert "os_cache=true" in measure(config(betons)).details[0]
-    monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
+    monkeypatch.setattr("resnet_recipes.data.beton.samples.get_available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
     train_pixels(config(betons), 3)  # looks ahead instead of relying on the page cache

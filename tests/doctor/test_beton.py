@@ -119,6 +119,6 @@ def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
         complaint = judge(beton)
         return lambda index: (meeting.wait() >= 0 and complaint(index)) or None
 
-    monkeypatch.setattr("resnet_recipes.doctor.cores", lambda: 2)
+    monkeypatch.setattr("resnet_recipes.doctor.count_cores", lambda: 2)
     monkeypatch.setattr(doctor_beton, "make_verifier", meets)
     assert not fixes(check_data(betons / "train.beton"))

@@ -8,7 +8,7 @@ from resnet_recipes.doctor import Finding, run
 def test_data_larger_than_memory_are_reported(tmp_path, monkeypatch):
     (tmp_path / "train.beton").write_bytes(bytes(1000))
     for free, level in ((10_000, "ok"), (1000, "warn")):
-        monkeypatch.setattr(run, "available_memory", lambda free=free: free)
+        monkeypatch.setattr(run, "get_available_memory", lambda free=free: free)
         assert run.check_run(tmp_path)[-1].level == level
 
 
@@ -16,7 +16,7 @@ def test_low_limits_suggest_a_command(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=64 << 20, free=10**6)
     monkeypatch.setattr(run.shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(run.resource, "getrlimit", lambda _: (1024, 2048))
-    monkeypatch.setattr(run, "cores", lambda: 8)
+    monkeypatch.setattr(run, "count_cores", lambda: 8)
     for gpus, level in ((0, "ok"), (1, "ok"), (4, "warn")):
         monkeypatch.setattr(run.torch.cuda, "device_count", lambda gpus=gpus: gpus)
         files, cores, disk, *shared = run.check_run(runs=tmp_path / "runs")
@@ -30,5 +30,5 @@ def test_check_run_works_on_this_machine(tmp_path):
 
 
 def test_one_core_is_singular(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "cores", lambda: 1)
+    monkeypatch.setattr(run, "count_cores", lambda: 1)
     assert run.check_run(runs=tmp_path)[1].what.split(" for ")[0] == "1 core"

@@ -195,7 +195,7 @@ print(faults() - before)
 
 
 def test_threads_split_cores_unless_set_by_user(monkeypatch):
-    monkeypatch.setattr(group, "cores", lambda: 16)
+    monkeypatch.setattr(group, "count_cores", lambda: 16)
     monkeypatch.delenv(group.THREADS, raising=False)
     assert [group.count_threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
     monkeypatch.setenv(group.THREADS, "7")

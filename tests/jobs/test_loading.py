@@ -24,9 +24,9 @@ FILES, KEPT, FIRST = (milliseconds / 1000 for milliseconds in (0.5, 0.1, 2.0))
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 32 cores of a known speed and 1 TB."""
     for module in (cores, slots):
-        monkeypatch.setattr(module, "cores", lambda: 32)
+        monkeypatch.setattr(module, "count_cores", lambda: 32)
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
-    monkeypatch.setattr(memory, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
@@ -64,7 +64,7 @@ def test_partial_memory_averages_both_costs(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     half = plan_memory(plan).needed / 2 + plan.batch_memory
     monkeypatch.setattr(memory, "reserve", lambda available: 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: half)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: half)
     assert Supply.of(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
 
 
@@ -126,7 +126,7 @@ def test_cpu_training_adds_loading_time(monkeypatch):
 def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
     plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
     if why == "memory":
-        monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
+        monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     if why == "engine":
         monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
@@ -140,7 +140,7 @@ def test_partial_memory_is_not_suggested(monkeypatch):
     plan = imagenet("mild epochs=32", 8)
     part = 0.9 * plan_memory(imagenet("mild cache=264", 8)).needed + plan.batch_memory
     monkeypatch.setattr(memory, "reserve", lambda available: 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: part)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: part)
     faster = imagenet("mild cache=264 epochs=32", 8)
     assert estimate(faster, fast(faster)).minutes < estimate(plan, fast(plan)).minutes
     assert find_gain(plan, fast(plan)).memory is None
@@ -161,7 +161,7 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
 
 
 def test_folder_beyond_memory_suggests_convert(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 10**11)
+    monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
     assert find_gain(plan, fast(plan)).fix == fix

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.distill import Distill
@@ -146,7 +146,7 @@ def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
         with pytest.raises(error) as caught:
             planned(methods={"distill": {"teacher": str(path)}})
         assert caught.value.problems[0].key == "methods.distill.teacher"
-        return printable(caught.value)
+        return escape_controls(caught.value)
 
     assert "is missing" in why("")
     assert "does not exist" in why(tmp_path / "nothing", NotReadyError)

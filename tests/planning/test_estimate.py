@@ -110,7 +110,7 @@ def test_recall_needs_equal_facts(monkeypatch, tmp_path):
     assert speeds.recall(key).speeds == SPEEDS
     assert speeds.recall(speeds.make_key({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
-        other.setattr(speeds, "cores", lambda: 1000)
+        other.setattr(speeds, "count_cores", lambda: 1000)
         assert speeds.recall(speeds.make_key({"model": "resnet50"})) is None
     next((tmp_path / "resnet-recipes/speeds").iterdir()).write_text("{}")
     assert speeds.recall(key) is None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.cores import available_memory
+from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
@@ -100,7 +100,7 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
 def fits_memory(beton: Beton) -> bool:
     """Return whether the page cache can hold the file, with 10% of the memory to spare."""
-    return beton.content.size < 0.9 * available_memory()
+    return beton.content.size < 0.9 * get_available_memory()
 
 
 def _open_small_level(beton: Beton, small: Beton) -> Beton:
@@ -150,11 +150,11 @@ def make_quasi_random_order(beton: Beton) -> Permute:
 def find_quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this machine cannot read the file in quasi-random order; None if it can."""
     # one window in use, and the next being read
-    needed, free = 2 * WINDOW * beton.page_size, available_memory()
+    needed, free = 2 * WINDOW * beton.page_size, get_available_memory()
     if needed > free and beton.content.size > free:
         rule = (
-            f"needs {byte_size(needed)} of memory for {2 * WINDOW} pages of {beton.path.name}, "
-            f"and {byte_size(free)} are free"
+            f"needs {format_bytes(needed)} of memory for {2 * WINDOW} pages of {beton.path.name}, "
+            f"and {format_bytes(free)} are free"
         )
         return Problem("data.order", "quasi_random", rule, "data.order=random")
     if is_sorted_by_class(beton):

@@ -11,7 +11,7 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data import beton as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, get_sidecar_path, pack_checksums
 
@@ -87,8 +87,8 @@ class BetonWriter:
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                most = byte_size(self.page_size)
-                rule = f"takes {byte_size(len(data))}; a page of the file has {most}"
+                most = format_bytes(self.page_size)
+                rule = f"takes {format_bytes(len(data))}; a page of the file has {most}"
                 size = f"{row['width']}x{row['height']}"
                 raise NotReadyError.of("image", size, rule, "max_resolution=500")
             padding = -self._end % self.page_size

@@ -20,7 +20,7 @@ import numpy as np
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.processes import ProcessPool
-from resnet_recipes.base.text import Progress, byte_size
+from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
@@ -115,7 +115,8 @@ def convert(
     written = [*complete, *map(get_partial_path, targets[len(complete) :])]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
-        rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
+        free = format_bytes(expected.free_bytes)
+        rule = f"has {free} free; about {format_bytes(missing)} are needed"
         fix = ("write_mode=jpg", "max_resolution=400")
         raise NotReadyError.at(dst, rule, fix)
     for levels in files[finished:]:

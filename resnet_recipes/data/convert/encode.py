@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Self
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, ZeroToOne
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
@@ -50,7 +50,7 @@ class ConvertOptions(Section):
     @property
     def processes(self) -> int:
         """The number of encoding processes."""
-        return self.workers or cores()
+        return self.workers or count_cores()
 
 
 class Encoded(NamedTuple):

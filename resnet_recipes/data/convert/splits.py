@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
-from resnet_recipes.base.paths import new_path
+from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar, make_half_source
@@ -108,7 +108,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         )
         raise RecipeError.of("DST", dst, rule, Value(dst / f"{src.stem}.beton"))
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
-        new_path("DST", str(dst), is_folder=True)
+        parse_new_path("DST", str(dst), is_folder=True)
     files = [
         [Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)]
         for name, source in sources.items()
@@ -119,7 +119,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         files[0].append(Split(f"{first.name}.half", first.source, half, options, is_half=True))
     for split in chain(*files):
         if split.is_taken():
-            new_path("DST", str(split.target))
+            parse_new_path("DST", str(split.target))
     return files
 
 

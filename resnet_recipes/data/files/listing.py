@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.paths import cache_folder
+from resnet_recipes.base.paths import get_cache_folder
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
 from resnet_recipes.data.root import DEBRIS, list_classes
@@ -206,7 +206,7 @@ class Listing:
 def get_cache_path(split: Path) -> Path:
     """Return the path of a split's cached listing."""
     digest = hashlib.sha256(os.fsencode(split.absolute())).hexdigest()
-    return cache_folder() / f"listing-{digest[:32]}.npz"
+    return get_cache_folder() / f"listing-{digest[:32]}.npz"
 
 
 def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:

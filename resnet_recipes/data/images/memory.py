@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from resnet_recipes.base.cores import available_memory
+from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import Source
@@ -51,7 +51,7 @@ class Shrunk:
         self._arrays = SharedArrays.joined(name, **layout)
         counts = self._arrays["counts"]
         if not counts[_LEAST]:  # the memory was just created
-            counts[_CAPACITY], counts[_LEAST] = largest, reserve(available_memory())
+            counts[_CAPACITY], counts[_LEAST] = largest, reserve(get_available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -87,12 +87,12 @@ class Shrunk:
         counts = arrays["counts"]
         if time.monotonic() < self._asked + INTERVAL:
             return
-        self._asked, left = time.monotonic(), available_memory()
+        self._asked, left = time.monotonic(), get_available_memory()
         counts[_CLOSED] |= left < counts[_LEAST]
         if left >= counts[_LEAST] // 2:
             return
         with alone(self._name):
-            lacking = int(counts[_LEAST]) - available_memory()
+            lacking = int(counts[_LEAST]) - get_available_memory()
             if lacking > 0:  # otherwise another process has just freed memory
                 end = int(min(counts[_USED], counts[_CAPACITY]))
                 counts[_CAPACITY] = max(0, end - lacking) // mmap.PAGESIZE * mmap.PAGESIZE

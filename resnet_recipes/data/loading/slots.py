@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 
 import torch
 
-from resnet_recipes.base.cores import cores
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
@@ -30,17 +30,17 @@ def count_workers(config: DataConfig, ranks: int = 1) -> int:
 
 def count_fair_workers(ranks: int) -> int:
     """Return the workers per rank with `data.workers=auto`, for `ranks` on this machine."""
-    return max(1, min(_MOST, cores() // ranks))
+    return max(1, min(_MOST, count_cores() // ranks))
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:
     """Yield a note if a recipe requests more workers than cores, assuming one rank per GPU."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank always needs at least one
-    if config.workers != "auto" and int(config.workers) > max(1, cores() // ranks):
+    if config.workers != "auto" and int(config.workers) > max(1, count_cores() // ranks):
         each = f" for each of {ranks} ranks" if ranks > 1 else ""
         yield (
-            f"data.workers={config.workers}{each} is more than the {cores()} cores of this "
+            f"data.workers={config.workers}{each} is more than the {count_cores()} cores of this "
             f"machine, which slows loading; use data.workers={count_fair_workers(ranks)}"
         )
 
@@ -131,7 +131,7 @@ class Slots:
         with suppress(RuntimeError):
             torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch, so consume it
         return [
-            f"{byte_size(memory.nbytes)} of batches cannot be pinned (CUDA error {error}): "
+            f"{format_bytes(memory.nbytes)} of batches cannot be pinned (CUDA error {error}): "
             "copies to the GPU are slower; raise `ulimit -l` or lower data.prefetch"
         ]
 

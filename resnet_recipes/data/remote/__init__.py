@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.extras import suggest_install
-from resnet_recipes.base.text import Progress, byte_size
+from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, fetch_heads, list_contents
@@ -68,9 +68,9 @@ def fetch_outline(config: DataConfig) -> DataOutline:
     if before < fetched < total:
         rate = (fetched - before) / (time.monotonic() - start)
         minutes = max(1, (total - fetched) / rate / 60)
-        speed = f", about {minutes:,.0f} min at {byte_size(rate)}/s"
+        speed = f", about {minutes:,.0f} min at {format_bytes(rate)}/s"
     note = (
-        f"{byte_size(total - fetched)} of {byte_size(total)} are still to be fetched before "
+        f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched before "
         f"the first step{speed}, to {copy.final}; compared with {copy.contents.checked}"
     )
     return DataOutline(copy.place / remote.named, note)

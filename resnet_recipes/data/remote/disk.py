@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.paths import cache_folder, find_existing_parent, find_folder_problem
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.paths import find_existing_parent, find_folder_problem, get_cache_folder
+from resnet_recipes.base.text import format_bytes
 
 #: File systems on other machines (possibly fuse.*) and in memory.
 _UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
@@ -57,7 +57,7 @@ def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
     for folder in [existing.parent] if existing else _list_folders(cache):
         blocks = sum(path.lstat().st_blocks for path in (folder / name / part).rglob("*"))
         left = needed - 512 * blocks
-        need = f"the copy needs {byte_size(left)}"
+        need = f"the copy needs {format_bytes(left)}"
         problem = find_folder_problem("data.cache", folder, left, need)
         if problem is None:
             return folder / name
@@ -70,7 +70,7 @@ def _list_folders(cache: str) -> list[Path]:
     if cache:
         return [Path(cache)]
     temporary = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
-    folders = [cache_folder() / "data", temporary]
+    folders = [get_cache_folder() / "data", temporary]
     return [folder for folder in folders if is_local(folder)] or folders[:1]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import suggest_install
-from resnet_recipes.base.text import printable
+from resnet_recipes.base.text import escape_controls
 
 ChartRow = dict[str, Any]
 Spec = dict[str, Any]
@@ -179,7 +179,7 @@ def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
 
 def to_json(spec: Spec) -> str:
     """Return a plot as JSON, without invisible characters, safe inside a script element."""
-    text = json.dumps(_map_texts(spec, printable))
+    text = json.dumps(_map_texts(spec, escape_controls))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

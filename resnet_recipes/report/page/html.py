@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resnet_recipes.base.text import in_html
+from resnet_recipes.base.text import escape_html
 from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
     """Return the page, about 10 kB for each image; every name is escaped."""
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
-        f"<figcaption>{100 * tile.probability:.1f}% {in_html(tile.prediction)}<br>"
-        f"{tile.label and f'is {in_html(tile.label)}<br>'}<small>{in_html(tile.name)}</small>"
-        "</figcaption></figure>"
+        f"<figcaption>{100 * tile.probability:.1f}% {escape_html(tile.prediction)}<br>"
+        f"{tile.label and f'is {escape_html(tile.label)}<br>'}"
+        f"<small>{escape_html(tile.name)}</small></figcaption></figure>"
         for tile in tiles
     ]
     return build_document(
-        title, [f"<p>{in_html(text)}</p>", '<div class="gallery">', *figures, "</div>"]
+        title, [f"<p>{escape_html(text)}</p>", '<div class="gallery">', *figures, "</div>"]
     )
 
 
@@ -99,8 +99,8 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     parts = [
         _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{in_html(title)}</title><style>{_file('page.css')}</style></head><body><main>",
-        f"<h1>{in_html(title)}</h1>",
+        f"<title>{escape_html(title)}</title><style>{_file('page.css')}</style></head><body><main>",
+        f"<h1>{escape_html(title)}</h1>",
         *body,
         f"</main>{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>",
     ]
@@ -112,11 +112,11 @@ def _file(name: str) -> str:
 
 
 def _section(section: PageSection) -> str:
-    notes = "".join(f"<li>{in_html(note)}</li>" for note in section.notes)
+    notes = "".join(f"<li>{escape_html(note)}</li>" for note in section.notes)
     return "\n".join(
         [
-            f"<section><h2>{in_html(section.title)}</h2>",
-            *(f"<p>{in_html(text)}</p>" for text in section.text),
+            f"<section><h2>{escape_html(section.title)}</h2>",
+            *(f"<p>{escape_html(text)}</p>" for text in section.text),
             *([_legend(section.legend)] if section.legend else []),
             '<div class="figures">',
             *map(_figure, section.figures),
@@ -130,8 +130,8 @@ def _section(section: PageSection) -> str:
 
 def _legend(names: Sequence[str]) -> str:
     boxes = "\n".join(
-        f'<label><input type="checkbox" checked value="{in_html(name)}">'
-        f"{_swatch(place)}{in_html(name)}</label>"
+        f'<label><input type="checkbox" checked value="{escape_html(name)}">'
+        f"{_swatch(place)}{escape_html(name)}</label>"
         for place, name in enumerate(names)
     )
     return f'<fieldset class="legend"><legend>Runs</legend>{boxes}</fieldset>'
@@ -146,9 +146,9 @@ def _swatch(place: int) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    name, legend = in_html(figure.name), "own" if figure.has_own_legend else "page"
+    name, legend = escape_html(figure.name), "own" if figure.has_own_legend else "page"
     plot = f'<div class="plot" data-spec="{name}-spec" data-legend="{legend}"></div>'
-    caption = f"<figcaption>{in_html(figure.caption)}</figcaption>"
+    caption = f"<figcaption>{escape_html(figure.caption)}</figcaption>"
     spec = f'<script type="application/json" id="{name}-spec">{to_json(figure.spec)}</script>'
     return f'<figure id="{name}">{plot}{caption}{spec}</figure>'
 
@@ -159,14 +159,14 @@ def _table(table: Table) -> str:
     }
     kinds = {key: ' class="number"' if key in numeric else "" for key in table.columns}
     head = "".join(
-        f'<th{kinds[key]} aria-sort="none"><button type="button">{in_html(text)}</button></th>'
+        f'<th{kinds[key]} aria-sort="none"><button type="button">{escape_html(text)}</button></th>'
         for key, text in table.columns.items()
     )
     rows = "\n".join(
         f"<tr>{''.join(_cell(row[key], kind) for key, kind in kinds.items())}</tr>"
         for row in table.rows
     )
-    name = in_html(table.caption)
+    name = escape_html(table.caption)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
         f'<table><caption class="note">{name}</caption>'
@@ -177,7 +177,7 @@ def _table(table: Table) -> str:
 def _cell(value: str | float | None, kind: str) -> str:
     if isinstance(value, str):
         kind = ' class="long"' if len(value) > LONG else kind
-        return f"<td{kind}>{in_html(value)}</td>"
+        return f"<td{kind}>{escape_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
     if value >= 1000 or value == int(value):

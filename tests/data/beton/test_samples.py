@@ -48,7 +48,7 @@ def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
 
 
 def test_window_larger_than_memory_is_rejected(beton, monkeypatch):
-    monkeypatch.setattr(samples, "available_memory", lambda: 1000)
+    monkeypatch.setattr(samples, "get_available_memory", lambda: 1000)
     problem = find_quasi_random_problem(replace(beton, page_size=8 << 20))
     assert "4.29 GB" in problem.clause
 

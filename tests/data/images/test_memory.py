@@ -211,7 +211,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The free bytes of the system, with a reserve of 200,000; tests change the number."""
     left = [200_000]
     monkeypatch.setattr(memory, "RESERVE", 200_000)
-    monkeypatch.setattr(memory, "available_memory", lambda: left[0])
+    monkeypatch.setattr(memory, "get_available_memory", lambda: left[0])
     monkeypatch.setattr(memory, "INTERVAL", 0)
     return left
 
@@ -255,7 +255,7 @@ def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monke
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     counts = source._arrays["counts"].tolist()
     seen = iter([90_000, 200_001])  # before the lock, and after
-    monkeypatch.setattr(memory, "available_memory", lambda: next(seen, 200_001))
+    monkeypatch.setattr(memory, "get_available_memory", lambda: next(seen, 200_001))
     assert source.read(0).pixels().tobytes() == expected[0]
     assert source._arrays["counts"].tolist() == [*counts[:2], 1, counts[3]]
 
@@ -275,7 +275,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
 @pytest.mark.parametrize("left", [0, 2])
 def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
-    monkeypatch.setattr(memory, "available_memory", lambda: next(free))
+    monkeypatch.setattr(memory, "get_available_memory", lambda: next(free))
     monkeypatch.setattr(memory, "INTERVAL", 0)
     assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
 
@@ -285,7 +285,7 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: free["bytes"])
+    monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "INTERVAL", 0)
     source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"closed {os.getpid()}")
     kept = []
