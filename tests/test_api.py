@@ -33,7 +33,7 @@ from tests.tiny_networks import shallow_resnet18
 from tests.trained_runs import ended_run
 
 README = Path(__file__).parents[1] / "README.md"
-PAGE = README.parent / "docs/library.md"
+PAGES = [README.parent / "docs" / page for page in ("library.md", "howto/own_loop.md")]
 
 #: Settings for a run on few images.
 SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
@@ -98,10 +98,11 @@ def test_type_checkers_know_every_public_name():
 
 
 @pytest.mark.slow
-def test_examples_of_the_page_run_in_order(images, monkeypatch):
+def test_examples_of_pages_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    pages = "".join(page.read_text() for page in PAGES)
+    examples = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
     assert len(examples) == 6
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:

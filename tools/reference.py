@@ -108,10 +108,7 @@ def methods() -> Iterator[str]:
         }
         yield from _card(method, f"methods.{method.name}", facts)
         lines = "\n".join(write_example(method, hooks))
-        yield (
-            "In [your own loop](../library.md#one-method-in-your-own-loop):\n\n"
-            f"```python\n{lines}\n```\n"
-        )
+        yield f"In [your own loop](../howto/own_loop.md):\n\n```python\n{lines}\n```\n"
 
 
 def optimizers() -> Iterator[str]:
@@ -120,7 +117,7 @@ def optimizers() -> Iterator[str]:
     yield (
         "This page describes every optimizer and its settings. `optimizer=NAME` selects one with "
         "the settings of `recipes/optimizer/NAME.yaml`, which may differ from the defaults below. "
-        "[From Hydra](../howto/hydra.md#groups) lists the options. "
+        "[Your own recipe](../howto/recipe.md#another-optimizer-or-schedule) lists the options. "
         "A recipe contains only the settings of its own optimizer.\n\n"
         "In formulas, `w` is a weight, `g` its gradient, `m` its momentum, and `lr` the learning "
         "rate of the step, which the [schedule](settings.md#schedule) determines.\n"
