@@ -27,11 +27,9 @@ every_method = every_method_that_provides("")
 @every_method
 def test_card_is_complete_and_names_its_source(method):
     card = make_card(method)
-    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 4
-    assert not any(
-        "\n" in text or "  " in text
-        for text in (card.details, card.cost, card.gain, card.avoid_when)
-    )
+    texts = (*card.details, card.cost, card.gain, card.avoid_when)
+    assert min(map(len, (card.summary, *texts))) > 4
+    assert not any("\n" in text or "  " in text for text in texts)
     assert len(card.summary) <= 130
     assert card.summary.endswith(".")
     assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", card.summary)
