@@ -87,7 +87,7 @@ def compose(
     In your own Hydra application, `recipe` may also be the part of its config that contains a
     recipe; it then takes no changes. Raises RecipeError with every problem.
     """
-    words = _to_words(changes, settings)
+    words = _format_changes(changes, settings)
     if isinstance(recipe, str | os.PathLike):
         return compose_words(os.fspath(recipe), words, needs_data=False).recipe
     if isinstance(recipe, Recipe):
@@ -346,7 +346,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     from resnet_recipes.inference.open import parse_model
     from resnet_recipes.network.open import open_network
 
-    model, rest = parse_model(_to_words(changes, {}))
+    model, rest = parse_model(_format_changes(changes, {}))
     rule = "cannot be changed here; only model.name and model.args.NAME can"
     RecipeError.refuse(Problem(word, None, rule) for word in rest)
     return open_network(str(_locate(place)), model, downloads=True)
@@ -360,7 +360,7 @@ def evaluate(
     Takes the same changes as `resnet-recipes eval`: `evaluate("runs/a", "data.eval_size=256",
     data="images")`.
     """
-    words = _to_words(changes, settings)
+    words = _format_changes(changes, settings)
     network = _open(place, words)
     data.refuse_unasked(network.recipe.data, words, "evaluate with")
     return network.evaluate()
@@ -384,7 +384,7 @@ def predict(
     from resnet_recipes.inference.trained import predict_images
 
     paths = find_images(collect_images(images))
-    return predict_images(_open(place, _to_words(changes, settings)), paths)
+    return predict_images(_open(place, _format_changes(changes, settings)), paths)
 
 
 def _open(place: object, words: Sequence[str]) -> "TrainedNetwork":
@@ -405,7 +405,7 @@ def _locate(place: object) -> Path:
     return find_network(os.fspath(place), "place")
 
 
-def _to_words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
+def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
     """Return changes as command-line arguments. Raises RecipeError for values of other types."""
     words: list[str] = []
     problems = []

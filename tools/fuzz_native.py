@@ -187,7 +187,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
     convert(folder, made, options, lambda done, total: None)
     path, found = made / "train.beton", Counter()
     for _ in range(count):
-        beton, half = (opened(original, rng) for original in (path, get_half_path(path)))
+        beton, half = (open_mutated(original, rng) for original in (path, get_half_path(path)))
         found["refused when opened"] += (beton is None) + (half is None)
         if beton is not None:
             images, halves = samples(beton), samples(half or beton)
@@ -204,7 +204,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
     return found
 
 
-def opened(original: Path, rng: np.random.Generator) -> Beton | None:
+def open_mutated(original: Path, rng: np.random.Generator) -> Beton | None:
     """Open a mutated copy of a .beton file without a sidecar; None if it is rejected."""
     path = original.with_name(f"mutated.{original.name}")
     metadata = int(open_beton(original).starts.min())

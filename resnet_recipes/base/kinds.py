@@ -46,7 +46,7 @@ def convert(value: Any, kind: Any) -> Any:
 
     Raises WrongTypeError.
     """
-    read = _record if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _exact)
+    read = _convert_record if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _exact)
     return read(value, kind)
 
 
@@ -84,18 +84,18 @@ def _check_type(value: Any, expected: Any, kind: Any) -> Any:
     return value
 
 
-def _option(value: Any, kind: Any) -> Any:
+def _convert_union(value: Any, kind: Any) -> Any:
     for option in get_args(kind):
         with suppress(WrongTypeError):
             return convert(value, option)
     raise WrongTypeError(describe_kind(kind))
 
 
-def _list(value: Any, kind: Any) -> list[Any]:
+def _convert_list(value: Any, kind: Any) -> list[Any]:
     return [convert(item, get_args(kind)[0]) for item in _check_type(value, list | tuple, kind)]
 
 
-def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+def _convert_tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     items, options = _check_type(value, list | tuple, kind), get_args(kind)
     if options[-1] is ...:
         options = options[:1] * len(items)
@@ -104,12 +104,12 @@ def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     return tuple(map(convert, items, options))
 
 
-def _mapping(value: Any, kind: Any) -> dict[str, Any]:
+def _convert_mapping(value: Any, kind: Any) -> dict[str, Any]:
     items = _check_type(value, dict, kind).items()
     return {str(name): convert(item, get_args(kind)[1]) for name, item in items}
 
 
-def _record(value: Any, cls: type) -> Any:
+def _convert_record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping with every field that has no default."""
     if isinstance(value, cls):
         return value
@@ -149,11 +149,11 @@ def _exact(value: Any, kind: Any) -> Any:
 
 
 _READERS: dict[Any, Callable[[Any, Any], Any]] = {
-    Union: _option,
-    types.UnionType: _option,
-    list: _list,
-    tuple: _tuple,
-    dict: _mapping,
+    Union: _convert_union,
+    types.UnionType: _convert_union,
+    list: _convert_list,
+    tuple: _convert_tuple,
+    dict: _convert_mapping,
     float: _number,
     int: _whole_number,
 }

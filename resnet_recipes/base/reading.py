@@ -62,14 +62,18 @@ def parse_json(text: str) -> Any:
     Raises ValueError with a phrase for the user.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+        value = json.loads(
+            text, parse_constant=_refuse, parse_float=_parse_float, parse_int=_parse_int
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
     except RecursionError:
         raise ValueError(_DEEP) from None
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [item for group in level for item in _items(group) if isinstance(item, dict | list)]
+        level = [
+            item for group in level for item in _list_items(group) if isinstance(item, dict | list)
+        ]
         if not level:
             return value
     raise ValueError(_DEEP)
@@ -84,7 +88,7 @@ def make_read_error(path: Path, error: OSError | ValueError) -> NotReadyError:
 _DEEP = f"more than {MAX_DEPTH} levels of lists and objects"
 
 
-def _items(value: Any) -> Any:
+def _list_items(value: Any) -> Any:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
@@ -94,12 +98,12 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _refuse(text[:20])
 
 
-def _int(text: str) -> int:
+def _parse_int(text: str) -> int:
     value = int(text) if len(text) <= 20 else 1 << 64
     if not -(1 << 63) <= value < 1 << 64:
         raise ValueError("an integer of more than 64 bits")

@@ -12,7 +12,7 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import is_run, open_network
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
 from resnet_recipes.report.page.charts import draw_png, import_plotting
-from resnet_recipes.report.paired import accuracy_interval
+from resnet_recipes.report.paired import compute_accuracy_interval
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
@@ -199,7 +199,7 @@ def _make_row(
 ) -> ResultRow:
     recipe = networks[0].recipe
     top1, top5, loss, examples, balanced = result.metrics
-    interval = accuracy_interval(round(top1 * examples / 100), examples)
+    interval = compute_accuracy_interval(round(top1 * examples / 100), examples)
     return {
         "network": " ".join(str(network.place) for network in networks),
         "data": recipe.data.root,

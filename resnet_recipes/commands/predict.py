@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:
-        print(json.dumps(list(map(_to_dict, each)), indent=1))
+        print(json.dumps(list(map(_list_fields, each)), indent=1))
     else:
         for one in each:
             if not one.error:
@@ -131,7 +131,7 @@ def _count(
                 waiting(count, total)
 
 
-def _to_dict(one: "Prediction") -> dict[str, object]:
+def _list_fields(one: "Prediction") -> dict[str, object]:
     if one.error:
         return {"file": one.file, "error": one.error}
     classes = [{"class": name, "probability": share} for name, share in one.classes]

@@ -57,7 +57,7 @@ def find_root_problem(place: str) -> Problem | None:
     folders, split_names = find_split_folders(root), {*chain(*SYNONYMS.values())}
     tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
     is_split = bool(folders or split_names & {*tables})
-    if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
+    if {"images", "labels"} <= {*_list_folders(root / "train" if is_split else root)}:
         rule = "has bounding boxes, in labels/, but no class for each image"
         return make_problem(root, rule, Hint(f"for classification, {LAYOUT}"))
     if {*SYNONYMS["train"]} & {*folders.values(), *tables} or len(betons) == 2:
@@ -110,9 +110,9 @@ def find_split_folders(folder: Path) -> dict[str, str]:
     Names that contain more than a synonym also need class folders, because "seg_train" alone could
     be a class.
     """
-    words = find_split_names(_folders(folder))
+    words = find_split_names(_list_folders(folder))
     is_exact = "" in find_split_families(words)
-    return words if is_exact or all(any(_folders(folder / name)) for name in words) else {}
+    return words if is_exact or all(any(_list_folders(folder / name)) for name in words) else {}
 
 
 def find_address_problems(address: str) -> Iterator[Problem]:
@@ -146,19 +146,19 @@ def _explain_missing(root: Path) -> Problem:
     """Return the problem of a missing folder, with the nearest existing folder."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
-    names = {name.lower(): name for name in _folders(there)}
+    names = {name.lower(): name for name in _list_folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return _absent(root, Value(meant))
+            return _make_absent_problem(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])
     place = "this folder" if there.absolute() == Path.cwd() else there
     fix: Fix = Hint(f"{place} contains {listed}" if listed else LAYOUT)
     if root.match("data/demo"):
         fix = "resnet-train demo"
-    return _absent(root, fix)
+    return _make_absent_problem(root, fix)
 
 
-def _absent(root: Path, fix: Fix) -> Problem:
+def _make_absent_problem(root: Path, fix: Fix) -> Problem:
     return make_problem(root, "", fix)._replace(kind=Kind.ABSENT)
 
 
@@ -183,7 +183,9 @@ def _has_splits(folder: Path) -> bool:
     if not is_both(words.values()):
         return False
     return any(
-        any(_folders(folder / name)) for name, word in words.items() if word in SYNONYMS["train"]
+        any(_list_folders(folder / name))
+        for name, word in words.items()
+        if word in SYNONYMS["train"]
     ) or any(name.lower().endswith(TABLES) for name in os.listdir(folder))
 
 
@@ -194,7 +196,7 @@ def _list_below(root: Path) -> Iterator[Path]:
         level = [
             folder / name
             for folder in level[:_SEARCHED]
-            for name in islice(_folders(folder), _SEARCHED)
+            for name in islice(_list_folders(folder), _SEARCHED)
         ]
         yield from level
 
@@ -207,7 +209,7 @@ def list_classes(folder: Path) -> list[str]:
         )
 
 
-def _folders(folder: Path) -> list[str]:
+def _list_folders(folder: Path) -> list[str]:
     try:
         return list_classes(folder)
     except OSError:

@@ -32,7 +32,7 @@ class SharedArrays:
         self._attach(descriptor)
 
     @classmethod
-    def joined(cls, name: str, **layout: tuple[npt.DTypeLike, tuple[int, ...]]) -> Self:
+    def open_named(cls, name: str, **layout: tuple[npt.DTypeLike, tuple[int, ...]]) -> Self:
         """Return the arrays that another process of this user has under this name, or new arrays.
 
         They last until the last of these processes ends. Pages take memory only once they are
@@ -40,7 +40,7 @@ class SharedArrays:
         """
         array = cls.__new__(cls)
         array.layout, size = layout, count_layout_bytes(layout)
-        with alone(name):
+        with lock_name(name):
             if (descriptor := _open_held(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
@@ -98,7 +98,7 @@ def _count_array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
 
 
 @contextmanager
-def alone(name: str) -> Iterator[None]:
+def lock_name(name: str) -> Iterator[None]:
     """Lock a name: only one process on this machine at a time can look it up."""
     with socket.socket(socket.AF_UNIX) as lock:
         while True:

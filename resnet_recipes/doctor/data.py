@@ -61,7 +61,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
     With `images`, decode every image.
     """
     root = Path(root)
-    betons = _betons(root)
+    betons = _find_betons(root)
     findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):
         command = ["resnet-recipes", "doctor", "data"]
@@ -96,7 +96,7 @@ def make_config(root: Path) -> DataConfig:
     return DataConfig(root=str(root.absolute()), val_share=val_share)
 
 
-def _betons(root: Path) -> list[Path]:
+def _find_betons(root: Path) -> list[Path]:
     """Return `root` if it is a .beton file, else the .beton files in it that a run reads."""
     if root.suffix == ".beton":
         return [root]

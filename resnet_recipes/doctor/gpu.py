@@ -58,7 +58,7 @@ def check_devices() -> Iterator[Finding]:
         none = "this machine has no GPU that torch can use: runs use the CPU"
         yield explain_unused_gpu() or Finding("ok", none)
         return
-    yield Finding("ok", _versions())
+    yield Finding("ok", _describe_versions())
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         precision = (
@@ -81,7 +81,7 @@ def check_devices() -> Iterator[Finding]:
         )
 
 
-def _versions() -> str:
+def _describe_versions() -> str:
     driver = re.search(r"\d+\.\d+(\.\d+)?", DRIVER.read_text()) if DRIVER.exists() else None
     nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else ()
     versions = {

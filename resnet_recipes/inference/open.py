@@ -104,15 +104,20 @@ def apply_changes(
     recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_OTHERS)
 ) -> Recipe:
     """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
-    changed, problems = _changed(recipe, settings, words)
+    changed, problems = _change_settings(recipe, settings, words)
     context = Context(
-        recipe.name, partial(_before, recipe), (), settings, _list_settings(settings), OF_TRAINED
+        recipe.name,
+        partial(_get_setting, recipe),
+        (),
+        settings,
+        _list_settings(settings),
+        OF_TRAINED,
     )
     RecipeError.refuse(explain(problem, words, context) for problem in problems)
     return changed
 
 
-def _before(recipe: Recipe, key: str) -> object:
+def _get_setting(recipe: Recipe, key: str) -> object:
     """Return the value of a recipe's setting, or None if the recipe does not have it."""
     value: object = recipe
     for name in expand_short_name(key, "1")[0].partition("=")[0].split("."):
@@ -120,7 +125,7 @@ def _before(recipe: Recipe, key: str) -> object:
     return value
 
 
-def _changed(
+def _change_settings(
     recipe: Recipe, settings: Sequence[str], words: Sequence[str]
 ) -> tuple[Recipe, list[Problem]]:
     """Return a recipe with changed settings, and the problems of the changes."""

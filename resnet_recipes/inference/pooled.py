@@ -37,7 +37,7 @@ class PooledImage(NamedTuple):
         do not support the class: [S, 2 S, 3].
         """
         (batch,) = self.loader.only(np.array([self.position]))
-        images = self.loader.normalized(batch).to(self.network.device)
+        images = self.loader.normalize(batch).to(self.network.device)
         labels = torch.tensor([label], device=images.device)
         heat = self.network.network.eval().heat_map(images, labels)
         pixels = batch.pixels.float()

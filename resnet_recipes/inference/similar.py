@@ -62,7 +62,7 @@ def find_similar(
     data, batch = trained.recipe.data, trained.recipe.batch.eval_size
     with closing(UnlabeledImages([*train, *val], data, batch)) as images:
         for raw in images.batches():
-            embedded = trained.network.embed(images.normalized(raw).to(trained.device))
+            embedded = trained.network.embed(images.normalize(raw).to(trained.device))
             is_seen = raw.pixels.flatten(1).amax(1, keepdim=True) > 0
             features.append(F.normalize(embedded).cpu() * is_seen)
             progress(min(batch * len(features), images.examples), images.examples)

@@ -205,7 +205,7 @@ def predict_images(
     try:
         for raw in Stream(images.batches(), trained.device):
             logits = compute_logits(
-                trained.model, images.normalized(raw), trained.precision, recipe.evaluation.flip
+                trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
             )
             shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
             black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)

@@ -39,7 +39,7 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
     task = Task("evaluate", "the evaluation did not finish", job)
     with task.run(network.recipe, None, group, say) as folder:
         return [
-            _merge([result_path(folder, number, rank) for rank in range(group.ranks)])
+            _merge([get_result_path(folder, number, rank) for rank in range(group.ranks)])
             for number in range(len(sizes))
         ]
 
@@ -55,7 +55,7 @@ def _merge(paths: Sequence[Path]) -> EvaluationResult:
     )
 
 
-def result_path(folder: Path, number: int, rank: int) -> Path:
+def get_result_path(folder: Path, number: int, rank: int) -> Path:
     """Return the file of a rank's result at one size."""
     return folder / f"result{number}-rank{rank}.pt"
 
@@ -76,7 +76,7 @@ def work(process: RankProcess) -> int:
             "device": result.device,
             "outcomes": list(result.outcomes),
         }
-        torch.save(content, result_path(process.folder, number, process.rank))
+        torch.save(content, get_result_path(process.folder, number, process.rank))
     distributed.wait_for_ranks()
     distributed.leave()
     return ExitCode.DONE

@@ -50,7 +50,7 @@ def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = Fa
         held.confirm()
         ending.write_ending(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
-        say(result.explained(folder, group.ranks, trains=not read_job(folder)))
+        say(result.explain(folder, group.ranks, trains=not read_job(folder)))
     return result
 
 

@@ -62,7 +62,7 @@ def list_supplies(plan: Plan) -> Iterator[Supply]:
             yield supply
 
 
-def with_loaders(plan: Plan, speeds: Speeds) -> Speeds:
+def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
     """Return speeds with loaders, which alternate with training on the same cores."""
     if not (supply := Supply.of(plan)):
         return speeds
@@ -91,7 +91,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)
     if memory:
-        faster = with_loaders(other, free)
+        faster = add_loading(other, free)
         minutes = estimate(plan, faster).total_minutes
         if faster.loader and minutes < now:
             return Gain(alone, memory, minutes, "cache=ram")

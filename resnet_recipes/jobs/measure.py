@@ -18,7 +18,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.data import decode_some
 from resnet_recipes.jobs.group import Group, count_threads, make_group
-from resnet_recipes.jobs.loading import with_loaders
+from resnet_recipes.jobs.loading import add_loading
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.estimate import (
@@ -54,11 +54,11 @@ def predict_time(plan: Plan) -> RunForecast | None:
         return make_forecast(plan, *measurement)
     launch, ranks = plan.recipe.launch, plan.world_size
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
-        speeds = with_loaders(plan, predict_gpu_speeds(plan, gpu))
+        speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
-        speeds = with_loaders(plan, guess_cpu_speeds(plan, count_cores()))
+        speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
         return None

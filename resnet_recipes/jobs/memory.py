@@ -6,7 +6,7 @@ from typing import NamedTuple
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import Say, format_bytes
-from resnet_recipes.data.images.memory import reserve
+from resnet_recipes.data.images.memory import compute_reserve
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.planning.plan import Plan
@@ -44,7 +44,7 @@ def list_sizes(plan: Plan) -> list[InMemory]:
     if not data.memory_pixels or not plan.facts.augments_samples:
         return []
     sample, available = Sample.of(plan.facts), get_available_memory()
-    usable = max(0, available - reserve(available) - plan.batch_memory)
+    usable = max(0, available - compute_reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
         crop = max(plan.loader_pixels or (data.train_size,))
         sizes = [round(ratio * crop) for ratio in RATIOS]

@@ -178,7 +178,7 @@ def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextI
     if ending.code in REFUSED and ending.rank:
         time.sleep(_OTHERS)
     if find_first_failure([*observer.read_endings(), ending]) == ending:
-        console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
+        console.write(ending.explain(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:
         write_ending(held.path / EXIT, ending)
 

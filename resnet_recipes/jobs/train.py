@@ -120,7 +120,7 @@ def lead(
     """Train as rank 0, which writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(read_job(process.folder))
     recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
-    run.notes.listen(lambda text: recorder.note(max(first, process.watchdog.step), text))
+    run.notes.listen(lambda text: recorder.log_note(max(first, process.watchdog.step), text))
     for text in run.train_data.source.notes:
         run.notes(text)
     reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
@@ -139,11 +139,11 @@ def lead(
         text = (
             f"{len(skipped)} training images could not be read and were replaced, on rank 0: {some}"
         )
-        recorder.note(done, text)
+        recorder.log_note(done, text)
     if not is_done:
         reason = process.interruption.reason or "another rank was asked to stop"
         fix = "" if is_job else f"resnet-train --resume {process.folder}"
-        recorder.stopped(done, reason, fix)
+        recorder.log_stop(done, reason, fix)
         return process.interruption.exit_code
     if is_job:
         return ExitCode.DONE

@@ -214,7 +214,7 @@ class Method(Section):
         """
         return getattr(type(self), hook) is not getattr(Method, hook)
 
-    def counted(self, class_images: Sequence[int]) -> "Method":
+    def with_counts(self, class_images: Sequence[int]) -> "Method":
         """Return this method, given the number of training images per class; empty if unknown."""
         return self
 

@@ -41,7 +41,7 @@ class ClassWeights(Method):
     def __post_init__(self) -> None:
         self._weights: np.ndarray | None = None
 
-    def counted(self, class_images: Sequence[int]) -> "ClassWeights":
+    def with_counts(self, class_images: Sequence[int]) -> "ClassWeights":
         method = ClassWeights(self.rule, self.beta)
         method._weights = self.weights(class_images) if len(class_images) else None
         return method

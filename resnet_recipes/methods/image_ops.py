@@ -54,7 +54,7 @@ def make_native_step(name: str, value: float, side: int) -> NativeStep:
 MOVING = frozenset(_MATRICES)
 
 
-def _affine(name: str) -> ImageOp:
+def _make_affine(name: str) -> ImageOp:
     """Return an operation that resamples an image, by default bilinear, with black outside."""
 
     def transform(
@@ -75,9 +75,9 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "equalize": lambda image, _: ImageOps.equalize(image),
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
-    "rotate": _affine("rotate"),
+    "rotate": _make_affine("rotate"),
     "solarize": lambda image, threshold: ImageOps.solarize(image, int(threshold)),
-    **{name: _affine(name) for name in ("shear_x", "shear_y", "translate_x", "translate_y")},
+    **{name: _make_affine(name) for name in ("shear_x", "shear_y", "translate_x", "translate_y")},
     "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
     "contrast": lambda image, factor: ImageEnhance.Contrast(image).enhance(factor),
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
@@ -89,7 +89,7 @@ RANDAUGMENT_OPS = tuple(IMAGE_OPS)
 
 IMAGE_OPS |= {
     "hue": lambda image, steps: _turn_hue(image, int(steps)),
-    **{name: _affine(name) for name in ("flip_vertical", "transpose")},
+    **{name: _make_affine(name) for name in ("flip_vertical", "transpose")},
 }
 
 

@@ -57,7 +57,7 @@ class Stack:
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls(
             {
-                name: method.counted(class_images)
+                name: method.with_counts(class_images)
                 for name, method in present.items()
                 if sample_ops or not method.provides("augment_sample")
             }

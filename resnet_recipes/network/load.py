@@ -23,7 +23,7 @@ from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
-from resnet_recipes.data.images.python import center_crop
+from resnet_recipes.data.images.python import crop_center
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, published
@@ -117,7 +117,7 @@ class Network(nn.Module):
             picture = read_pixels(read_file(image) if is_file else image)
         except BadImageError as error:
             raise BadImageError(f"{os.fspath(image) if is_file else 'image'} {error}") from None
-        pixels = center_crop(
+        pixels = crop_center(
             picture,
             about.eval_resize,
             about.eval_size,

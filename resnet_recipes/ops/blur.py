@@ -28,7 +28,7 @@ def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
     on a CPU without AVX-512 BF16, and takes 12 to 100 times as long on a CPU with it.
     """
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
-        return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
+        return F.conv2d(x, _make_kernel(x), stride=stride, padding=1, groups=x.shape[1])
     with torch.autocast("cpu", enabled=False):
         return unfused(x.float(), stride).to(x.dtype)
 
@@ -84,7 +84,7 @@ def _backward_cuda(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     )
 
 
-def _kernel(x: Tensor) -> Tensor:
+def _make_kernel(x: Tensor) -> Tensor:
     kernel = x.new_full((3, 3), 1 / 16)  # created on the device: a copy from the host would block
     kernel[1] *= 2
     kernel[:, 1] *= 2

@@ -238,7 +238,7 @@ class Measurement(NamedTuple):
 def recall(key: str) -> Measurement | None:
     """Return an earlier measurement; None if it is missing or damaged."""
     try:
-        value = json.loads(_path(key).read_bytes())
+        value = json.loads(_get_path(key).read_bytes())
         return Measurement(Speeds.of_json(value["speeds"]), float(value["when"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -250,13 +250,15 @@ def remember(key: str, speeds: Speeds) -> None:
     Has no effect if the home folder is not writable.
     """
     try:
-        _path(key).parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()}))
+        _get_path(key).parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(
+            _get_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()})
+        )
     except OSError:
         return
 
 
-def _path(key: str) -> Path:
+def _get_path(key: str) -> Path:
     return get_cache_folder() / "speeds" / f"{key}.json"
 
 

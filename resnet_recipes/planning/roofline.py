@@ -91,7 +91,7 @@ class Speed(NamedTuple):
 def predict_speed(gpu: Gpu, work: Work) -> Speed:
     """Return the predicted speed of a GPU that runs all operations in turn."""
     compute = traffic = 0.0
-    for flops, moved in _passes(work):
+    for flops, moved in _list_passes(work):
         computing, loading = flops / gpu.flops, moved / gpu.traffic
         if computing > loading:
             compute += computing / gpu.convolution
@@ -105,8 +105,8 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
         others -= kinds["blur"] + kinds["pool"]
         traffic += (others / gpu.plain + kinds["blur"] / BLURRED) / gpu.traffic
         traffic += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
-    traffic += START * KERNELS * len(_layers(work)) / work.batch
-    host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
+    traffic += START * KERNELS * len(_list_layers(work)) / work.batch
+    host = (REPLAY if work.fused else ISSUE * len(_list_layers(work))) / work.batch
     if host > compute + traffic:
         return Speed(1 / host, "kernel launches")
     limit = "arithmetic" if compute > traffic else "memory traffic"
@@ -116,7 +116,7 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
 @cache
 def count_traffic(work: Work) -> Counter[str]:
     """Return the memory traffic in bytes per image and step, by kind of operation."""
-    layers, fused = _layers(work), work.fused
+    layers, fused = _list_layers(work), work.fused
     outputs = sum(layer.written for layer in layers)
     sums = sum(layer.written for layer in layers if layer.adds)
     activated = sum(layer.written for layer in layers if layer.relu)
@@ -134,14 +134,15 @@ def count_traffic(work: Work) -> Counter[str]:
             # pool
             "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
             "blur": sum(
-                4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
+                4 * read if stride == 1 else 2 * (read + read // 4)
+                for read, stride in _list_blurs(work)
             ),
             "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
         }
     )
     bytes_by_kind = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
     bytes_by_kind["optimizer"] = STEP * count_backbone_weights(work.model) / work.batch
-    bytes_by_kind["convolution"] = sum(moved for _, moved in _passes(work))
+    bytes_by_kind["convolution"] = sum(moved for _, moved in _list_passes(work))
     return bytes_by_kind
 
 
@@ -156,14 +157,14 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
     used = work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES)
     # an evaluation cannot use the memory of a CUDA graph
-    widest = max(layer.written for layer in _layers(work))
+    widest = max(layer.written for layer in _list_layers(work))
     evaluation = 3 * BYTES * widest * work.batch if work.fused else 0
     return RESERVED + SPLIT * used + evaluation
 
 
 def count_kept_bytes(work: Work) -> int:
     """Return the bytes per image that a forward pass keeps for the backward pass."""
-    layers = _layers(work)
+    layers = _list_layers(work)
     stem = layers[0].written
     pooled = stem if work.blur else stem // 4
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
@@ -173,7 +174,7 @@ def count_kept_bytes(work: Work) -> int:
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
         elements += halves + stem // 4
     else:
-        elements += pooled + sum(read + read // stride**2 for read, stride in _blurs(work))
+        elements += pooled + sum(read + read // stride**2 for read, stride in _list_blurs(work))
     return BYTES * elements + _index(work) * pooled
 
 
@@ -183,18 +184,18 @@ def _index(work: Work) -> int:
 
 
 @cache
-def _layers(work: Work) -> tuple[Convolution, ...]:
+def _list_layers(work: Work) -> tuple[Convolution, ...]:
     return tuple(list_convolutions(work.model, work.side))
 
 
 @cache
-def _passes(work: Work) -> tuple[tuple[float, float], ...]:
+def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
     """Return the operations and bytes per image of each pass of each convolution.
 
     A convolution has a forward pass, and a backward pass each for its weights and its input.
     """
     passes = []
-    for layer in _layers(work):
+    for layer in _list_layers(work):
         # the blur takes the stride
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
@@ -203,13 +204,13 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
     return tuple(passes)
 
 
-def _blurs(work: Work) -> Iterator[tuple[int, int]]:
+def _list_blurs(work: Work) -> Iterator[tuple[int, int]]:
     """Yield the input elements per image and the stride of each blur.
 
     A blur follows the max pool, and precedes each strided convolution.
     """
     if work.blur:
-        yield _layers(work)[0].written, 2
-        for layer in _layers(work)[1:]:
+        yield _list_layers(work)[0].written, 2
+        for layer in _list_layers(work)[1:]:
             if layer.stride == 2:
                 yield layer.read, 2 if layer.kernel == 1 else 1

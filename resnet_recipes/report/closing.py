@@ -28,11 +28,11 @@ class Line(NamedTuple):
 
 def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
     """Yield every line; `full` adds all other times, and the speed at each image size."""
-    yield from _accuracy(summary, full)
-    yield from _published(summary)
-    yield from _training(summary)
+    yield from _describe_accuracy(summary, full)
+    yield from _describe_published(summary)
+    yield from _describe_training(summary)
     if full:
-        yield from _times(summary)
+        yield from _describe_times(summary)
     yield Line("", "")
     yield Line("results", summary.folder)
     yield Line("weights", summary.weights)
@@ -40,7 +40,7 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
     yield Line("curves", f"resnet-recipes report {folder}")
 
 
-def _accuracy(summary: Summary, full: bool) -> Iterator[Line]:
+def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
     """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
@@ -72,7 +72,7 @@ def _format_metrics(metrics: Metrics) -> str:
     return "   ".join(f"{name} {value:5.2f}%" for name, value in metrics.named.items())
 
 
-def _published(summary: Summary) -> Iterator[Line]:
+def _describe_published(summary: Summary) -> Iterator[Line]:
     """Yield the nearest published result; add the difference if the durations are similar."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
@@ -86,7 +86,7 @@ def _published(summary: Summary) -> Iterator[Line]:
         yield Line("", f"this run: {reached.top1 - published.top1:+.2f} points")
 
 
-def _training(summary: Summary) -> Iterator[Line]:
+def _describe_training(summary: Summary) -> Iterator[Line]:
     """Yield the training time and speed, without evaluations."""
     estimate = ""
     if summary.estimated_seconds:
@@ -99,7 +99,7 @@ def _training(summary: Summary) -> Iterator[Line]:
     yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
 
 
-def _times(summary: Summary) -> Iterator[Line]:
+def _describe_times(summary: Summary) -> Iterator[Line]:
     """Yield all other times, and the speed at each image size."""
     times = {
         "papers' clock: first epoch counted like the second": (

@@ -31,7 +31,7 @@ class SeedGroup:
     @property
     def top1(self) -> tuple[float, ...]:
         """Accuracies of the finished runs, in percent."""
-        return self._finished("top1_percent")
+        return self._list_finished("top1_percent")
 
     @property
     def mean_top1(self) -> float | None:
@@ -45,10 +45,10 @@ class SeedGroup:
 
     def mean(self, field: str) -> float | None:
         """Return the mean of a field over the finished runs with a value, or None."""
-        values = self._finished(field)
+        values = self._list_finished(field)
         return mean(values) if values else None
 
-    def _finished(self, field: str) -> tuple[float, ...]:
+    def _list_finished(self, field: str) -> tuple[float, ...]:
         values = (getattr(run, field) for run in self.runs if run.state == "finished")
         return tuple(value for value in values if value is not None)
 

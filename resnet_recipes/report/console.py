@@ -68,7 +68,7 @@ class PlainConsole:
         self._facts = facts
         self._line(f"begin {self._place(done)}")
 
-    def step(self, progress: StepMetrics, seconds_left: float | None) -> None:
+    def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Print a logged step, unless the last line is too recent.
 
         The last step of a run is always printed.
@@ -86,7 +86,7 @@ class PlainConsole:
             f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
         )
 
-    def evaluation(
+    def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         metrics = "".join(
@@ -103,13 +103,13 @@ class PlainConsole:
             f"eval_s={seconds:.1f}"
         )
 
-    def note(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         self._line(f"note {text}")
 
-    def stopped(self, done: int, reason: str, fix: str) -> None:
+    def show_stop(self, done: int, reason: str, fix: str) -> None:
         self._line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
 
-    def finished(self, summary: Summary) -> None:
+    def show_result(self, summary: Summary) -> None:
         """Show the result on the output stream."""
         page = (
             f"  {label:<12}{text}".rstrip()
@@ -153,7 +153,7 @@ class LiveConsole:
             self._display(done, None, Text("reading the first images", style="dim")), refresh=True
         )
 
-    def step(self, progress: StepMetrics, seconds_left: float | None) -> None:
+    def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
         self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
@@ -169,7 +169,7 @@ class LiveConsole:
         if now - self._drawn > 0.1:
             self._drawn = now
 
-    def evaluation(
+    def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         """Add a row to the table above the display."""
@@ -196,11 +196,11 @@ class LiveConsole:
         epoch = f"{self._facts.epoch(done):.4g}"
         self._console.print(Text(self._row(epoch, *before, *cells, *after, format_time(seconds))))
 
-    def note(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         """Print a sentence above the display."""
         self._console.print(Text(f"note: {escape_controls(text)}", style="yellow"))
 
-    def stopped(self, done: int, reason: str, fix: str) -> None:
+    def show_stop(self, done: int, reason: str, fix: str) -> None:
         """Remove the display; print why the run stops, and the command that resumes it."""
         self.close()
         text = f"stopped at epoch {self._facts.epoch(done):.2f}: {escape_controls(reason)}"
@@ -208,7 +208,7 @@ class LiveConsole:
         if fix:
             self._console.print(Text(f"    {escape_controls(fix)}"), soft_wrap=True)
 
-    def finished(self, summary: Summary) -> None:
+    def show_result(self, summary: Summary) -> None:
         """Remove the display; show the result on the output stream."""
         self.close()
         head = "\n".join(wrap_text(format_title(summary), self._out.width, rest="    "))

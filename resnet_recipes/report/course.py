@@ -32,7 +32,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     chosen = {name: runs[name] for name in best[:MOST]}
     points = [
-        point | {"name": name} for name, run in chosen.items() for point in _points(run.folder)
+        point | {"name": name} for name, run in chosen.items() for point in _read_points(run.folder)
     ]
     figures = [
         Figure(
@@ -43,7 +43,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         for key, title in QUANTITIES.items()
         if len({point["epoch"] for point in points if point.get(key) is not None}) > 1
     ]
-    bars = [row | {"name": name} for name, run in chosen.items() for row in _phases(run)]
+    bars = [row | {"name": name} for name, run in chosen.items() for row in _list_phases(run)]
     if bars:
         caption = "Where the time went, in total."
         figures.append(
@@ -55,7 +55,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     return PageSection("During the runs", text, legend=names, figures=figures)
 
 
-def _points(folder: Path) -> list[dict[str, Any]]:
+def _read_points(folder: Path) -> list[dict[str, Any]]:
     """Return the downsampled log of a run: the epoch, and values of QUANTITIES."""
     records = read_metrics(folder / METRICS)
     accuracies = [
@@ -79,7 +79,7 @@ def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
+def _list_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     summary = read_json(run.folder / SUMMARY, may_be_absent=True)
     try:
         parts = {

@@ -22,7 +22,7 @@ class Confidence(NamedTuple):
     high: float
 
 
-def accuracy_interval(correct: int, images: int) -> Confidence:
+def compute_accuracy_interval(correct: int, images: int) -> Confidence:
     """Return the 95% interval of an accuracy, in percent, over samples of images.
 
     Wilson, 1927, J. Am. Stat. Assoc. 22.

@@ -101,19 +101,19 @@ class Recorder:
             devices=self._facts.devices,
         )
 
-    def step(self, progress: StepMetrics) -> None:
+    def log_step(self, progress: StepMetrics) -> None:
         """Log a step with the measurements since the last logged step."""
         done = progress.done
-        self._add("step", done, **progress.keyed())
+        self._add("step", done, **progress.to_record())
         for interval in find_intervals(self._latest(2, ("begin", "step"))):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
                 self._pace.observe(done, seconds, interval.is_settled)
         if done % self._facts.steps_per_epoch == 0:
             self._end_epoch(done, progress.training_seconds)
-        self._console.step(progress, self._pace.seconds_left(done))
+        self._console.show_step(progress, self._pace.seconds_left(done))
 
-    def evaluation(
+    def log_evaluation(
         self,
         done: int,
         *,
@@ -137,12 +137,12 @@ class Recorder:
             values["is_best"] = True
         for name, metrics in (("raw", raw), ("ema", averaged)):
             if metrics is not None:
-                values |= metrics.keyed(name)
+                values |= metrics.to_record(name)
         self._add("evaluation", done, **values)
-        self._pace.evaluated(seconds)
-        self._console.evaluation(done, averaged, raw, seconds)
+        self._pace.add_evaluation(seconds)
+        self._console.show_evaluation(done, averaged, raw, seconds)
 
-    def hits(self, hits: Hits) -> None:
+    def write_hits(self, hits: Hits) -> None:
         """Write which validation images the final network classifies correctly."""
         self._best_effort(lambda: hits.write(self._folder))
 
@@ -152,23 +152,23 @@ class Recorder:
         last = next(iter(self._latest(1, ("evaluation",))), {})
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
-    def saved(self, done: int, path: Path, seconds: float) -> None:
+    def log_checkpoint(self, done: int, path: Path, seconds: float) -> None:
         """Log a checkpoint that paused training for `seconds`."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
-    def compiled(self, done: int, seconds: float) -> None:
+    def log_compilation(self, done: int, seconds: float) -> None:
         """Log that `seconds` of training went into compiling kernels and capturing CUDA graphs."""
         self._add("compiled", done, seconds=seconds)
 
-    def note(self, done: int, text: str) -> None:
+    def log_note(self, done: int, text: str) -> None:
         """Log and show a sentence."""
         self._add("note", done, text=text)
-        self._console.note(text)
+        self._console.show_note(text)
 
-    def stopped(self, done: int, reason: str, fix: str = "") -> None:
+    def log_stop(self, done: int, reason: str, fix: str = "") -> None:
         """Log and show that the run stops early, with the reason and the command to resume it."""
         self._add("stopped", done, reason=reason)
-        self._console.stopped(done, reason, fix)
+        self._console.show_stop(done, reason, fix)
 
     def finish(self, done: int, seconds: float, files: WeightFiles) -> Summary:
         """Close the record, write and show the summary.
@@ -179,21 +179,21 @@ class Recorder:
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds, files)
         text = json.dumps(replace_nonfinite(summary.as_json()), indent=2) + "\n"
-        self._console.finished(summary)
+        self._console.show_result(summary)
         atomic.write_text(self._folder / SUMMARY, text)
         return summary
 
     def close(self) -> None:
         """Restore the terminal and let trackers finish.
 
-        Safe to call twice, and after `finish` or `stopped`.
+        Safe to call twice, and after `finish` or `log_stop`.
         """
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
             tracker.end(self._is_finished)
         ended = time.monotonic()
         for tracker in trackers:
-            tracker.wait(self._console.note, ended)
+            tracker.wait(self._console.show_note, ended)
             self._tell(tracker)
         self._console.close()
 
@@ -236,7 +236,7 @@ class Recorder:
 
     def _tell(self, tracker: Background) -> None:
         for complaint in tracker.complaints():
-            self._console.note(complaint)
+            self._console.show_note(complaint)
 
     def _best_effort(self, write: Callable[[], None]) -> None:
         try:
@@ -244,6 +244,6 @@ class Recorder:
         except OSError as error:
             if self._writable:
                 self._writable = False
-                self._console.note(
+                self._console.show_note(
                     f"cannot write results to {self._folder}: {error.strerror}; training continues"
                 )

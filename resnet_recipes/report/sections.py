@@ -64,10 +64,10 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
         yield PageSection("Unreadable runs", notes=damaged)
     if not sets:
-        yield PageSection("Accuracy", figures=list(_figures([], published, 0.0, "")))
+        yield PageSection("Accuracy", figures=list(_make_figures([], published, 0.0, "")))
     if published:
         yield PageSection(
-            "All published results", tables=[_published_table(published)], notes=CONTRADICTIONS
+            "All published results", tables=[_make_published_table(published)], notes=CONTRADICTIONS
         )
 
 
@@ -98,13 +98,13 @@ def _build_data_sections(
         for name, run in labeled.items()
         if run.extends
     ]
-    head = _headline(runs, rows, price)
+    head = _make_headline(runs, rows, price)
     curves = describe_learning_curves(groups)
     yield replace(head, text=[*head.text, *trailing, *extended, *curves])
     if len(rows) > 1 or (rows and published):
         note = "" if published else "Published results are for ImageNet, so they are omitted."
         yield PageSection(
-            "Accuracy", [note], figures=list(_figures(rows, published, price or 0.0, mark))
+            "Accuracy", [note], figures=list(_make_figures(rows, published, price or 0.0, mark))
         )
     if len(runs) > 1:
         yield PageSection("All runs", tables=[_run_table(labeled, price)])
@@ -139,18 +139,18 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
     return ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
 
 
-def _headline(
+def _make_headline(
     runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
-    tables = [_front(front, price)] if len(front) > 1 else []
-    text = [*_best(front, price), *_facts(runs, content)]
+    tables = [_make_front_table(front, price)] if len(front) > 1 else []
+    text = [*_describe_best(front, price), *_list_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
 
-def _facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
+def _list_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     yield f"Data: {content}." if content else "The data are unknown."
     states = Counter(run.state for run in runs)
     yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
@@ -163,7 +163,7 @@ def _facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
         yield f"Next: resnet-recipes predict {shlex.quote(str(runs[0].folder))} IMAGES"
 
 
-def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]:
+def _describe_best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]:
     if not front:
         return
     best = front[-1]
@@ -175,7 +175,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
     )
 
 
-def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
+def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     """Return the table of the Pareto front: no run is better in both time and accuracy."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
@@ -195,7 +195,7 @@ def _check_run(run: RunRecord) -> RunRecord:
         return RunRecord(folder=run.folder, state="unreadable", reason=str(error.problems[0]))
 
 
-def _figures(
+def _make_figures(
     rows: Sequence[dict[str, Any]],
     published: Sequence[dict[str, Any]],
     price: float,
@@ -292,7 +292,7 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
     return Table("All runs. Click a column heading to sort.", columns | {"name": "run"}, rows)
 
 
-def _published_table(published: Sequence[dict[str, Any]]) -> Table:
+def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:
     keys = [key for key in published[0] if key != "images_per_second"]
     return Table(
         "All published results. Click a column heading to sort. The clock shows what the time "

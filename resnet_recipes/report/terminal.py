@@ -56,15 +56,17 @@ def protect_output() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            _null()  # gets the lowest free number: this one
+            _open_null()  # gets the lowest free number: this one
     # a library may have opened a file with the descriptor of a closed stream
     sys.stdout, sys.stderr = (
-        make_lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
+        make_lasting(
+            number if stream else _open_null(), getattr(stream, "encoding", None) or "utf-8"
+        )
         for number, stream in ((1, sys.stdout), (2, sys.stderr))
     )
 
 
-def _null() -> int:
+def _open_null() -> int:
     return os.open(os.devnull, os.O_RDWR)
 
 

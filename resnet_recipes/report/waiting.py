@@ -94,7 +94,7 @@ class Pace:
         elif settled or not self._is_settled:
             self._seconds, self._is_settled = new, settled
 
-    def evaluated(self, seconds: float) -> None:
+    def add_evaluation(self, seconds: float) -> None:
         """Add the seconds of an evaluation."""
         self._evaluation = seconds
 

@@ -128,7 +128,7 @@ class Ending:
             return f"rank {self.rank} failed ({self.error})"
         return f"the run failed ({self.error})"
 
-    def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
+    def explain(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return the message for the user: rank, time, cause, advice, logs, how to resume."""
         return "\n".join(map(escape_controls, self._lines(folder, ranks, trains)))
 

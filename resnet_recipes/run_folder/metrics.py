@@ -39,7 +39,7 @@ class Metrics(NamedTuple):
         values = {name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()}
         return cls(examples=evaluation["examples"], **values)
 
-    def keyed(self, weights: str) -> Record:
+    def to_record(self, weights: str) -> Record:
         """Return the metrics under the keys of a record."""
         return {f"{weights}_{key}": getattr(self, name) for name, key in _FIGURES.items()}
 
@@ -65,7 +65,7 @@ class StepMetrics(NamedTuple):
     images_per_second: float
     data_wait_share: float  # fraction of time spent waiting for data, 0 to 1
 
-    def keyed(self) -> Record:
+    def to_record(self) -> Record:
         """Return the measurements under the keys of a record."""
         return {key: getattr(self, key) for key in _NUMBERS["step"]}
 

@@ -134,8 +134,12 @@ def read_run(folder: Path) -> RunRecord | None:
             raise ValueError("it has no config.yaml")
         summary = read_json(folder / SUMMARY, may_be_absent=True)
         origin = read_json(folder / PROVENANCE, may_be_absent=True)
-        values = _finished(summary) if summary else _unfinished(folder, _text(origin, "recipe"))
-        extends = _text(origin, "extends")
+        values = (
+            _read_finished(summary)
+            if summary
+            else _read_unfinished(folder, _get_text(origin, "recipe"))
+        )
+        extends = _get_text(origin, "extends")
         return RunRecord(folder=folder, changes=changes, extends=extends, **values)
     except NotReadyError as error:
         problem = error.problems[0]
@@ -145,50 +149,50 @@ def read_run(folder: Path) -> RunRecord | None:
         return RunRecord(folder=folder, state="unreadable", reason=str(error))
 
 
-def _finished(summary: dict[str, Any]) -> dict[str, Any]:
+def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a finished run from its summary. Raises ValueError."""
-    epochs = _number(summary, "epochs")
+    epochs = _get_number(summary, "epochs")
     return {
         "state": "finished",
-        "recipe": _text(summary, "recipe"),
+        "recipe": _get_text(summary, "recipe"),
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
-        **_top1(summary),
-        **{key: _number(summary, key) for key in ("best_top1_percent", "best_epoch")},
-        "pflops": _number(summary, "training_pflops"),
-        **{name: _minutes(summary, key) for name, key in _CLOCKS.items()},
-        "devices": _text(summary, "devices"),
+        **_get_top1(summary),
+        **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
+        "pflops": _get_number(summary, "training_pflops"),
+        **{name: _get_minutes(summary, key) for name, key in _CLOCKS.items()},
+        "devices": _get_text(summary, "devices"),
     }
 
 
-def _unfinished(folder: Path, recipe: str) -> dict[str, Any]:
+def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
     """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
-    state = _state(folder, ending, "begin" in records)
+    state = _find_state(folder, ending, "begin" in records)
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
     return {
         "state": state,
         "recipe": recipe,
-        "epochs": _number(begin, "epochs"),
-        "epochs_done": _number(last, "epoch") or 0.0,
-        **_top1(evaluation),
-        "minutes": _minutes(step, "training_seconds"),
-        "wall_minutes": _minutes(last, "wall_seconds"),
-        "devices": _text(begin, "devices"),
+        "epochs": _get_number(begin, "epochs"),
+        "epochs_done": _get_number(last, "epoch") or 0.0,
+        **_get_top1(evaluation),
+        "minutes": _get_minutes(step, "training_seconds"),
+        "wall_minutes": _get_minutes(last, "wall_seconds"),
+        "devices": _get_text(begin, "devices"),
         "resumable": state != "running" and any((folder / CHECKPOINTS).glob("step-*.json")),
-        "reason": _text(ending, "message") if state != "running" else "",
+        "reason": _get_text(ending, "message") if state != "running" else "",
     }
 
 
-def _top1(record: Mapping[str, Any]) -> dict[str, float | None]:
-    ema, raw = (_number(record, f"{name}_top1_percent") for name in ("ema", "raw"))
+def _get_top1(record: Mapping[str, Any]) -> dict[str, float | None]:
+    ema, raw = (_get_number(record, f"{name}_top1_percent") for name in ("ema", "raw"))
     return {"top1_percent": raw if ema is None else ema, "raw_top1_percent": raw}
 
 
-def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
+def _find_state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     if is_running(folder):
         return "running"
     if not ending:
@@ -197,19 +201,19 @@ def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     return "stopped" if ending.get("code") in STOPPED else "failed"
 
 
-def _minutes(record: Mapping[str, Any], key: str) -> float | None:
-    seconds = _number(record, key)
+def _get_minutes(record: Mapping[str, Any], key: str) -> float | None:
+    seconds = _get_number(record, key)
     return None if seconds is None else seconds / 60
 
 
-def _number(record: Mapping[str, Any], key: str) -> float | None:
+def _get_number(record: Mapping[str, Any], key: str) -> float | None:
     value = record.get(key)
     if value is not None and type(value) not in (int, float):
         raise ValueError(f"its {key} is not a number")
     return None if value is None else float(value)
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
+def _get_text(record: Mapping[str, Any], key: str) -> str:
     value = record.get(key, "")
     if not isinstance(value, str):
         raise ValueError(f"its {key} is not text")

@@ -52,9 +52,9 @@ class Summary:
         for name in ("ema", "raw"):
             metrics = values.pop(name)
             if metrics is not None:
-                accuracy |= metrics.keyed(name) | {"eval_examples": metrics.examples}
+                accuracy |= metrics.to_record(name) | {"eval_examples": metrics.examples}
         if best := values.pop("best"):
-            accuracy |= best.keyed("best")
+            accuracy |= best.to_record("best")
         if published := values.pop("published"):
             published = {"top1_percent": published.pop("top1"), **published}
         return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}

@@ -50,7 +50,7 @@ def evaluate(
     is_cut = False
     for raw in Stream(data.batches(), device):
         with _explain_lack_of_memory(raw):
-            logits = compute_logits(model, data.normalized(raw), precision, flip)
+            logits = compute_logits(model, data.normalize(raw), precision, flip)
         kinds, outcomes = _count_hits(logits, raw.labels)
         counts.index_add_(0, raw.labels, kinds)
         total += outcomes.losses.double().sum()

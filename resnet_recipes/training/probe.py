@@ -102,7 +102,7 @@ def measure_speeds(
     for side in sides:
         laps[side] = time_steps(plan, rank, side, size, share, choose_searched_sizes(plan))
         progress(len(laps), parts)
-    first, interval = count_warm_up_steps(rank.device), _interval(plan)
+    first, interval = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
     steps = {side: spread_extra_gradients(times[first:], interval) for side, times in laps.items()}
     warm_up_seconds = median(
         sum(times[:first]) - first * median(steps[side]) for side, times in laps.items()
@@ -193,10 +193,10 @@ def time_steps(
     probe = make_synthetic_plan(plan, rank, size)
     first = plan.sizes.index(side) * probe.steps_per_epoch
     done = first + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
-    return _time_run(probe, rank, seconds, searches, first + -done % _interval(plan))
+    return _time_run(probe, rank, seconds, searches, first + -done % _get_gradient_interval(plan))
 
 
-def _interval(plan: Plan) -> int:
+def _get_gradient_interval(plan: Plan) -> int:
     """Return how often a step takes two gradients, in steps; 1 if no step does."""
     return plan.extra_gradient_every or 1
 
@@ -212,7 +212,7 @@ def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
 
     All epochs are longer by the same factor, so that each has enough steps to time.
     """
-    needed = count_warm_up_steps(rank.device) + STEPS + _interval(plan)
+    needed = count_warm_up_steps(rank.device) + STEPS + _get_gradient_interval(plan)
     times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
     recipe, batch = plan.recipe, size * rank.world_size
     probe = replace(

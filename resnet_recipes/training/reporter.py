@@ -97,9 +97,9 @@ class RunReporter:
                 images_per_second=len(losses) * plan.recipe.batch.global_size / span,
                 data_wait_share=min(1.0, (waited - self._logged_wait) / span),
             )
-            self.recorder.step(metrics)
+            self.recorder.log_step(metrics)
             if (compiled := self.run.compiling.seconds() - self._compiled) >= MIN_COMPILATION:
-                self.recorder.compiled(done, compiled)
+                self.recorder.log_compilation(done, compiled)
                 self._compiled += compiled
         self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited
 
@@ -140,7 +140,7 @@ class RunReporter:
             end = time.perf_counter()
             run.best, run.owes_evaluation = best, False  # the evaluation is complete
             if self.recorder is not None:
-                self.recorder.evaluation(
+                self.recorder.log_evaluation(
                     done,
                     averaged=averaged,
                     raw=raw,
@@ -158,7 +158,7 @@ class RunReporter:
         flags = sum_over_ranks(flags).tolist()
         if self.recorder is not None:
             digest = self.run.plan.facts.eval_digest
-            self.recorder.hits(Hits(digest, "".join(map(str, flags))))
+            self.recorder.write_hits(Hits(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks have the same, finite weights."""
@@ -181,7 +181,9 @@ class RunReporter:
             state = capture(self.run, done)  # on every rank, since a method may gather its state
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, state, is_last=self._is_over(done))
-                self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - start)
+                self.recorder.log_checkpoint(
+                    done, self.checkpoints.folder, time.perf_counter() - start
+                )
 
     def _is_over(self, done: int) -> bool:
         """Return whether the weights after `done` steps are the run's result."""

@@ -42,7 +42,7 @@ def write_outputs(
         for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
             if is_stopped():
                 break
-            batch = Batch.of(loader.normalized(raw), raw.labels, plan.num_classes)
+            batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
             images = resizing.transform_batch(batch, now).images
             values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
             for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):

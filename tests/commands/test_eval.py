@@ -32,8 +32,10 @@ def evaluated(run: Path, enter: Callable[..., Said]) -> Callable[..., dict | lis
     )
 
 
-def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, dict[str, int]]:
-    """Return top-1, loss and correct images by class, counted here over the images of the loop."""
+def evaluate_by_hand(
+    run: Path, size: int = 32, resize: int = 36
+) -> tuple[float, float, dict[str, int]]:
+    """Return top-1, loss and correct images by class, counted in a loop over the images."""
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
@@ -55,7 +57,7 @@ def right(found: dict) -> dict[str, int]:
 
 
 def test_eval_of_run_equals_its_training_evaluation(run, evaluated):
-    found, (top1, loss, by_class) = evaluated(), counted(run)
+    found, (top1, loss, by_class) = evaluated(), evaluate_by_hand(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
     assert right(found) == by_class
@@ -125,7 +127,7 @@ def test_eval_sizes_scale_resize_and_print_a_table(run, enter):
     head, *rows = enter("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
-    assert float(rows[1].split()[4]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
+    assert float(rows[1].split()[4]) == pytest.approx(evaluate_by_hand(run, 64, 72)[1], abs=1e-3)
 
 
 def test_eval_uses_sizes_of_the_recipe(run, evaluated, enter):

@@ -43,7 +43,7 @@ def browser() -> Iterator["webdriver.Chrome"]:
     driver.quit()
 
 
-def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
+def open_page(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
     """Make a page, open it, wait for its plots, and return their number.
 
     The page must not log an error.
@@ -105,9 +105,8 @@ def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
             seed=i,
             epochs=4 + i % 3,
         )
-    assert (
-        opened(browser, [str(tmp_path / "runs"), "--price", "32.77"], tmp_path / "r.html") == plots
-    )
+    words = [str(tmp_path / "runs"), "--price", "32.77"]
+    assert open_page(browser, words, tmp_path / "r.html") == plots
 
 
 def test_hostile_names_stay_text(browser, tmp_path):
@@ -116,13 +115,13 @@ def test_hostile_names_stay_text(browser, tmp_path):
         "<img src=x onerror=document.title='owned'>",
         recipe="<script>document.title='owned'<\\script>",
     )
-    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     assert browser.title == "1 run"
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
 def test_published_results_are_points_and_table_that_sorts(browser, tmp_path):
-    opened(browser, ["--published"], tmp_path / "r.html")
+    open_page(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 15
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
     column = [head.text.split(" ")[0] for head in heads].index("top-1") + 1
@@ -138,7 +137,7 @@ def test_published_results_are_points_and_table_that_sorts(browser, tmp_path):
 def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
         run_folder(tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, images=images)
-    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     lines = "#data{}-course-loss .mark-line.role-mark path"
 
     def counts() -> list[int]:
@@ -150,7 +149,7 @@ def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
 
 
 def test_plots_and_menus_have_accessible_names(browser, tmp_path):
-    opened(browser, ["--published"], tmp_path / "r.html")
+    open_page(browser, ["--published"], tmp_path / "r.html")
     plot = browser.find_element(By.CSS_SELECTOR, "#time [role=graphics-document]")
     assert plot.get_attribute("aria-label").startswith("Top-1 accuracy against training time")
     menu = browser.find_element(By.CSS_SELECTOR, "#time summary")
@@ -159,7 +158,7 @@ def test_plots_and_menus_have_accessible_names(browser, tmp_path):
 
 def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     run_folder(tmp_path / "runs", "mine")
-    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     found = hovered(browser, "time", "resnet-train recipe=mild seed=1")
     assert found
 
@@ -167,7 +166,7 @@ def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
 def test_phone_needs_no_sideways_scrolling(browser, tmp_path):
     run_folder(tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121")
     browser.set_window_size(500, 900)
-    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     try:
         assert widest(browser) <= 0
     finally:

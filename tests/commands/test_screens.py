@@ -62,8 +62,8 @@ def summary() -> str:
     facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, 10, "CPU")
     console = LiveConsole(err, out)
     console.begin(facts, 0)
-    console.evaluation(10, found["ema"], found["raw"], 60.0)
-    console.finished(Summary(**found))
+    console.show_evaluation(10, found["ema"], found["raw"], 60.0)
+    console.show_result(Summary(**found))
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())
     shown = re.sub(r"(?m)^(epoch |reading).*", "", shown.replace("\r", "\n"))  # redrawn lines
     return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")

@@ -57,14 +57,16 @@ def refusal(config: DataConfig, ask: Callable = data.measure) -> str:
     return str(caught.value)
 
 
-def opened(config: DataConfig, augment: object = None, share: Share = ALONE) -> data.TrainLoader:
+def open_training(
+    config: DataConfig, augment: object = None, share: Share = ALONE
+) -> data.TrainLoader:
     """Open the training images."""
     return data.open_train(config, data.measure(config), share, augment)
 
 
 def train_pixels(config: DataConfig, steps: int, augment: object = None) -> np.ndarray:
     """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
-    with closing(opened(config, augment)) as loader:
+    with closing(open_training(config, augment)) as loader:
         return np.concatenate([pixels for pixels, _ in taken(loader.batches(), steps)])
 
 

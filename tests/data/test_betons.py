@@ -21,7 +21,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.conftest import built, opened, small, train_pixels
+from tests.data.conftest import built, open_training, small, train_pixels
 
 
 def config(root: Path, **changes) -> DataConfig:
@@ -74,7 +74,7 @@ def test_damaged_jpeg_is_named_without_checksum(copied, damage):
 @pytest.mark.usefixtures("decoded_by")
 def test_truncated_beton_ends_training_with_message(copied):
     # no thread may be decoding at the moment of truncation: see native/test_hostile
-    with closing(opened(config(copied, workers=0))) as loader:
+    with closing(open_training(config(copied, workers=0))) as loader:
         batches = loader.batches()
         next(batches)
         os.truncate(copied / "train.beton", 5000)
@@ -97,7 +97,7 @@ def test_flipped_bit_is_named_on_first_read(copied, mode):
 def test_abandoned_loader_leaves_no_thread(betons):
     before, threads = set(threading.enumerate()), torch.get_num_threads()
     for _ in range(5):
-        with closing(opened(config(betons))) as loader:
+        with closing(open_training(config(betons))) as loader:
             next(loader.batches())
     assert set(threading.enumerate()) <= before  # a thread of another test may end meanwhile
     assert torch.get_num_threads() == threads

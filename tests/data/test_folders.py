@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from tests.data.conftest import ALONE, opened, small, taken, train_pixels
+from tests.data.conftest import ALONE, open_training, small, taken, train_pixels
 from tests.forks import is_alive
 
 BILINEAR, BICUBIC = (
@@ -137,7 +137,7 @@ def ignores_sigterm(child: multiprocessing.Process) -> bool:
 
 @pytest.mark.usefixtures("without_engine")  # the engine has threads, the Python decoder processes
 def test_workers_ignore_sigterm_and_ctrl_c(folder):
-    with closing(opened(small(folder, workers=2))) as loader:
+    with closing(open_training(small(folder, workers=2))) as loader:
         batches = loader.batches()
         next(batches)
         children = multiprocessing.active_children()

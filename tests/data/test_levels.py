@@ -159,11 +159,11 @@ def test_resume_checks_the_small_level(levels, copied):
 def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
     read, expected, count = Files.read, forecast(folder, tmp_path, OPTIONS), Counter()
 
-    def counted(files: Files, index: int) -> Picture:
+    def count_read(files: Files, index: int) -> Picture:
         count[files.path(index)] += 1
         return read(files, index)
 
-    monkeypatch.setattr(Files, "read", counted)
+    monkeypatch.setattr(Files, "read", count_read)
     convert(folder, tmp_path, OPTIONS, silent, expected)
     assert len(count) == 37 + 11
     assert set(count.values()) == {1}

@@ -51,7 +51,7 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
         source = Original.files(Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path)
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
-            assert isinstance(source.encoded(0, ConvertOptions(mode)), str) == bool(why)
+            assert isinstance(source.encode(0, ConvertOptions(mode)), str) == bool(why)
     assert COUNT / 3 < refused < COUNT
 
 
@@ -98,6 +98,6 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monke
             assert found
             continue
         for index in range(len(source.images.labels)):
-            said = source.encoded(index, ConvertOptions("raw", None))
+            said = source.encode(index, ConvertOptions("raw", None))
             assert bool(source.images.beton.complaint(index)) <= isinstance(said, str)
     assert COUNT / 12 < refused < COUNT / 4

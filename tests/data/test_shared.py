@@ -19,9 +19,9 @@ def name(request: pytest.FixtureRequest) -> str:
     return f"resnet-recipes {request.node.name[:40]} {os.getpid()}"
 
 
-def joined(name: str) -> SharedArrays:
+def open_arrays(name: str) -> SharedArrays:
     """Return the arrays with a name."""
-    return SharedArrays.joined(name, **LAYOUT)
+    return SharedArrays.open_named(name, **LAYOUT)
 
 
 def held(name: str) -> list[Path]:
@@ -36,7 +36,7 @@ def held(name: str) -> list[Path]:
 def count_up(name: str, place: int, barrier) -> None:
     """Join at the same time as others, and record this in the arrays."""
     barrier.wait()
-    arrays = joined(name)
+    arrays = open_arrays(name)
     arrays["numbers"][place] = 1
     barrier.wait()
     assert arrays["numbers"].tolist() == [1, 1, 1]
@@ -54,19 +54,19 @@ def test_processes_share_one_memory(name):
 
 
 def test_memory_ends_with_its_last_holder(name):
-    first = joined(name)
-    second = joined(name)
+    first = open_arrays(name)
+    second = open_arrays(name)
     first["numbers"][:] = 5
     assert second["numbers"].tolist() == [5, 5, 5]
     del first
     assert held(name)
     del second
     assert not held(name)
-    assert joined(name)["numbers"].tolist() == [0, 0, 0]
+    assert open_arrays(name)["numbers"].tolist() == [0, 0, 0]
 
 
 def test_oversized_memory_takes_only_written_pages(name):
-    arrays = joined(name)
+    arrays = open_arrays(name)
     arrays["rest"][[0, 1 << 39, -1]] = 1
     assert held(name)[0].stat().st_blocks * 512 < 10 << 20  # three pages, huge pages if allowed
 
@@ -74,7 +74,7 @@ def test_oversized_memory_takes_only_written_pages(name):
 def test_end_of_last_array_is_freed_and_becomes_zero(name):
     page = mmap.PAGESIZE
     layout = {"numbers": ("i8", (3,)), "rest": ("u1", (8 * page - 5,))}
-    arrays, other = (SharedArrays.joined(name, **layout) for _ in range(2))
+    arrays, other = (SharedArrays.open_named(name, **layout) for _ in range(2))
     arrays["numbers"][:] = 5
     arrays["rest"][:] = 7
     for pages in (6, 6, 0):
@@ -85,7 +85,7 @@ def test_end_of_last_array_is_freed_and_becomes_zero(name):
 
 
 def test_memory_of_another_size_is_rejected(name):
-    first = joined(name)
+    first = open_arrays(name)
     first["numbers"][:] = 5
-    other = SharedArrays.joined(name, numbers=("i8", (3,)))
+    other = SharedArrays.open_named(name, numbers=("i8", (3,)))
     assert other["numbers"].tolist() == [0, 0, 0]

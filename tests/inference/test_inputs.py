@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from resnet_recipes.data.images.decode import Pixels
-from resnet_recipes.data.images.python import center_crop
+from resnet_recipes.data.images.python import crop_center
 from resnet_recipes.inference.formats import compare_logits
 from resnet_recipes.inference.inputs import (
     PreprocessingNetwork,
@@ -30,7 +30,7 @@ def about(**changes: object) -> About:
 @pytest.mark.parametrize("size", [(33, 47), (201, 90), (40, 40), (41, 44), (12, 9), (32, 160)])
 def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resize):
     pixels = np.random.default_rng(0).integers(256, size=(*size, 3), dtype=np.uint8)
-    expected = center_crop(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
+    expected = crop_center(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
     images = replace(about(eval_interpolation=interpolation, fit=fit), eval_resize=resize)
     inside = PreprocessingNetwork(nn.Identity(), images)
     outputs = inside.centered(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()

@@ -11,7 +11,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import loading, memory
-from resnet_recipes.jobs.loading import Supply, find_gain, list_supplies, with_loaders
+from resnet_recipes.jobs.loading import Supply, add_loading, find_gain, list_supplies
 from resnet_recipes.jobs.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
@@ -63,7 +63,7 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
 def test_partial_memory_averages_both_costs(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     half = plan_memory(plan).needed / 2 + plan.batch_memory
-    monkeypatch.setattr(memory, "reserve", lambda available: 0)
+    monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: half)
     assert Supply.of(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
 
@@ -76,7 +76,7 @@ def speeds(plan: Plan, rate: float, **changes) -> Speeds:
 def fast(plan: Plan) -> Speeds:
     """Return speeds of GPUs that are twice as fast as files, at all sizes."""
     seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
-    return with_loaders(plan, Speeds(seconds))
+    return add_loading(plan, Speeds(seconds))
 
 
 def test_memory_halves_time_of_run_limited_by_loading():
@@ -111,14 +111,14 @@ def test_memory_slower_than_measured_files_is_not_suggested():
 def test_fast_loading_prints_nothing():
     plan = imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
-    assert find_gain(plan, with_loaders(plan, Speeds(slow))) is None
+    assert find_gain(plan, add_loading(plan, Speeds(slow))) is None
     assert find_gain(plan, Speeds(slow)) is None
 
 
 def test_cpu_training_adds_loading_time(monkeypatch):
     plan = imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
-    made = with_loaders(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
+    made = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
     assert made.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
 
 
@@ -139,7 +139,7 @@ def test_partial_memory_is_not_suggested(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
     plan = imagenet("mild epochs=32", 8)
     part = 0.9 * plan_memory(imagenet("mild cache=264", 8)).needed + plan.batch_memory
-    monkeypatch.setattr(memory, "reserve", lambda available: 0)
+    monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: part)
     faster = imagenet("mild cache=264 epochs=32", 8)
     assert estimate(faster, fast(faster)).minutes < estimate(plan, fast(plan)).minutes
@@ -178,14 +178,14 @@ def test_damaged_images_leave_speeds_unchanged(monkeypatch):
 
     monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
     plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
-    assert with_loaders(plan, bare) == bare
+    assert add_loading(plan, bare) == bare
     assert list(list_supplies(plan)) == []
 
 
 def test_synthetic_images_leave_speeds_unchanged():
     plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
-    assert with_loaders(plan, bare) == bare
+    assert add_loading(plan, bare) == bare
     assert list(list_supplies(plan)) == []
 
 

@@ -17,7 +17,7 @@ PER_PIXEL = 2.2
 def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
     """Set the memory in bytes that is free for images, in addition to batches."""
     monkeypatch.setattr(memory, "get_available_memory", lambda: free + plan.batch_memory + 10**10)
-    monkeypatch.setattr(memory, "reserve", lambda available: 10**10)
+    monkeypatch.setattr(memory, "compute_reserve", lambda available: 10**10)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "")
 
 

@@ -63,7 +63,7 @@ def test_stopped_run_prints_resume_unless_a_measurement(is_sample, lead, tmp_pat
     assert code == process.interruption.exit_code
     recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.owes_evaluation)
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
-    assert recorder.stopped.call_args.args[2] == fix
+    assert recorder.log_stop.call_args.args[2] == fix
 
 
 def test_training_time_excludes_last_checkpoint_and_weights(lead, monkeypatch):

@@ -37,7 +37,7 @@ def test_mixed_target_averages_weights_of_its_classes():
     targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
     by_class = ClassWeights().weights(COUNTS)
-    found = ClassWeights().counted(COUNTS).transform_batch(batch, NOW)
+    found = ClassWeights().with_counts(COUNTS).transform_batch(batch, NOW)
     wanted = [0.25 * by_class[0] + 0.75 * by_class[2], 0.5 * by_class[2]]
     np.testing.assert_allclose(found.weights, wanted, rtol=1e-6)
     assert torch.equal(found.targets, targets)
@@ -53,4 +53,4 @@ def test_run_counts_class_images_also_when_resumed(recipe, tmp_path):
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))
     assert method.transform_batch(batch, NOW).weights == pytest.approx(128 / 10 / 13)
     unknown = DataFacts("synthetic", tmp_path, 1, 1, ()).class_images
-    assert method.counted(unknown).transform_batch(batch, NOW).weights is None
+    assert method.with_counts(unknown).transform_batch(batch, NOW).weights is None

@@ -43,7 +43,7 @@ def smooth_backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
         for side, out in zip((height, width), g.shape[2:], strict=True)
     ]
     return F.conv_transpose2d(
-        to_nhwc(g), blur._kernel(g), None, stride, 1, output_padding, g.shape[1]
+        to_nhwc(g), blur._make_kernel(g), None, stride, 1, output_padding, g.shape[1]
     )
 
 

@@ -26,7 +26,7 @@ def test_samples_have_sums_that_programs_share(monkeypatch):
 
     for module in (norm_kernels, statistics):
         monkeypatch.setattr(module, "launch", launch)
-    monkeypatch.setattr(sums, "_multiprocessors", lambda device: H200)
+    monkeypatch.setattr(sums, "_count_multiprocessors", lambda device: H200)
     sums.divide_rows.cache_clear()
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         library.impl("batch_norm", batch_norm._forward_cuda, "CPU", allow_override=True)
@@ -42,17 +42,17 @@ def test_samples_have_sums_that_programs_share(monkeypatch):
 
 def test_each_stream_and_graph_has_its_counters(monkeypatch):
     stream = SimpleNamespace(cuda_stream=1)
-    monkeypatch.setattr(sums, "_zeros", lambda device, stream: (device, stream))
+    monkeypatch.setattr(sums, "_allocate_counters", lambda device, stream: (device, stream))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
     found = []
     for capturing, stream.cuda_stream in ((False, 1), (False, 2), (True, 3), (True, 4)):
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=capturing: now)
-        found.append(sums.counters(GPU))
+        found.append(sums.get_counters(GPU))
     assert found[2] == found[3]
     assert len(set(found)) == 3
 
 
 def test_register_limit_needs_triton_support(monkeypatch):
-    assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), a multiple of 8
+    assert sums.limit_registers(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), a multiple of 8
     monkeypatch.setattr(torch.version, "hip", "7.0")
-    assert sums.fitting(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}
+    assert sums.limit_registers(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}

@@ -47,7 +47,7 @@ def settings(request: pytest.FixtureRequest, folder: Path) -> DataConfig:
     return recipe.data
 
 
-def opened(folder: Path, split: str) -> list[Image.Image]:
+def open_images(folder: Path, split: str) -> list[Image.Image]:
     return [Image.open(path).convert("RGB") for path in sorted((folder / split).glob("*/*"))]
 
 
@@ -73,7 +73,7 @@ def test_evaluation_images_equal_torchvision_transforms(settings, folder):
     peer = v2.Compose(
         [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]
     )
-    assert_alike(first_batch(data.open_eval, settings), map(peer, opened(folder, "val")))
+    assert_alike(first_batch(data.open_eval, settings), map(peer, open_images(folder, "val")))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_evaluation_images_equal_torchvision_transforms(settings, folder):
 def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
     peer = create(224, interpolation="bicubic", crop_pct=0.95, crop_mode=mode, normalize=False)
-    theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))
+    theirs = (peer(image).permute(1, 2, 0).numpy() for image in open_images(folder, "val"))
     words = [f"data={folder}", f"data.fit={fit}", "workers=1"]
     ours = first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
     # for tall images Pillow resizes rows and columns in the other order, with rounding in between
@@ -90,7 +90,7 @@ def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
 
 
 def test_training_crops_are_resized_as_torchvision_does(settings, folder):
-    crop, images = TrainCrop.of(settings, ALONE), opened(folder, "train")
+    crop, images = TrainCrop.of(settings, ALONE), open_images(folder, "train")
     order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     rows = which(0, order)

@@ -69,17 +69,17 @@ class Driver:
             self.seconds += cost
             wait = 0.5 if step < 10 else 0.0
             progress = StepMetrics(step + 1, 1, 1.0, 0.5, pixels, self.seconds, 100 / cost, wait)
-            self.recorder.step(progress)
+            self.recorder.log_step(progress)
             if (step + 1) % 10 == 0:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
-                self.recorder.evaluation(
+                self.recorder.log_evaluation(
                     step + 1,
                     averaged=metrics,
                     raw=metrics._replace(top1=metrics.top1 - 1),
                     seconds=3.0,
                     raw_seconds=1.0,
                 )
-                self.recorder.saved(step + 1, Path("last.pt"), 0.25)
+                self.recorder.log_checkpoint(step + 1, Path("last.pt"), 0.25)
 
 
 @pytest.fixture

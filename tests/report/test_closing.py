@@ -46,7 +46,7 @@ def test_best_weights_are_listed_as_optimistic(recorder, driver):
     driver.run(0, 40)
     for step, top1 in ((30, 91.0), (40, 90.0)):
         raw = Metrics(top1, 95.0, 1.0, 500)
-        recorder.evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)
+        recorder.log_evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)
     files = WeightFiles(Path("weights.safetensors"), best=Path("weights-best.x"))
     summary = recorder.finish(40, 9, files)
     text = page(summary)

@@ -35,13 +35,13 @@ def shown(facts, driver, console):
         driver.recorder = recorder
         recorder.begin()
         driver.run(0, 15)
-        recorder.note(15, "image \x1b[2Jx.jpg is skipped")
+        recorder.log_note(15, "image \x1b[2Jx.jpg is skipped")
         driver.run(15, 40)
         recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     return console.err.getvalue(), console.out.getvalue()
 
 
-def opened(kind, **options):
+def make_console(kind, **options):
     """Return a console and its two streams: terminals for a live console, pipes otherwise."""
     err, out = (Terminal(), Terminal()) if kind is LiveConsole else (io.StringIO(), io.StringIO())
     console = kind(err, out, **options)
@@ -65,7 +65,7 @@ def test_open_console_is_live_only_on_a_terminal(monkeypatch):
 
 
 def test_plain_output_has_one_line_per_event(facts, driver):
-    log, _ = shown(facts, driver, opened(PlainConsole, every=0.0))
+    log, _ = shown(facts, driver, make_console(PlainConsole, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
     assert "\x1b" not in log
@@ -78,20 +78,20 @@ def test_plain_output_has_one_line_per_event(facts, driver):
     ("rate", "shown"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
 )
 def test_plain_output_writes_any_speed(rate, shown, facts):
-    console = opened(PlainConsole)
+    console = make_console(PlainConsole)
     console.begin(facts, 0)
-    console.step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
+    console.show_step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
     assert f" img_s={shown} " in console.err.getvalue()
 
 
 @BOTH
 @pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
 def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts):
-    console = opened(kind)
+    console = make_console(kind)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         metrics = Metrics(50, 90, 1.0, 500, balanced)
-        recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
+        recorder.log_evaluation(10, averaged=None, raw=metrics, seconds=1)
         summary = recorder.finish(10, 1.0, WeightFiles(Path("weights.pt")))
     err, out = console.err.getvalue(), console.out.getvalue()
     assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50%" in out) == is_shown
@@ -99,14 +99,14 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
 
 
 def test_plain_output_throttles_steps_but_not_evaluations(facts, driver):
-    log, _ = shown(facts, driver, opened(PlainConsole))
+    log, _ = shown(facts, driver, make_console(PlainConsole))
     assert log.count(" eval ") == 4
     steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
     assert steps == ["step=1/40", "step=40/40"]
 
 
 def test_live_display_fits_in_80_columns(facts, driver):
-    text = plain(shown(facts, driver, opened(LiveConsole))[0])
+    text = plain(shown(facts, driver, make_console(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50%" in text
     assert "3:18 left" in text
@@ -115,7 +115,7 @@ def test_live_display_fits_in_80_columns(facts, driver):
 
 
 def test_cursor_returns_after_an_exception(facts):
-    console = opened(LiveConsole)
+    console = make_console(LiveConsole)
     with suppress(KeyboardInterrupt), closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         raise KeyboardInterrupt
@@ -125,7 +125,7 @@ def test_cursor_returns_after_an_exception(facts):
 
 def test_no_color_disables_color(facts, driver, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    log, page = shown(facts, driver, opened(LiveConsole))
+    log, page = shown(facts, driver, make_console(LiveConsole))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
@@ -133,9 +133,9 @@ def test_no_color_disables_color(facts, driver, monkeypatch):
 def test_console_escapes_control_characters(kind, facts, driver):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
-    console = opened(kind)
+    console = make_console(kind)
     _, page = shown(hostile, driver, console)
-    console.stopped(15, "x\x1b[2J", "y\u202e")
+    console.show_stop(15, "x\x1b[2J", "y\u202e")
     log = console.err.getvalue()
     assert "\x1b[2J" not in log + page
     assert "\u202e" not in log + page
@@ -148,7 +148,7 @@ def test_console_escapes_control_characters(kind, facts, driver):
 @pytest.mark.parametrize("full", [True, False])
 @BOTH
 def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
-    log, page = shown(replace(facts, shows_all_times=full), driver, opened(kind))
+    log, page = shown(replace(facts, shows_all_times=full), driver, make_console(kind))
     page = plain(page)
     assert "top-1 89.00%   top-5 90.00%   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page
@@ -161,7 +161,7 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
 
 
 def test_live_row_covers_steps_since_the_last_row(facts):
-    console = opened(LiveConsole)
+    console = make_console(LiveConsole)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         for done, steps, loss, seconds, speed in values(
@@ -172,9 +172,11 @@ def test_live_row_covers_steps_since_the_last_row(facts):
 20 | 6 | 1.0 | 27.0 | 200.0
 """
         ):
-            recorder.step(StepMetrics(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
+            recorder.log_step(StepMetrics(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
             if done % 10 == 0:
-                recorder.evaluation(done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
+                recorder.log_evaluation(
+                    done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1
+                )
     lines = plain(console.err.getvalue()).splitlines()
     rows = [line.split() for line in lines if "50.00" in line]
     assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
@@ -182,9 +184,9 @@ def test_live_row_covers_steps_since_the_last_row(facts):
 
 @BOTH
 def test_stopped_prints_reason_and_resume_command(kind, facts):
-    console = opened(kind)
+    console = make_console(kind)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
-        recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
+        recorder.log_stop(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
     assert "Ctrl-C; the checkpoint is saved" in console.err.getvalue()
     assert "resnet-train --resume runs/mild" in console.err.getvalue()

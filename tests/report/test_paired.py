@@ -5,14 +5,14 @@ from statistics import stdev
 
 import pytest
 
-from resnet_recipes.report.paired import PairedVerdict, accuracy_interval
+from resnet_recipes.report.paired import PairedVerdict, compute_accuracy_interval
 from resnet_recipes.run_folder.hits import Hits
 
 
 def test_accuracy_interval_solves_the_score_equation():
     """The ends of the Wilson interval are 1.96 standard errors from this count."""
     for correct, images in ((70, 100), (3, 40), (0, 9), (153, 153)):
-        for end in accuracy_interval(correct, images):
+        for end in compute_accuracy_interval(correct, images):
             share = end / 100
             away = (correct / images - share) ** 2
             assert away == pytest.approx(1.959964**2 * share * (1 - share) / images, abs=1e-9)

@@ -57,7 +57,7 @@ def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
     for _ in range(2):
         recorder = Recorder(facts, console)
         recorder.begin()
-        recorder.note(0, "here")
+        recorder.log_note(0, "here")
     first, second = (
         record["wall_seconds"]
         for record in read_metrics(facts.folder / "metrics.jsonl")
@@ -78,7 +78,7 @@ def test_truncated_line_costs_one_record(recorder, driver, facts):
 
 def test_nan_loss_is_written_as_null(recorder, facts):
     recorder.begin()
-    recorder.step(StepMetrics(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
+    recorder.log_step(StepMetrics(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
     text = (facts.folder / "metrics.jsonl").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
@@ -95,7 +95,7 @@ def test_full_disk_is_reported_once_and_training_continues(recorder, driver, fac
     path.symlink_to("/dev/full")
     driver.run(0, 40)
     summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
-    (note,) = console.note.call_args_list
+    (note,) = console.show_note.call_args_list
     assert "cannot write results" in note.args[0]
     assert summary.sessions == 1
 
@@ -106,8 +106,8 @@ def test_missing_folder_fails_the_run_at_its_end(recorder, driver, facts, consol
     driver.run(0, 40)
     with pytest.raises(FileNotFoundError):
         recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
-    console.note.assert_called_once()
-    console.finished.assert_called_once()
+    console.show_note.assert_called_once()
+    console.show_result.assert_called_once()
 
 
 def test_summary_file_has_numbers_with_units(summary, facts):
@@ -122,12 +122,12 @@ def test_summary_file_has_numbers_with_units(summary, facts):
 def test_console_gets_the_estimate_of_the_run(recorder, driver, console):
     recorder.begin()
     driver.run(0, 20)
-    assert console.step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
+    assert console.show_step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
 
 
 def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     recorder.begin()
-    recorder.evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
+    recorder.log_evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
     Recorder(facts, console).begin(5)
     (found,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
     assert (found["step"], found["is_best"]) == (5, True)
@@ -136,6 +136,6 @@ def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
 def test_stop_is_recorded_with_its_reason(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 5)
-    recorder.stopped(5, "the loss is not a number", "optimizer.lr=1.0")
+    recorder.log_stop(5, "the loss is not a number", "optimizer.lr=1.0")
     assert read_metrics(facts.folder / "metrics.jsonl")[-1]["reason"] == "the loss is not a number"
-    console.stopped.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")
+    console.show_stop.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")

@@ -92,6 +92,6 @@ def test_pace_drops_the_first_interval(pace):
 
 def test_pace_counts_remaining_evaluations(pace):
     pace.observe(8, 1.0, settled=True)
-    pace.evaluated(5.0)
+    pace.add_evaluation(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     assert pace.seconds_left(40) == 0

@@ -103,7 +103,7 @@ def test_hint_exists_only_for_known_causes(error, message, hint):
 
 @pytest.mark.parametrize("code", [1, 3])
 def test_explained_escapes_control_characters(code):
-    text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(
+    text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explain(
         Path("runs/\x1b"), ranks=1
     )
     assert "\x1b" not in text
@@ -111,9 +111,9 @@ def test_explained_escapes_control_characters(code):
 
 
 def test_explained_orders_failure_cause_and_logs():
-    text = Ending(
-        1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0
-    ).explained(Path("runs/a"), ranks=8)
+    text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0).explain(
+        Path("runs/a"), ranks=8
+    )
     assert text.splitlines() == [
         "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks "
         "were stopped",
@@ -125,4 +125,4 @@ def test_explained_orders_failure_cause_and_logs():
 
 def test_explained_omits_ranks_for_user_errors():
     told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
-    assert told.explained(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"
+    assert told.explain(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

@@ -27,8 +27,8 @@ def test_training_seconds_exclude_evaluation_and_checkpoints(summary):
 def test_compile_seconds_are_reported_separately(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
-    recorder.compiled(20, 1.5)
-    recorder.compiled(30, 2.5)
+    recorder.log_compilation(20, 1.5)
+    recorder.log_compilation(30, 2.5)
     summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     assert summary.compile_seconds == 4.0
     found = list(describe_run(summary, full=True))
@@ -69,7 +69,7 @@ def test_best_is_the_last_marked_evaluation(recorder, driver):
     driver.run(0, 10)
     for done, top1 in ((11, 70.0), (12, 80.0)):
         raw = Metrics(top1, 95.0, 1.0, 500)
-        recorder.evaluation(done, averaged=None, raw=raw, seconds=3.0, is_best=True)
+        recorder.log_evaluation(done, averaged=None, raw=raw, seconds=3.0, is_best=True)
     driver.run(12, 20)
     files = WeightFiles(Path("weights.pt"), best=Path("best.pt"))
     summary = recorder.finish(20, driver.seconds, files)

@@ -276,7 +276,7 @@ def test_save_syncs_data_before_renaming(checkpoints, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
 def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
-    def counted(real: Callable, calls: Iterator[int]) -> Callable:
+    def kill_at_place(real: Callable, calls: Iterator[int]) -> Callable:
         def call(*args: object, **options: object) -> object:
             if next(calls) == place:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -287,7 +287,7 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
     if (child := os.fork()) == 0:
         calls = count()
         for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink")):
-            setattr(owner, name, counted(getattr(owner, name), calls))
+            setattr(owner, name, kill_at_place(getattr(owner, name), calls))
         try:
             Checkpoints(checkpoints.folder, 2).save(30, state_at(30), wait=True)
         finally:

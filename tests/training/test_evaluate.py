@@ -32,7 +32,7 @@ class Examples:
         self.labels = torch.randint(0, 10, (examples,), generator=generator)
         self.examples, self.size = examples, size
 
-    def normalized(self, batch: RawBatch) -> Tensor:
+    def normalize(self, batch: RawBatch) -> Tensor:
         return normalize(batch.pixels)
 
     def batches(self) -> Iterator[RawBatch]:

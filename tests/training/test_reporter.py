@@ -73,7 +73,7 @@ def test_interval_without_finite_loss_logs_nan(make_run):
         for done, one in enumerate(losses, 1):
             reporter.step(done, torch.tensor([one]))
         reporter.log(2, Mock(waited=0.0))
-        assert recorder.step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
+        assert recorder.log_step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
 
 
 def test_data_wait_share_covers_only_its_interval(make_run):
@@ -83,7 +83,7 @@ def test_data_wait_share_covers_only_its_interval(make_run):
     for done, waited in ((1, 1000.0), (2, 1000.0)):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
-    assert [call[0][0].data_wait_share for call in recorder.step.call_args_list] == [1.0, 0.0]
+    assert [call[0][0].data_wait_share for call in recorder.log_step.call_args_list] == [1.0, 0.0]
 
 
 def test_best_weights_with_ema_are_its_average(make_run):
@@ -120,10 +120,10 @@ def test_stop_request_discards_evaluation_and_repeats_it(make_run):
     for look in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
         RunReporter(run, (recorder, Mock()), Impatient(look), Mock()).evaluate(1)
         assert (run.owes_evaluation, run.best.evaluations) == (True, 0)
-    assert not recorder.evaluation.called
+    assert not recorder.log_evaluation.called
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
     assert (run.owes_evaluation, run.best.evaluations) == (False, 1)
-    recorder.evaluation.assert_called_once()
+    recorder.log_evaluation.assert_called_once()
 
 
 def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
@@ -135,5 +135,5 @@ def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
     monkeypatch.setattr(reporter, "sum_over_ranks", lambda flags: flags + others)
     batches = [torch.tensor([False]), torch.tensor([True])]
     RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_hits(batches)
-    (hits,) = recorder.hits.call_args[0]
+    (hits,) = recorder.write_hits.call_args[0]
     assert hits == (run.plan.facts.eval_digest, "10011")

@@ -106,10 +106,10 @@ class BetonWriter:
     def finish(self, about: dict) -> None:
         """Write the description, and a sidecar (with `about`) under the incomplete name."""
         written = self.records[self.records["size"] > 0]
-        table = _table(written)
+        table = _pack_table(written)
         numbers = layout.VERSION, 2, self.page_size, len(written), self._end
         header = np.array([numbers], layout.HEADER).tobytes()
-        rest = _fields() + _metadata(written)
+        rest = _describe_fields() + _pack_metadata(written)
         write_all(self._file, table)
         for place, content in ((len(header), rest), (0, header)):
             self._file.seek(place)
@@ -149,14 +149,14 @@ def _get_journal_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial.journal")
 
 
-def _fields() -> bytes:
+def _describe_fields() -> bytes:
     """Return the descriptors of the two fields, with the names in FFCV ImageNet files."""
     fields = np.zeros(2, layout.FIELD)
     fields["type_id"], fields["name"] = (layout.IMAGE_FIELD, layout.INT_FIELD), (b"image", b"label")
     return fields.tobytes()
 
 
-def _metadata(records: np.ndarray) -> bytes:
+def _pack_metadata(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.SAMPLE)
     for key in ("mode", "width", "height", "ptr"):
         rows["image"][key] = records[key]
@@ -164,7 +164,7 @@ def _metadata(records: np.ndarray) -> bytes:
     return rows.tobytes()
 
 
-def _table(records: np.ndarray) -> bytes:
+def _pack_table(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.ALLOCATION)
     rows["sample"] = np.arange(len(records))
     rows["ptr"], rows["size"] = records["ptr"], records["size"]

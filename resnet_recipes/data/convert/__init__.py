@@ -63,7 +63,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         number = int(np.searchsorted(ends, place, "right"))
         split, *half = files[number]
         index = place - int(ends[number]) + len(split)
-        encoded = split.source.encoded(index, options, bool(half))
+        encoded = split.source.encode(index, options, bool(half))
         if isinstance(encoded, str):
             unreadable.append(f"{split.source.images.path(index)}: {encoded}")
         else:
@@ -225,7 +225,7 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
     source, unreadable = levels[0].source, []
     samples: list[list[tuple[tuple, bytes]]] = [[] for _ in levels]
     for index in chunk.tolist():
-        encoded = source.encoded(index, levels[0].options, len(levels) > 1)
+        encoded = source.encode(index, levels[0].options, len(levels) > 1)
         if isinstance(encoded, str):
             unreadable.append((source.images.path(index), encoded))
             encoded = [Encoded(0, 0, 0, b"")] * len(levels)

@@ -74,7 +74,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
         image.check()
         return Encoded(JPEG, image.height, image.width, image.data)
-    pixels = image.shrunk(*compute_shrunk_size(image.height, image.width, options.max_resolution))
+    pixels = image.shrink(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     height, width, _ = pixels.shape
     if max(height, width) > _LONGEST:
         raise BadImageError(
@@ -128,7 +128,7 @@ class Original:
         samples = open_samples(path)
         return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)
 
-    def encoded(
+    def encode(
         self, index: int, options: ConvertOptions, has_half: bool = False
     ) -> list[Encoded] | str:
         """Encode one image, and with `has_half` its half-size level; or return a read error."""
@@ -137,13 +137,13 @@ class Original:
             if not has_half:
                 return [encode(image, index, options)]
             size = compute_shrunk_size(image.height, image.width, options.max_resolution)
-            full = image.shrunk(*size)
+            full = image.shrink(*size)
             half = shrink_by_area(full, -(-size.height // 2), -(-size.width // 2))
             return [encode(Pixels(level), index, options) for level in (full, half)]
         except (OSError, ValueError, MemoryError, ChangedError) as error:
             return str(error) or type(error).__name__
 
-    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+    def shuffle(self, rng: np.random.Generator) -> np.ndarray:
         """Return the images in a random order that can be read without delay, int64 [N]."""
         count = len(self.images.labels)
         if self.groups is None:

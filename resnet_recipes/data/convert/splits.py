@@ -41,7 +41,7 @@ class Split:
     def order(self) -> np.ndarray:
         """Return the order of the images in the file: a permutation, int64 [images]."""
         if self.options.shuffle:
-            return self.source.shuffled(np.random.default_rng(self.options.seed))
+            return self.source.shuffle(np.random.default_rng(self.options.seed))
         return np.arange(len(self))
 
     @property

@@ -212,7 +212,7 @@ def get_cache_path(split: Path) -> Path:
 def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
     classes, others = list_classes(split), Counter()
-    folders, images, counts = [_stamp(split, "")], [], []
+    folders, images, counts = [_read_stamp(split, "")], [], []
     start = reported = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
         for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
@@ -241,10 +241,10 @@ def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps,
                 raise
             size = -1  # the error is reported when the image is read
         images.append((path, size))
-    return sorted(images), [_stamp(split, folder) for folder in folders], others
+    return sorted(images), [_read_stamp(split, folder) for folder in folders], others
 
 
-def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
+def _read_stamp(split: Path, folder: str) -> tuple[str, int, int]:
     status = os.stat(os.path.join(split, folder))
     return folder, status.st_ctime_ns, status.st_ino  # unlike mtime, no program can set ctime back
 
@@ -255,7 +255,7 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
         with np.load(cache) as content:
             about = json.loads(content["about"].tobytes())
             stamps = [tuple(stamp) for stamp in about["folders"]]
-            if [_stamp(split, folder) for folder, *_ in stamps] != stamps:
+            if [_read_stamp(split, folder) for folder, *_ in stamps] != stamps:
                 return None
             arrays = (content[name] for name in _ARRAYS)
             return Listing(

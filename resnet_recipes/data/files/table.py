@@ -69,7 +69,7 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
         detail = f"; its columns are {', '.join(columns[:8])}" if columns else ""
         raise make_error(table, f"has no column of {' or '.join(lacking)}{detail}", _NAMELESS)
     rows = [
-        TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
+        TableRow(line, _get_cell(row, file), _get_cell(row, label), _get_cell(row, split).lower())
         for line, row in cells
     ]
     if wrong := [row.line for row in rows if not row.is_complete]:
@@ -78,8 +78,8 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     if not rows:
         raise make_error(table, "has no rows", _ROWS)
     if split is None and not only:
-        words = find_split_names({_first_folder(row.name) for row in rows})
-        rows = [row._replace(split=words.get(_first_folder(row.name), "")) for row in rows]
+        words = find_split_names({_get_first_folder(row.name) for row in rows})
+        rows = [row._replace(split=words.get(_get_first_folder(row.name), "")) for row in rows]
     synonyms = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in rows}
     if splits != {""} and (odd := splits.difference(synonyms)):
@@ -112,7 +112,7 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
     names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _ASKED] for first in range(0, len(names), _ASKED)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        sizes = list(chain(*pool.map(lambda part: _sizes(folder, part), some)))
+        sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(rows):,} files that do not exist: {first}"
@@ -162,10 +162,12 @@ def _parse_objects(text: io.StringIO) -> _Cells:
     if wrong := [number for number, row in objects if not isinstance(row, dict)]:
         raise ValueError(f"line {wrong[0]} is not a JSON object")
     columns = list(dict.fromkeys(key for _, row in objects for key in row))
-    return columns, [(number, [_text(row.get(key)) for key in columns]) for number, row in objects]
+    return columns, [
+        (number, [_format_cell(row.get(key)) for key in columns]) for number, row in objects
+    ]
 
 
-def _text(value: object) -> str:
+def _format_cell(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
@@ -174,11 +176,11 @@ def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 
-def _cell(row: Sequence[str], place: int | None) -> str:
+def _get_cell(row: Sequence[str], place: int | None) -> str:
     return row[place].strip() if place is not None and place < len(row) else ""
 
 
-def _first_folder(name: str) -> str:
+def _get_first_folder(name: str) -> str:
     return name.partition("/")[0]
 
 
@@ -187,7 +189,7 @@ def _make_relative(name: str, folder: str) -> str:
     return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 
 
-def _sizes(folder: str, names: Sequence[str]) -> list[int]:
+def _read_sizes(folder: str, names: Sequence[str]) -> list[int]:
     """Return the size of each file, -1 for missing files."""
     sizes = []
     for name in names:

@@ -98,12 +98,12 @@ class NativeImages:
         This happens on network disks; Python would decode slightly different pixels. Raises
         UnreadableError if the file still cannot be read.
         """
-        self._images.opened(rows, 0)
+        self._images.open(rows, 0)
         return not self._engine.fill(engine_rows, rows.reading).size
 
     def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
         """Let the engine crop an image that Python decodes, as it later crops it from memory."""
-        pixels = self._images.opened(rows, 0).pixels()
+        pixels = self._images.open(rows, 0).pixels()
         engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
         engine_rows["size"], engine_rows["raw"], engine_rows["checked"] = (
             pixels.shape[:2],

@@ -95,7 +95,7 @@ class Pixels:
         """Return the image as uint8 [height, width, 3]. Raises BadImageError."""
         return self.crop(0, 0, self.height, self.width)
 
-    def shrunk(self, height: int, width: int) -> np.ndarray:
+    def shrink(self, height: int, width: int) -> np.ndarray:
         """Shrink by area averaging to uint8 [height, width, 3]. Raises BadImageError."""
         return shrink_by_area(self.pixels(), height, width)
 
@@ -142,10 +142,10 @@ class Picture(Pixels):
         """Return a box of the image as uint8 [height, width, 3]. Raises BadImageError."""
         return to_rgb(self._image, (left, top, left + width, top + height))
 
-    def shrunk(self, height: int, width: int) -> np.ndarray:
+    def shrink(self, height: int, width: int) -> np.ndarray:
         """Shrink by area averaging; the engine decodes the JPEGs that it supports."""
         pixels = self._shrink_natively(height, width)
-        return super().shrunk(height, width) if pixels is None else pixels
+        return super().shrink(height, width) if pixels is None else pixels
 
     def check(self) -> None:
         """Raise BadImageError if the image cannot be decoded; three times as fast as decoding."""

@@ -10,7 +10,7 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import compute_shrunk_size
-from resnet_recipes.data.shared import SharedArrays, alone
+from resnet_recipes.data.shared import SharedArrays, lock_name
 
 #: Fraction of the available memory that images may fill. The rest is for batches, the page cache
 #: and other programs, and is at least RESERVE bytes.
@@ -48,10 +48,10 @@ class Shrunk:
             "entries": ("u8", (len(source),)),
             "kept": ("u1", (largest,)),
         }
-        self._arrays = SharedArrays.joined(name, **layout)
+        self._arrays = SharedArrays.open_named(name, **layout)
         counts = self._arrays["counts"]
         if not counts[_LEAST]:  # the memory was just created
-            counts[_CAPACITY], counts[_LEAST] = largest, reserve(get_available_memory())
+            counts[_CAPACITY], counts[_LEAST] = largest, compute_reserve(get_available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -65,7 +65,7 @@ class Shrunk:
                 return Pixels(pixels)
         picture = self._source.read(index)
         size = compute_shrunk_size(picture.height, picture.width, self._longest)
-        return Pixels(picture.shrunk(*size))
+        return Pixels(picture.shrink(*size))
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] to the images, and to their places in memory."""
@@ -91,7 +91,7 @@ class Shrunk:
         counts[_CLOSED] |= left < counts[_LEAST]
         if left >= counts[_LEAST] // 2:
             return
-        with alone(self._name):
+        with lock_name(self._name):
             lacking = int(counts[_LEAST]) - get_available_memory()
             if lacking > 0:  # otherwise another process has just freed memory
                 end = int(min(counts[_USED], counts[_CAPACITY]))
@@ -99,6 +99,6 @@ class Shrunk:
                 arrays.free("kept", int(counts[_CAPACITY]))
 
 
-def reserve(available: int) -> int:
+def compute_reserve(available: int) -> int:
     """Return the bytes of available memory that images must leave free."""
     return max(RESERVE, int((1 - USABLE) * available))

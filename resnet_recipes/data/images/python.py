@@ -69,13 +69,13 @@ class PythonRows:
         """Return the name of image `index` for messages."""
         return self.source.path(index)
 
-    def opened(self, rows: Rows, row: int) -> Pixels:
+    def open(self, rows: Rows, row: int) -> Pixels:
         """Read one image, or the header of its file. Raises UnreadableError."""
-        with self._reading(rows, row):
+        with self._mark_reading(rows, row):
             return self.source.read(int(rows.indices[row]))
 
     @contextmanager
-    def _reading(self, rows: Rows, row: int) -> Iterator[None]:
+    def _mark_reading(self, rows: Rows, row: int) -> Iterator[None]:
         """Mark one image as being read; if it is bad, report it with advice."""
         rows.reading[:] = False
         rows.reading[row] = True
@@ -102,12 +102,12 @@ class TrainImages(PythonRows):
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
-        pictures = deque(self.opened(rows, row) for row in range(len(rows.indices)))
+        pictures = deque(self.open(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         crops = self.crop.draw_boxes(rows, sizes)
         bicubic = self.crop.bicubic(rows)
         for row in range(len(pictures)):
-            with self._reading(rows, row):
+            with self._mark_reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
                 pixels = pictures.popleft().resized_crop(crops.numbers[row].tolist(), *how)
             if crops.flipped[row]:
@@ -163,9 +163,9 @@ class EvalImages(PythonRows):
         """Write the pixels; see Storage."""
         side = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
-            picture = self.opened(rows, row)
-            with self._reading(rows, row):
-                rows.pixels[row] = center_crop(
+            picture = self.open(rows, row)
+            with self._mark_reading(rows, row):
+                rows.pixels[row] = crop_center(
                     picture, self.resize, side, self.bicubic, self.fit, self.mean
                 )
 
@@ -181,7 +181,7 @@ class EvalImages(PythonRows):
         return EngineRows(engine_rows)
 
 
-def center_crop(
+def crop_center(
     picture: Pixels,
     resize: int,
     side: int,

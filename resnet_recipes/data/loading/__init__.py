@@ -62,7 +62,7 @@ class EvalLoader:
         """Yield these images in batches; the last one may be shorter."""
         return self.source.run(order.list_eval_jobs(self._config, self._share, indices))
 
-    def normalized(self, batch: RawBatch) -> Tensor:
+    def normalize(self, batch: RawBatch) -> Tensor:
         """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
         return normalize(batch.pixels, self._config.mean, self._config.std)
 
@@ -136,7 +136,7 @@ class Pipeline(BatchSource):
         A new run ends an earlier one.
         """
         self._abandon()
-        return map(_make_batch, self._filled(iter(jobs), self._runs))
+        return map(_make_batch, self._fill_slots(iter(jobs), self._runs))
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
@@ -153,7 +153,7 @@ class Pipeline(BatchSource):
         self._pool.close()
         self._slots.unpin()
 
-    def _filled(self, jobs: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
+    def _fill_slots(self, jobs: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
         started = 0
         while True:
             if run != self._runs:
@@ -162,7 +162,7 @@ class Pipeline(BatchSource):
                 )
             while len(self._ahead) < self._capacity.slots and (job := next(jobs, None)) is not None:
                 slot = started % self._capacity.slots
-                with self._explained():
+                with self._explain_failures():
                     parts = self._pool.submit(slot, job)
                 self._ahead.append((self._slots.rows(slot, job), parts))
                 started += 1
@@ -170,13 +170,13 @@ class Pipeline(BatchSource):
                 return
             rows, parts = self._ahead[0]
             for part in parts:
-                with self._explained():
+                with self._explain_failures():
                     self._skipped.update(part.result(STUCK_SECONDS))
             self._ahead.popleft()
             yield rows
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_failures(self) -> Iterator[None]:
         """Convert failures of worker processes to a TrainingError."""
         try:
             yield
@@ -201,7 +201,7 @@ class Pipeline(BatchSource):
         """Cancel the requests of an earlier run and free their slots."""
         self._runs += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
-            with self._explained():  # the images are not needed, so ignore failures
+            with self._explain_failures():  # the images are not needed, so ignore failures
                 part.exception(STUCK_SECONDS)
         self._ahead.clear()
 

@@ -100,7 +100,7 @@ def _look_up(config: DataConfig) -> _Remote:
     store = _open_store(address)
     heads = fetch_heads(store, named, config.backend)
     name = _make_name(config.root)
-    version = _digest(repr(heads))
+    version = _compute_digest(repr(heads))
     home = disk.find_copy(config.cache, name)
     complete = home / version if home and (home / version).is_dir() else None
     return _Remote(store, heads, named, name, version, complete)
@@ -120,7 +120,7 @@ def is_trusted(config: DataConfig) -> bool:
 def _make_name(address: str) -> str:
     """Return the name of the folder with the copies of the dataset at a URL."""
     title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
-    return f"{title}-{_digest(address)}"
+    return f"{title}-{_compute_digest(address)}"
 
 
 def _open_store(address: str) -> Store:
@@ -134,5 +134,5 @@ def _open_store(address: str) -> Store:
         raise NotReadyError.of("data.root", address, rule, suggest_install("remote")) from None
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -86,7 +86,7 @@ class Store:
         """Repeat a request a few times, waiting the given seconds after each failure."""
         for wait in (*self.waits, None):
             try:
-                return _ask_within(seconds, ask)
+                return _ask_in_time(seconds, ask)
             except FileNotFoundError:
                 raise
             except PermissionError as error:
@@ -103,7 +103,7 @@ class Store:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
+def _ask_in_time(seconds: float, ask: Callable[[], _T]) -> _T:
     """Return the response. Raises the errors of `ask`, or TimeoutError after `seconds`.
 
     A thread makes the request and may outlive this call: no library times out on a response that

@@ -6,8 +6,8 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import Grid, launch
-from resnet_recipes.ops.kernels.statistics import statistics
-from resnet_recipes.ops.kernels.sums import add_up, counters, divide_rows, fitting, tile
+from resnet_recipes.ops.kernels.statistics import compute_statistics
+from resnet_recipes.ops.kernels.sums import add_up, divide_rows, get_counters, limit_registers, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 #: Rows and channels of a tile: 128 threads move 16 bytes each, twice.
@@ -17,7 +17,10 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 #: Number of sum programs that fit on a multiprocessor at once; the rows are split among exactly
 #: that many. Sums need more registers if images have factors.
 RESIDENT, RESIDENT_LARGE = 5, 4
-REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = fitting(4, RESIDENT), fitting(4, RESIDENT_LARGE)
+REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = (
+    limit_registers(4, RESIDENT),
+    limit_registers(4, RESIDENT_LARGE),
+)
 
 
 def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
@@ -25,13 +28,13 @@ def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
 
     The moments are the mean and 1 / standard deviation.
     """
-    moments = statistics(x, norm)
+    moments = compute_statistics(x, norm)
     (n, c, h, w), z = x.shape, torch.empty_like(x)
     residual, keep, relu = epilogue.residual, epilogue.keep, epilogue.relu
     key = x.dtype, c, x.device, residual is None, keep is None, relu
     pointers = x, residual, keep, z, moments, norm.weight, norm.bias
     numbers = n * h * w, c, h * w
-    launch(_apply, _tiles(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
+    launch(_apply, _make_grid(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
     return z, moments
 
 
@@ -50,7 +53,7 @@ def backward(
     blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, resident)
     shares, sums = saved.weight.new_empty(2, blocks, c), saved.weight.new_empty(2, c)
     gated = None if z is None else torch.empty_like(x)
-    pointers = g, other, x, z, keep, gated, shares, counters(x.device)
+    pointers = g, other, x, z, keep, gated, shares, get_counters(x.device)
     pointers += saved.moments, saved.weight, saved.bias, sums
     numbers = n * h * w, c, h * w, rows, blocks
     key = x.dtype, c, x.device, other is None, z is None, keep is None, saved.relu
@@ -61,11 +64,11 @@ def backward(
     pointers = g if gated is None else gated, x, keep, dx
     pointers += saved.moments, saved.weight, saved.bias, sums
     numbers = n * h * w, c, h * w
-    launch(_spread, _tiles(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
+    launch(_spread, _make_grid(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
     return dx, gated, sums
 
 
-def _tiles(x: Tensor) -> Grid:
+def _make_grid(x: Tensor) -> Grid:
     """Return a grid with a program for each tile."""
     n, c, h, w = x.shape
     return -(-(n * h * w) // ROWS), -(-c // CHANNELS), 1
@@ -118,7 +121,7 @@ def _apply(
 
 @triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
 def _reduce(
-    g, other, x, z, keep, gated, shares, counters, moments, weight, bias, sums,
+    g, other, x, z, keep, gated, shares, get_counters, moments, weight, bias, sums,
     m, c, area, rows, blocks,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -154,7 +157,7 @@ def _reduce(
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
     share = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)
-    add_up(share, shares, counters, moments, sums, blocks, channel, c, BM)
+    add_up(share, shares, get_counters, moments, sums, blocks, channel, c, BM)
 
 
 @triton.jit(do_not_specialize=["m", "area"])

@@ -5,7 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put, tile
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, allocate, get, make_grid, put, tile
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
@@ -14,18 +14,18 @@ def forward(x: Tensor, stride: int) -> Tensor:
     With stride 1 it is also the backward pass.
     """
     n, c, h, w = x.shape
-    y = empty(x, n, c, -(-h // stride), -(-w // stride))
+    y = allocate(x, n, c, -(-h // stride), -(-w // stride))
     key = x.dtype, c, x.device, stride
-    launch(_gather, grid(y), key, x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
+    launch(_gather, make_grid(y), key, x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
     return y
 
 
 def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the gradient of the input, [N, C, height, width], for a blur with stride 2."""
     n, c, h, w = g.shape
-    dx = empty(g, n, c, height, width)
+    dx = allocate(g, n, c, height, width)
     key = g.dtype, c, g.device
-    launch(_scatter, grid(g), key, g, dx, height, width, h, w, c, *TILE, **OPTIONS)
+    launch(_scatter, make_grid(g), key, g, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
 
 

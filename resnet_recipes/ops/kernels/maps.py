@@ -16,14 +16,14 @@ TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
-def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+def allocate(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialized channels_last tensor with the device and dtype of `like`."""
     return torch.empty(
         shape, dtype=dtype or like.dtype, device=like.device, memory_format=torch.channels_last
     )
 
 
-def grid(over: Tensor) -> Grid:
+def make_grid(over: Tensor) -> Grid:
     """Return a grid with a program for each tile of [N, C, H, W]."""
     n, c, h, w = over.shape
     return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)

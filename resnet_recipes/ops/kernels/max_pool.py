@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put, tile
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, allocate, get, make_grid, put, tile
 
 #: A value that is not a place in a window.
 NOWHERE = tl.constexpr(9)
@@ -22,19 +22,19 @@ def forward(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Return the maxima of channels_last [N, C, H, W] with stride 1 or 2, and their places."""
     n, c, h, w = x.shape
     shape = n, c, -(-h // stride), -(-w // stride)
-    y, places = empty(x, *shape), empty(x, *shape, dtype=torch.uint8)
+    y, places = allocate(x, *shape), allocate(x, *shape, dtype=torch.uint8)
     key = x.dtype, c, x.device, stride
     numbers = h, w, *shape[2:], c, stride
-    launch(_pool, grid(y), key, x, y, places, *numbers, *TILE, **OPTIONS)
+    launch(_pool, make_grid(y), key, x, y, places, *numbers, *TILE, **OPTIONS)
     return y, places
 
 
 def backward(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
     """Return the gradient of the input, [N, C, height, width]."""
     n, c, h, w = g.shape
-    dx = empty(g, n, c, height, width)
+    dx = allocate(g, n, c, height, width)
     kernel, key = _unpool if stride == 1 else _unpool_halves, (g.dtype, c, g.device)
-    launch(kernel, grid(g), key, g, places, dx, height, width, h, w, c, *TILE, **OPTIONS)
+    launch(kernel, make_grid(g), key, g, places, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
 
 

@@ -5,7 +5,13 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.sums import counters, divide_rows, fitting, is_last_program, tile
+from resnet_recipes.ops.kernels.sums import (
+    divide_rows,
+    get_counters,
+    is_last_program,
+    limit_registers,
+    tile,
+)
 from resnet_recipes.ops.norm import Norm
 
 #: Rows and channels of a tile: 256 threads move 16 bytes each, twice.
@@ -15,10 +21,10 @@ ROWS, CHANNELS = 64, 64
 #: many. This is half of what registers allow, with twice the threads and rows of other kernels. The
 #: last program then combines half as many partial results, twice as many at a time.
 RESIDENT = 4
-OPTIONS = fitting(8, RESIDENT)
+OPTIONS = limit_registers(8, RESIDENT)
 
 
-def statistics(x: Tensor, norm: Norm) -> Tensor:
+def compute_statistics(x: Tensor, norm: Norm) -> Tensor:
     """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C].
 
     Updates the running statistics.
@@ -27,7 +33,7 @@ def statistics(x: Tensor, norm: Norm) -> Tensor:
     blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, RESIDENT)
     shares, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
     running = norm.running_mean, norm.running_var, norm.tracked
-    pointers = x, shares, counters(x.device), moments, *running
+    pointers = x, shares, get_counters(x.device), moments, *running
     numbers = n * h * w, c, rows, blocks, norm.momentum, norm.eps
     grid, key = (blocks, columns, 1), (x.dtype, c, x.device)
     launch(_statistics, grid, key, *pointers, *numbers, ROWS, CHANNELS, **OPTIONS)
@@ -36,7 +42,7 @@ def statistics(x: Tensor, norm: Norm) -> Tensor:
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
 def _statistics(
-    x, shares, counters, moments, running_mean, running_var, tracked,
+    x, shares, get_counters, moments, running_mean, running_var, tracked,
     m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sum each part around a value near its mean, and combine the parts."""
@@ -58,7 +64,7 @@ def _statistics(
     squares = tl.sum(square, 0) - sum_apart * sum_apart / count
     tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
     tl.store(shares + (blocks + block) * c + channel, squares, mask=is_channel)
-    if is_last_program(counters, blocks):
+    if is_last_program(get_counters, blocks):
         mean, squares = _combined(shares, m, c, rows, blocks, channel, BM)
         tl.store(moments + channel, mean, mask=is_channel)
         tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=is_channel)

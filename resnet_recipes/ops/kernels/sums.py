@@ -14,7 +14,7 @@ from torch import Tensor
 REGISTERS = 65536  # registers per multiprocessor; threads get them in multiples of eight
 
 
-def counters(device: torch.device) -> Tensor:
+def get_counters(device: torch.device) -> Tensor:
     """Return a counter of finished programs for each column of a grid.
 
     The last program of each column resets its counter. Launches on two streams may run at once, so
@@ -22,19 +22,19 @@ def counters(device: torch.device) -> Tensor:
     one stream.
     """
     if device.type != "cuda":
-        return _zeros(device, 0)
-    graphs = _zeros(device, None)  # allocated before the first capture, not during it
+        return _allocate_counters(device, 0)
+    graphs = _allocate_counters(device, None)  # allocated before the first capture, not during it
     if torch.cuda.is_current_stream_capturing():
         return graphs
-    return _zeros(device, torch.cuda.current_stream(device).cuda_stream)
+    return _allocate_counters(device, torch.cuda.current_stream(device).cuda_stream)
 
 
 @cache
-def _zeros(device: torch.device, stream: int | None) -> Tensor:
+def _allocate_counters(device: torch.device, stream: int | None) -> Tensor:
     return torch.zeros(1024, dtype=torch.int32, device=device)
 
 
-def fitting(warps: int, resident: int) -> dict[str, object]:
+def limit_registers(warps: int, resident: int) -> dict[str, object]:
     """Return launch options that let `resident` programs fit on a multiprocessor.
 
     Holds for every version of Triton.
@@ -57,28 +57,28 @@ def divide_rows(
     rows: int, tile: int, columns: int, device: torch.device, resident: int
 ) -> RowBlocks:
     """Divide the rows of a column between the programs that run at the same time."""
-    most = max(1, resident * _multiprocessors(device) // columns)
+    most = max(1, resident * _count_multiprocessors(device) // columns)
     share = -(-rows // (most * tile)) * tile
     return RowBlocks(-(-rows // share), share)
 
 
 @cache
-def _multiprocessors(device: torch.device) -> int:
+def _count_multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @triton.jit
-def is_last_program(counters, programs):
+def is_last_program(get_counters, programs):
     """Return whether this is the last of its column's `programs`.
 
     If so, it can read the results of the other programs.
     """
     tl.debug_barrier()
-    count = tl.atomic_add(counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
+    count = tl.atomic_add(get_counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
     if count == programs - 1:
-        tl.store(counters + tl.program_id(1), 0)
+        tl.store(get_counters + tl.program_id(1), 0)
     return count == programs - 1
 
 
@@ -99,7 +99,7 @@ def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
 
 
 @triton.jit
-def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
+def add_up(share, shares, get_counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
     """Store a program's partial sums of g and g * (x - mean); the last program adds them up.
 
     `sums` get the gradients of the weight and the bias.
@@ -109,7 +109,7 @@ def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.co
     is_channel = channel < c
     tl.store(shares + block * c + channel, sum_g, mask=is_channel)
     tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=is_channel)
-    if is_last_program(counters, blocks):
+    if is_last_program(get_counters, blocks):
         row = tl.arange(0, BM)
         total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
         total_gx = tl.zeros([BM, channel.shape[0]], tl.float32)

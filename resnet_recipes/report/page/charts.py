@@ -57,20 +57,22 @@ def plot_accuracy(
     Pareto front of each published series is behind them, as open points.
     """
     drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
-    lines = list(_by_series(drawn).values())
-    fronts = [list(find_pareto(line, x)) for line in _by_series(behind).values()]
+    lines = list(_group_by_series(drawn).values())
+    fronts = [list(find_pareto(line, x)) for line in _group_by_series(behind).values()]
     main = lines or fronts
     front = list(find_pareto((row for line in main for row in line), x))
     names = label_lines([*lines, *fronts], x)
     colored = _fill("colored", series=[line[0]["series"] for line in main])
-    return _frame(
+    return _make_plot(
         "accuracy",
         description=f"Top-1 accuracy against {title}",
         x=x,
         title=title,
         front=front,
-        behind=_lines(fronts, names[len(lines) :], _PLOTS["gray"] if lines else colored, False),
-        own=_lines(lines, names[: len(lines)], colored, True),
+        behind=_draw_lines(
+            fronts, names[len(lines) :], _PLOTS["gray"] if lines else colored, False
+        ),
+        own=_draw_lines(lines, names[: len(lines)], colored, True),
     )
 
 
@@ -97,7 +99,7 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
     return labels
 
 
-def _lines(
+def _draw_lines(
     lines: Sequence[Sequence[ChartRow]], names: Sequence[ChartRow], look: Spec, filled: bool
 ) -> Spec:
     """Return lines with bars over seeds, points and names."""
@@ -110,11 +112,11 @@ def _lines(
         names=names,
         look=look,
         filled=filled,
-        tooltip=_tooltip(fields),
+        tooltip=_make_tooltip(fields),
     )
 
 
-def _by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
+def _group_by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
     series: dict[str, list[ChartRow]] = {}
     for row in rows:
         series.setdefault(row["series"], []).append(row)
@@ -129,7 +131,7 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     values = [
         {key: row[key] for key in ("name", "epoch", y)} for row in points if row.get(y) is not None
     ]
-    return _frame(
+    return _make_plot(
         "curve",
         description=f"{title[0].upper()}{title[1:]} over the epochs",
         values=values,
@@ -138,18 +140,18 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
         y=y,
         title=title,
         from_zero=y in ("lr", "data_wait_share"),
-        tooltip=_tooltip(("name", "epoch", y)),
+        tooltip=_make_tooltip(("name", "epoch", y)),
     )
 
 
 def plot_phases(rows: Sequence[ChartRow]) -> Spec:
     """Return the minutes of each run by phase; rows have name, phase, rank, minutes."""
-    return _frame(
+    return _make_plot(
         "phases",
         rows=rows,
         phases=list(dict.fromkeys(row["phase"] for row in rows)),
         height=max(60, 26 * len({row["name"] for row in rows})),
-        tooltip=_tooltip(("name", "phase", "minutes")),
+        tooltip=_make_tooltip(("name", "phase", "minutes")),
     )
 
 
@@ -183,7 +185,7 @@ def to_json(spec: Spec) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _tooltip(fields: Iterable[str]) -> list[Spec]:
+def _make_tooltip(fields: Iterable[str]) -> list[Spec]:
     """Return the tooltip of a point."""
     return [
         {"field": name, "title": name.removesuffix("_percent").replace("_", " ")}
@@ -192,7 +194,7 @@ def _tooltip(fields: Iterable[str]) -> list[Spec]:
     ]
 
 
-def _frame(name: str, **values: object) -> Spec:
+def _make_plot(name: str, **values: object) -> Spec:
     """Return a complete plot, as wide as its element on the page."""
     return _PLOTS["frame"] | _fill(name, **values)
 

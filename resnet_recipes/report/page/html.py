@@ -61,8 +61,8 @@ class PageSection:
 
 def build_page(title: str, sections: Sequence[PageSection]) -> str:
     """Return the page: 1 MB, mostly the plotting library. Every name is escaped."""
-    scripts = map(_file, ("vega.min.js", "page.js"))
-    return build_document(title, map(_section, sections), scripts)
+    scripts = map(_format_file, ("vega.min.js", "page.js"))
+    return build_document(title, map(_format_section, sections), scripts)
 
 
 def is_ours(path: Path) -> bool:
@@ -83,7 +83,7 @@ class Tile(NamedTuple):
 def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
     """Return the page, about 10 kB for each image; every name is escaped."""
     figures = [
-        f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
+        f'<figure><img src="data:image/jpeg;base64,{_encode_jpeg(tile.pixels)}" alt="">'
         f"<figcaption>{100 * tile.probability:.1f}% {escape_html(tile.prediction)}<br>"
         f"{tile.label and f'is {escape_html(tile.label)}<br>'}"
         f"<small>{escape_html(tile.name)}</small></figcaption></figure>"
@@ -99,7 +99,7 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     parts = [
         _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape_html(title)}</title><style>{_file('page.css')}</style></head><body><main>",
+        f"<title>{escape_html(title)}</title><style>{_format_file('page.css')}</style></head><body><main>",
         f"<h1>{escape_html(title)}</h1>",
         *body,
         f"</main>{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>",
@@ -107,37 +107,37 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     return "\n".join(parts) + "\n"
 
 
-def _file(name: str) -> str:
+def _format_file(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _section(section: PageSection) -> str:
+def _format_section(section: PageSection) -> str:
     notes = "".join(f"<li>{escape_html(note)}</li>" for note in section.notes)
     return "\n".join(
         [
             f"<section><h2>{escape_html(section.title)}</h2>",
             *(f"<p>{escape_html(text)}</p>" for text in section.text),
-            *([_legend(section.legend)] if section.legend else []),
+            *([_format_legend(section.legend)] if section.legend else []),
             '<div class="figures">',
-            *map(_figure, section.figures),
+            *map(_format_figure, section.figures),
             "</div>",
-            *map(_table, section.tables),
+            *map(_format_table, section.tables),
             f'<ul class="note">{notes}</ul>' if notes else "",
             "</section>",
         ]
     )
 
 
-def _legend(names: Sequence[str]) -> str:
+def _format_legend(names: Sequence[str]) -> str:
     boxes = "\n".join(
         f'<label><input type="checkbox" checked value="{escape_html(name)}">'
-        f"{_swatch(place)}{escape_html(name)}</label>"
+        f"{_draw_swatch(place)}{escape_html(name)}</label>"
         for place, name in enumerate(names)
     )
     return f'<fieldset class="legend"><legend>Runs</legend>{boxes}</fieldset>'
 
 
-def _swatch(place: int) -> str:
+def _draw_swatch(place: int) -> str:
     """Return the line sample of a name in the legend."""
     color = COLORS[place % len(COLORS)]
     dashes = " ".join(map(str, DASHES[place % len(DASHES)]))
@@ -145,7 +145,7 @@ def _swatch(place: int) -> str:
     return f'<svg viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
 
 
-def _figure(figure: Figure) -> str:
+def _format_figure(figure: Figure) -> str:
     name, legend = escape_html(figure.name), "own" if figure.has_own_legend else "page"
     plot = f'<div class="plot" data-spec="{name}-spec" data-legend="{legend}"></div>'
     caption = f"<figcaption>{escape_html(figure.caption)}</figcaption>"
@@ -153,7 +153,7 @@ def _figure(figure: Figure) -> str:
     return f'<figure id="{name}">{plot}{caption}{spec}</figure>'
 
 
-def _table(table: Table) -> str:
+def _format_table(table: Table) -> str:
     numeric = {
         key for row in table.rows for key, value in row.items() if isinstance(value, float | int)
     }
@@ -163,7 +163,7 @@ def _table(table: Table) -> str:
         for key, text in table.columns.items()
     )
     rows = "\n".join(
-        f"<tr>{''.join(_cell(row[key], kind) for key, kind in kinds.items())}</tr>"
+        f"<tr>{''.join(_format_cell(row[key], kind) for key, kind in kinds.items())}</tr>"
         for row in table.rows
     )
     name = escape_html(table.caption)
@@ -174,7 +174,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(value: str | float | None, kind: str) -> str:
+def _format_cell(value: str | float | None, kind: str) -> str:
     if isinstance(value, str):
         kind = ' class="long"' if len(value) > LONG else kind
         return f"<td{kind}>{escape_html(value)}</td>"
@@ -187,7 +187,7 @@ def _cell(value: str | float | None, kind: str) -> str:
     return f'<td{kind} data-value="{value}">{text}</td>'
 
 
-def _jpeg(pixels: "np.ndarray") -> str:
+def _encode_jpeg(pixels: "np.ndarray") -> str:
     from PIL import Image
 
     picture, file = Image.fromarray(pixels), io.BytesIO()

@@ -286,7 +286,7 @@ def test_source_truncated_after_open_is_named(betons, tmp_path):
     shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
     source = Original.beton(tmp_path / "val.beton")
     os.truncate(tmp_path / "val.beton", METADATA_START)
-    assert source.encoded(0, RAW) == "is damaged: the file was truncated after it was opened"
+    assert source.encode(0, RAW) == "is damaged: the file was truncated after it was opened"
 
 
 def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch):

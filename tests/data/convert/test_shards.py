@@ -123,7 +123,7 @@ def test_changed_shard_is_another_source(folder, tmp_path):
 def test_row_groups_stay_together_in_random_order(folder, tmp_path):
     write_parquet(folder, tmp_path, group=3)
     source = find_shards(tmp_path)["train"]
-    order = source.shuffled(np.random.default_rng(0))
+    order = source.shuffle(np.random.default_rng(0))
     assert sorted(order) == [*range(len(source.images.labels))] != [*order]
     groups = [index // 3 for index in order]
     assert sum(a != b for a, b in pairwise(groups)) == len({*groups}) - 1

@@ -147,11 +147,11 @@ def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
 def test_listing_requests_thousand_sizes_per_task(folder, monkeypatch):
     tasks, submit = [], ThreadPoolExecutor.submit
 
-    def counted(self, *work):
+    def record_task(self, *work):
         tasks.append(work)
         return submit(self, *work)
 
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", record_task)
     for number in range(2500):
         (folder / f"{number}.png").write_bytes(bytes(number % 7))
     path = folder / "labels.csv"

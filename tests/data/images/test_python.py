@@ -6,7 +6,7 @@ from PIL import Image
 
 from resnet_recipes.data.base import MEAN
 from resnet_recipes.data.images.decode import Pixels
-from resnet_recipes.data.images.python import center_crop
+from resnet_recipes.data.images.python import crop_center
 
 
 @pytest.mark.parametrize("turned", [0, 1])
@@ -15,7 +15,7 @@ def test_pad_and_squash_keep_image_edges(turned):
     pixels[:, :40] = pixels[:, -40:] = 255  # a quarter at each end
     image = Pixels(np.rot90(pixels, turned).copy())
     cut, padded, squashed = (
-        np.rot90(center_crop(image, 32, 32, False, fit), -turned)
+        np.rot90(crop_center(image, 32, 32, False, fit), -turned)
         for fit in ("crop", "pad", "squash")
     )
     assert not cut.any()
@@ -30,7 +30,7 @@ def test_pad_and_squash_keep_image_edges(turned):
 def test_pad_centers_the_image_as_timm():
     white = np.full((100, 75, 3), 255, np.uint8)
     # 41 x 31: one column remains on the right
-    padded = center_crop(Pixels(white), 41, 32, False, "pad")
+    padded = crop_center(Pixels(white), 41, 32, False, "pad")
     assert (padded[:, :31] == 255).all()
     assert (padded[:, 31] == (124, 116, 104)).all()
 
@@ -50,7 +50,7 @@ def test_pad_and_squash_equal_timm(fit, mode, bicubic):
     for size in sizes:
         pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
         levels = tuple(255 * share for share in (0.2, 0.4, 0.6))
-        ours = center_crop(Pixels(pixels), 250, 224, bicubic, fit, levels)
+        ours = crop_center(Pixels(pixels), 250, 224, bicubic, fit, levels)
         image = Image.fromarray(pixels)
         for step in theirs.transforms[:2]:
             image = step(image)

@@ -55,7 +55,7 @@ def test_area_mean_equals_manual_sums(before, after, shrunk_by):
 @pytest.mark.parametrize("kind", JPEGS)
 def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrunk_by):
     data = encoded(photo(), **JPEGS[kind])
-    found = Picture(data).shrunk(*compute_shrunk_size(150, 211, 99))
+    found = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
     assert np.array_equal(found, by_hand(by_pillow(data), 70, 99))
 
 
@@ -74,12 +74,12 @@ def test_check_rejects_what_decoding_rejects(kind):
 
 def test_shrunk_image_without_engine_equals_pillow(shrunk_by):
     data = encoded(photo().convert("CMYK"))
-    assert np.array_equal(Picture(data).shrunk(75, 105), by_hand(by_pillow(data), 75, 105))
+    assert np.array_equal(Picture(data).shrink(75, 105), by_hand(by_pillow(data), 75, 105))
 
 
 def test_area_mean_of_view_reads_its_pixels(shrunk_by):
     pixels = np.random.default_rng(2).integers(0, 256, (30, 60, 3), np.uint8)[:, ::2]
-    assert np.array_equal(Pixels(pixels).shrunk(10, 10), by_hand(pixels, 10, 10))
+    assert np.array_equal(Pixels(pixels).shrink(10, 10), by_hand(pixels, 10, 10))
 
 
 @pytest.mark.parametrize(

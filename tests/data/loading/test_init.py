@@ -220,14 +220,14 @@ class Case(NamedTuple):
 def counting(fill: Callable, decoded: Counter) -> Callable:
     """Return the `fill` of a storage, wrapped to count its rows."""
 
-    def counted(self: object, rows: Rows) -> None:
+    def record_fill(self: object, rows: Rows) -> None:
         decoded.update(
             (rows.epoch, int(index), int(copy))
             for index, copy in zip(rows.indices, rows.copies, strict=True)
         )
         fill(self, rows)
 
-    return counted
+    return record_fill
 
 
 @pytest.fixture(
@@ -240,7 +240,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
-    in_threads = kind != "python"  # images decoded by processes could not be counted here
+    in_threads = kind != "python"  # images decoded by processes could not be record_fill here
     root, backend = folder, "torchvision"
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"

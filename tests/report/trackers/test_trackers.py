@@ -52,8 +52,8 @@ def session(
     with closing(Recorder(facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
-            recorder.step(StepMetrics(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
-        recorder.evaluation(
+            recorder.log_step(StepMetrics(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
+        recorder.log_evaluation(
             steps[-1], averaged=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0
         )
         if ends:
