@@ -1,4 +1,4 @@
-"""The validation images that a run's final network classifies correctly, one bit each."""
+"""The validation images that a run's final network classifies correctly."""
 
 import json
 import re
@@ -17,17 +17,13 @@ class Hits(NamedTuple):
     flags: str  # "1" if the image is classified correctly, else "0"; one character per image
 
     def write(self, folder: Path) -> None:
-        """Write the flags to a run folder as a hexadecimal number. Raises OSError."""
-        number = f"{int(self.flags, 2):x}"
-        content = {"digest": self.digest, "images": len(self.flags), "correct": number}
-        atomic.write_text(folder / HITS, json.dumps(content) + "\n")
+        """Write the flags to a run folder. Raises OSError."""
+        atomic.write_text(folder / HITS, json.dumps(self._asdict()) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Hits | None":
         """Return the flags of a run, or None. Raises NotReadyError if they are damaged."""
         match read_json(folder / HITS, may_be_absent=True):
-            case {"digest": str(digest), "images": int(images), "correct": str(number)}:
-                if re.fullmatch("[0-9a-f]+", number) and len(number) <= images // 4 + 1:
-                    flags = f"{int(number, 16):0{images}b}"
-                    return cls(digest, flags) if len(flags) == images else None
+            case {"digest": str(digest), "flags": str(flags)} if re.fullmatch("[01]+", flags):
+                return cls(digest, flags)
         return None
