@@ -12,9 +12,6 @@ from resnet_recipes.run_folder import DATA
 if TYPE_CHECKING:
     import numpy as np
 
-#: Exponents of the fit: 0.5 is common (Hoiem et al., 2021, arXiv:2010.11029).
-_POWERS = [power / 20 for power in range(4, 21)]
-
 _FEWEST = 3  # minimum image counts for a curve
 
 _Z = 1.959964  # quantile of the normal distribution for a 95% interval
@@ -61,22 +58,22 @@ def fit_gain(
 ) -> tuple[float, float]:
     """Return the top-1 gain from doubling the last number of images, and its error, in points.
 
-    Fits error = a + b n^-c to n images by weighted least squares, for each c from 0.2 to 1. The
-    gain is the mean over these fits, weighted by likelihood, because few sizes do not determine c.
-    The error is the half-width of the 95% interval, including this uncertainty.
+    Fits error = a + b n^-c to n images by weighted least squares, for each c from 0.2 to 1; 0.5 is
+    common (Hoiem et al., 2021, arXiv:2010.11029). The gain is the mean over these fits, weighted by
+    likelihood, because few sizes do not determine c. The error is the half-width of the 95%
+    interval, including this uncertainty.
     """
     import numpy as np
 
-    powers, weights = np.array(_POWERS), 1 / variances
-    x, y = images[:, None] ** -powers, 100 - top1[:, None]
-    off_x, off_y = (value - np.average(value, 0, weights) for value in (x, y))
-    spread = weights @ off_x**2
-    slopes = weights @ (off_x * off_y) / spread
-    misfits = weights @ (off_y - slopes * off_x) ** 2  # chi squared
+    fits = []
+    for power in np.linspace(0.2, 1, 17):
+        x, fall = images**-power, images[-1] ** -power * (1 - 2**-power)
+        line, covariance = np.polyfit(x, 100 - top1, 1, w=variances**-0.5, cov="unscaled")
+        misfit = np.sum((100 - top1 - np.polyval(line, x)) ** 2 / variances)  # chi squared
+        fits.append((line[0] * fall, covariance[0, 0] * fall**2, misfit))
+    gains, gain_variances, misfits = np.transpose(fits)
     likelihoods = np.exp((misfits.min() - misfits) / 2)
-    falls = x[-1] * (1 - 2**-powers)
-    gains = slopes * falls
     gain = np.average(gains, weights=likelihoods)
-    variance = np.average(falls**2 / spread + (gains - gain) ** 2, weights=likelihoods)
+    variance = np.average(gain_variances + (gains - gain) ** 2, weights=likelihoods)
     # if no power law fits, the noise is larger than assumed
     return gain, _Z * (variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5
