@@ -167,7 +167,9 @@ def _describe(
         share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {format_total(60 * minutes / share)} in total{money}"
-    yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
+    yield from (
+        f"time of {count} of {len(runs)} runs: {source}" for source, count in sources.items()
+    )
 
 
 def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:

@@ -120,8 +120,10 @@ def test_sweep_dry_run_sums_measured_costs(runs, monkeypatch, enter):
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
     assert re.search(r"^about [\d:]+ in total, [\d.]+ at launch.price$", out, re.MULTILINE)
-    assert re.search(r"^2 of 4: measured on this machine ", out, re.MULTILINE)
-    assert re.search(r"^2 of 4: a guess from the FLOPs of the network", out, re.MULTILINE)
+    assert re.search(r"^time of 2 of 4 runs: measured on this machine ", out, re.MULTILINE)
+    assert re.search(
+        r"^time of 2 of 4 runs: a guess from the FLOPs of the network", out, re.MULTILINE
+    )
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
