@@ -186,10 +186,10 @@ def _write_images(
                 f"{wrong:,} of {len(rows):,} images were classified wrongly; the {len(worst):,} "
                 "most confident are below"
             )
-            tiles = (
+            tiles = [
                 Tile(images[index].draw(int(outcomes.best[index])), *rows[index][:4])
                 for index in worst
-            )
+            ]
             with open_output("--gallery", page) as file:
                 file.write(build_gallery("Most confidently wrong", text, tiles).encode())
 

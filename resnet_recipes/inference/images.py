@@ -30,7 +30,7 @@ from resnet_recipes.data.root import LAYOUT, explain_unreadable, find_root_probl
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
 _IMAGES = Hint(
-    "paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors"
+    "paths, folders, bytes, Pillow images, and uint8 arrays or tensors are accepted"
 )
 
 #: Advice about images whose classes the network does not have.

@@ -80,8 +80,10 @@ class Tile(NamedTuple):
     probability: float
 
 
-def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
+def build_gallery(title: str, text: str, tiles: Sequence[Tile]) -> str:
     """Return the page, about 10 kB for each image; every name is escaped."""
+    if any(tile.pixels.shape[1] > tile.pixels.shape[0] for tile in tiles):
+        text += ". In the copy of an image, pixels that do not support the prediction are dark."
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_encode_jpeg(tile.pixels)}" alt="">'
         f"<figcaption>{100 * tile.probability:.1f}% {escape_html(tile.prediction)}<br>"
