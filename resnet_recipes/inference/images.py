@@ -29,9 +29,7 @@ from resnet_recipes.data.root import LAYOUT, explain_unreadable, find_root_probl
 #: An image as an argument of the Python API: a path, the bytes of a file, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
-_IMAGES = Hint(
-    "paths, folders, bytes, Pillow images, and uint8 arrays or tensors are accepted"
-)
+_IMAGES = Hint("paths, folders, bytes, Pillow images, and uint8 arrays or tensors are accepted")
 
 #: Advice about images whose classes the network does not have.
 _OTHER_CLASSES = Hint(

@@ -189,6 +189,7 @@ def test_gallery_shows_wrong_images_by_confidence(evaluated, monkeypatch):
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
     assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong[:4]]
+    assert re.findall("label: (.*?)<", page) == [row["label"] for row in wrong[:4]]
     assert f"{len(wrong)} of 30 images were classified wrongly; the 4 most confident" in page
     first = Image.open(io.BytesIO(base64.b64decode(re.search('base64,([^"]+)', page)[1])))
     whole = Image.open(wrong[0]["path"]).resize((43, 36)).crop((5, 2, 37, 34))

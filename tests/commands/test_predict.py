@@ -38,6 +38,7 @@ def test_gallery_shows_readable_images_with_heat_maps(run, enter):
     Path("bad.jpg").write_text("no image")
     said = enter(f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html")
     page = Path("p.html").read_text()
+    assert "label: " not in page
     assert "4 of 5 images. In the copy of an image, pixels that do not support" in page
     shown = re.findall(r"<figcaption>([\d.]+)% (\w+)<br><small>(.*?)</small>", page)
     assert len(shown) == page.count("base64,") == 4

@@ -87,7 +87,7 @@ def build_gallery(title: str, text: str, tiles: Sequence[Tile]) -> str:
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_encode_jpeg(tile.pixels)}" alt="">'
         f"<figcaption>{100 * tile.probability:.1f}% {escape_html(tile.prediction)}<br>"
-        f"{tile.label and f'is {escape_html(tile.label)}<br>'}"
+        f"{tile.label and f'label: {escape_html(tile.label)}<br>'}"
         f"<small>{escape_html(tile.name)}</small></figcaption></figure>"
         for tile in tiles
     ]
