@@ -19,7 +19,7 @@ STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
 
 
 #: Arguments that users cannot set, by library.
-RESERVED = {
+RESERVED_ARGUMENTS = {
     "torchvision": frozenset({"num_classes", "weights", "weights_backbone", "progress"}),
     "timm": frozenset(
         {"num_classes", "in_chans", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}
@@ -45,7 +45,7 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     library, short = match.groups()
     require_network(name)
     rule = "cannot be set here: this program sets it from the recipe"
-    reserved = sorted(RESERVED[library] & arguments.keys())
+    reserved = sorted(RESERVED_ARGUMENTS[library] & arguments.keys())
     RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in reserved)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)

@@ -24,7 +24,7 @@ from resnet_recipes.commands.printing import get_line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
 
 #: Disk errors; some system calls report them without a file name.
-_OF_DISKS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE)
+_DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE)
 
 
 def train(argv: Sequence[str] | None = None) -> int:
@@ -102,7 +102,7 @@ def _describe_os_error(error: BaseException) -> str:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{escape_controls(error.filename)}: {error.strerror or error.args[0]}"
-    if isinstance(error, OSError) and error.errno in _OF_DISKS:
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         return (
             f"a file cannot be read or written: {error.strerror}\n"
             "  if it is a temporary file:  export TMPDIR=/another/folder"

@@ -30,7 +30,7 @@ ModelArguments = dict[str, int | float | bool]
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
 #: Settings of the ResNets in recipes, with torchvision values.
-_OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
+_TORCHVISION_VALUES = {"stem": "standard", "width": 1.0, "in_channels": 3}
 
 #: Initialization of other networks: the library initializes them.
 _LIBRARY_INIT = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
@@ -103,7 +103,11 @@ class ModelConfig(Section):
         )
 
     def _list_changes(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in _OWN if getattr(self, key) != _OWN[key]}
+        return {
+            key: getattr(self, key)
+            for key in _TORCHVISION_VALUES
+            if getattr(self, key) != _TORCHVISION_VALUES[key]
+        }
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `model`."""
@@ -132,7 +136,7 @@ class ModelConfig(Section):
         """Yield a problem for each setting that the library of the network does not support."""
         for key, value in self._list_changes().items():
             rule = f"is for {', '.join(NETWORKS)}"
-            yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
+            yield Problem(key, value, rule, f"model.{key}={_TORCHVISION_VALUES[key]}")
         if _RESNETS.fullmatch(self.name):
             return
         if misset := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:

@@ -18,7 +18,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 MAX_LENGTH = 10**9
 
 #: Upper limit of a time, in seconds: ten years.
-_LONGEST_TIME = 10 * 365 * 24 * 3600.0
+_MAX_SECONDS = 10 * 365 * 24 * 3600.0
 
 
 #: Settings that determine the duration of a run.
@@ -86,7 +86,7 @@ def parse_time(text: str) -> float:
 def _check_bound(seconds: float) -> float:
     if not seconds:
         raise ValueError("must be positive")
-    if seconds > _LONGEST_TIME:
+    if seconds > _MAX_SECONDS:
         raise ValueError("is longer than ten years")
     return seconds
 

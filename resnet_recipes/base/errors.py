@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base import names
 
-SHOWN = 500  # longest value that a message shows, in characters
+MAX_SHOWN = 500  # longest value that a message shows, in characters
 
 
 #: In a URL: user name and password, which may contain slashes; query or fragment.
@@ -45,10 +45,10 @@ class ExitCode(IntEnum):
 
 
 #: Exit codes of runs that were asked to stop and can be resumed.
-STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
+STOPPED_CODES = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
 #: Exit codes whose message is complete and identical on every rank.
-REFUSED = (ExitCode.RECIPE, ExitCode.NOT_READY)
+REFUSED_CODES = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
 class Kind(StrEnum):
@@ -181,7 +181,7 @@ def to_text(value: object) -> str:
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text
     text = mask_secrets(text.lower() if isinstance(value, bool) else text)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 class RecipeError(Exception):

@@ -27,7 +27,7 @@ SECRETS = {
     "mlflow": ("MLFLOW_TRACKING_URI",),
     "hub": ("HF_TOKEN",),
 }
-_OF_BUCKETS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+_BUCKET_VARIABLES = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
 
 
 def find_needed_extras(
@@ -38,7 +38,7 @@ def find_needed_extras(
     extras: dict[str, Sequence[str]] = {
         extra: SECRETS.get(extra, ()) for name in log_to if (extra := TRACKERS[name][1])
     }
-    extras |= {"remote": _OF_BUCKETS.get(scheme, ())} if is_address else {}
+    extras |= {"remote": _BUCKET_VARIABLES.get(scheme, ())} if is_address else {}
     schemes = {name.partition(":")[0] for name in settings}
     return extras | {
         extra: SECRETS.get(extra, ())

@@ -12,7 +12,7 @@ from resnet_recipes.base.text import format_bytes
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 #: URL schemes that images can be fetched from.
-FETCHED = ("s3", "gs", "https", "http")
+FETCHED_SCHEMES = ("s3", "gs", "https", "http")
 
 #: Clause for an empty path.
 EMPTY = "is empty (is a shell variable unset?)"
@@ -50,7 +50,7 @@ def parse_path(key: str, text: str) -> Path:
     if address := _ADDRESS.match(text):
         rule = "is an address, but only local files and folders can be read here"
         if key == "data.root":
-            supported = ", ".join(f"{each}://" for each in FETCHED)
+            supported = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
             rule = f"must start with {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
@@ -88,7 +88,7 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
 def is_fetched(text: str) -> bool:
     """Return whether `text` is a bucket or web URL that images are fetched from."""
     address = _ADDRESS.match(text)
-    return address is not None and address[1] in FETCHED
+    return address is not None and address[1] in FETCHED_SCHEMES
 
 
 def find_existing_parent(path: Path) -> Path:

@@ -47,7 +47,7 @@ with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") 
 MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
-OF_TRAINED = MEANINGS | _read_rows("trained")
+TRAINED_MEANINGS = MEANINGS | _read_rows("trained")
 
 #: Foreign names of values, by setting; and units, with the resulting values.
 VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")

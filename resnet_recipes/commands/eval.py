@@ -44,7 +44,7 @@ Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
 )
 
 #: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.
-_SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
+_MAX_SHOWN, _MAX_DRAWN, _IN_GALLERY = 10, 40, 100
 
 #: The area that the center crop is cut from, by data.fit.
 _CUT = {"crop": "shorter side", "pad": "padded square", "squash": "squashed square"}
@@ -135,7 +135,7 @@ def _print_classes(
         }
         for row in confusion.classes()
     ]
-    means, wrong = confusion.means(), name_cells(confusion.mistakes(_SHOWN))
+    means, wrong = confusion.means(), name_cells(confusion.mistakes(_MAX_SHOWN))
     show(
         arguments,
         {
@@ -149,7 +149,7 @@ def _print_classes(
     )
     if name := arguments.flags.get("--png"):
         with open_output("--png", name) as file:
-            file.write(draw_png(plot_classes(classes[:_DRAWN], name_cells(confusion.cells()))))
+            file.write(draw_png(plot_classes(classes[:_MAX_DRAWN], name_cells(confusion.cells()))))
     _write_images(arguments, networks, outcomes)
 
 
@@ -270,7 +270,7 @@ def _format_tables(
                 "F1": f"{row['f1_percent']:.2f}%",
                 "CLASS": escape_controls(row["class"]),
             }
-            for row in classes[:_SHOWN]
+            for row in classes[:_MAX_SHOWN]
         ],
         ("PRECISION", "F1"),
     )

@@ -39,7 +39,7 @@ can be used.""",
 )
 
 #: Maximum number of unreadable images to name, and of images in the gallery.
-_NAMED, _IN_GALLERY = 10, 1000
+_MAX_NAMED, _IN_GALLERY = 10, 1000
 
 
 def run(arguments: Arguments) -> int:
@@ -152,6 +152,6 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -
 def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
     """Yield the number and names of unreadable images."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
-    yield from (f"  {one.file} {one.error}" for one in bad[:_NAMED])
-    if len(bad) > _NAMED:
-        yield f"  and {len(bad) - _NAMED:,} more; --csv FILE lists them all"
+    yield from (f"  {one.file} {one.error}" for one in bad[:_MAX_NAMED])
+    if len(bad) > _MAX_NAMED:
+        yield f"  and {len(bad) - _MAX_NAMED:,} more; --csv FILE lists them all"

@@ -53,7 +53,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 _YES = ("y", "yes")
 
 #: Columns that a narrow terminal omits, in this order.
-_DROPPED = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
+_OPTIONAL_COLUMNS = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
@@ -172,7 +172,7 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
     if max(map(len, table)) <= get_width():
         return table
     names = ["NAME", *(row.pop("NAME") for row in rows)]
-    lines = format_table(rows, _DROPPED, get_width() - 2)
+    lines = format_table(rows, _OPTIONAL_COLUMNS, get_width() - 2)
     return [f"{name}\n  {line}" for name, line in zip(names, lines, strict=True)]
 
 

@@ -165,10 +165,10 @@ class DataConfig(Section):
 
 
 #: Images per sample; the error of their mean is about 5%.
-SAMPLED = 48
+SAMPLE_SIZE = 48
 
 #: The facts that a run folder contains, with their types.
-_KEPT = {
+_STORED_FACTS = {
     "backend": str,
     "train_examples": int,
     "eval_examples": int,
@@ -200,7 +200,7 @@ class DataFacts:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        return json.dumps({key: asdict(self)[key] for key in _KEPT}, indent=1) + "\n"
+        return json.dumps({key: asdict(self)[key] for key in _STORED_FACTS}, indent=1) + "\n"
 
     @classmethod
     def read(cls, path: Path, root: str) -> Self:
@@ -210,7 +210,7 @@ class DataFacts:
         """
         values = read_json(path)
         try:
-            if {key: type(value) for key, value in values.items()} != _KEPT:
+            if {key: type(value) for key, value in values.items()} != _STORED_FACTS:
                 raise ValueError("missing or unknown fields")
             if values["backend"] not in BACKENDS[1:]:
                 raise ValueError("an unknown backend")

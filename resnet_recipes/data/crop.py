@@ -8,11 +8,11 @@ import numpy as np
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 
-TRIES = 100  # attempts to find a crop with TensorFlow's rule
+TENSORFLOW_ATTEMPTS = 100  # attempts to find a crop with TensorFlow's rule
 
 #: Fraction of the object that a crop must cover; without bounding boxes, the object is the full
 #: image.
-COVERED = 0.1
+MIN_COVERED = 0.1
 
 
 def draw_crops(
@@ -26,7 +26,7 @@ def draw_crops(
     `draws` is [N, 4 * 100], from `draw_uniforms`.
     """
     tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
-    shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
+    shape, length, down, right = np.moveaxis(draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0)
     aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
     least, most = scale[0] * tall * wide, scale[1] * tall * wide
     lowest, highest = np.rint(np.sqrt(least / aspect)), np.rint(np.sqrt(most / aspect))
@@ -40,7 +40,7 @@ def draw_crops(
     height -= height * np.rint(height * aspect) > most
     width = np.rint(height * aspect)
     area = height * width
-    fits = (area >= np.maximum(least, COVERED * tall * wide)) & (area <= most) & (area > 0)
+    fits = (area >= np.maximum(least, MIN_COVERED * tall * wide)) & (area <= most) & (area > 0)
     fits &= (width <= wide) & (height <= tall)
     top, left = np.floor(down * (tall - height)), np.floor(right * (wide - width))
     tried = np.stack([top, left, height, width], axis=-1)
@@ -55,7 +55,7 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
     return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
 
 
-_TRIES = 10  # attempts to find a crop with torchvision's rule
+_ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
 #: Separates the generators of augmentations from others seeded with the run's seed.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -110,7 +110,7 @@ class TrainCrop:
 
     def _draw(self, rows: Rows) -> "CropDraws":
         """Return the random numbers of each image's crop."""
-        tries = TRIES if self.rule == "tensorflow" else _TRIES
+        tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else _ATTEMPTS
         draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
         return CropDraws(draws[:, :-1], self.flip & (draws[:, -1] < 0.5))
 
@@ -121,7 +121,7 @@ class TrainCrop:
         """
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
-        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * _TRIES + 2, rows.copies)
+        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * _ATTEMPTS + 2, rows.copies)
         return draws[:, -1] < 0.5
 
     def generator(self, rows: Rows, row: int) -> np.random.Generator:
@@ -182,7 +182,7 @@ def make_attempts(
 
     Each is a relative area, width / height, and position (down, right) in 0..1.
     """
-    tried = draws.reshape(-1, _TRIES, 4).copy()
+    tried = draws.reshape(-1, _ATTEMPTS, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)
     tried[..., 1] = np.exp(low + (high - low) * tried[..., 1])

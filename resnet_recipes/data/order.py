@@ -118,7 +118,7 @@ def list_eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Ite
 #: Separates this generator from others seeded with the run's seed and an epoch.
 _SAMPLING = 0x73616D70
 
-FEW = 20  # images per class below which its accuracy is mostly chance
+MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance
 
 
 def sample_classes(labels: np.ndarray, share: float) -> Permute:
@@ -163,8 +163,8 @@ def find_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     most, least = int(counts.max()), int(counts[counts > 0].min())
     if most < 3 * least:
         return
-    few = int(((counts > 0) & (counts < FEW)).sum())
-    rare = f"; {few} of them fewer than {FEW}" if few else ""
+    few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
+    rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
     note = f"data.sampling={config.sampling} shows images of rare classes more often"
     if config.sampling == "natural":
         note = "data.sampling=sqrt shows images of rare classes more often"

@@ -36,7 +36,7 @@ DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 TABLES = (".csv", ".tsv", ".jsonl")
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
-_SEARCHED = 200  # folders searched for splits
+_MAX_SEARCHED = 200  # folders searched for splits
 
 
 def find_root_problem(place: str) -> Problem | None:
@@ -68,7 +68,7 @@ def find_root_problem(place: str) -> Problem | None:
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         rule = "is one split; use the folder containing train/ and val/"
         return make_problem(root, rule, Value(root.parent))
-    if meant := next(filter(_has_splits, islice(_list_below(root), _SEARCHED)), None):
+    if meant := next(filter(_has_splits, islice(_list_below(root), _MAX_SEARCHED)), None):
         return make_problem(root, "has no train/ and val/, but a folder in it does", Value(meant))
     return None
 
@@ -195,8 +195,8 @@ def _list_below(root: Path) -> Iterator[Path]:
     for _ in range(3):
         level = [
             folder / name
-            for folder in level[:_SEARCHED]
-            for name in islice(_list_folders(folder), _SEARCHED)
+            for folder in level[:_MAX_SEARCHED]
+            for name in islice(_list_folders(folder), _MAX_SEARCHED)
         ]
         yield from level
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import open_regular
-from resnet_recipes.data.base import SAMPLED, Augment, DataConfig, DataFacts, Share
+from resnet_recipes.data.base import SAMPLE_SIZE, Augment, DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import choose_strata
@@ -40,10 +40,10 @@ PHOTOGRAPH = (367, 500)
 PATIENCE = 0.3
 
 #: Images that are cropped together.
-_AT_ONCE = 16
+_CROPS_AT_ONCE = 16
 
 #: Limit of bytes per image that time the disk; few images are larger.
-_MOST_READ = 4 << 20
+_MAX_READ = 4 << 20
 
 
 class CropSeconds(NamedTuple):
@@ -82,7 +82,7 @@ class Sample(NamedTuple):
             if facts.backend == "ffcv":
                 source = open_samples(path := facts.root / "train.beton")
                 starts, lengths = source.beton.starts, source.beton.lengths
-                some = choose_strata(lengths, SAMPLED).tolist()
+                some = choose_strata(lengths, SAMPLE_SIZE).tolist()
                 parts = {i: FilePart(path, int(starts[i]), int(lengths[i])) for i in some}
             else:
                 source = Files.named(facts.sample)
@@ -126,11 +126,11 @@ class Sample(NamedTuple):
     def _time_crops(
         self, source: Source, config: DataConfig, augment: Augment | None
     ) -> CropSeconds:
-        name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _AT_ONCE, 1, seed=0)
+        name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _CROPS_AT_ONCE, 1, seed=0)
         laps, read, end = np.zeros(3), 0, time.monotonic() + PATIENCE
         with closing(build_train_pipeline(source, config, share, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):
-                some = self.indices[read : read + _AT_ONCE]
+                some = self.indices[read : read + _CROPS_AT_ONCE]
                 for epoch in range(len(laps)):
                     start = time.process_time()
                     next(pipeline.run([BatchOrder(epoch, some, 0 * some, config.train_size)]))
@@ -151,7 +151,7 @@ def _look_up(config: DataConfig, augment: Augment | None) -> CropSeconds:
 def _time_disk(parts: Collection[FilePart]) -> float:
     """Return the seconds that the disk needs for an image; 0.0 if the page cache has all."""
     start = time.monotonic()
-    with ThreadPoolExecutor(SAMPLED) as pool:
+    with ThreadPoolExecutor(SAMPLE_SIZE) as pool:
         is_cold = any([*pool.map(_read_cold, parts)])
     return (time.monotonic() - start) / len(parts) if is_cold else 0.0
 
@@ -163,6 +163,6 @@ def _read_cold(part: FilePart) -> bool:
         try:
             os.preadv(file.fileno(), [bytearray(1)], part.first + length // 2, os.RWF_NOWAIT)
         except BlockingIOError:
-            os.pread(file.fileno(), min(length, _MOST_READ), part.first)
+            os.pread(file.fileno(), min(length, _MAX_READ), part.first)
             return True
     return False

@@ -29,7 +29,7 @@ WRITE = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 FOREIGN = "it was not written by `resnet-recipes teach`, or by another version of it"
 
 #: Minimum probability of the outputs that are not kept, because rounding could leave none.
-_LEAST = 1e-6
+_MIN_PROBABILITY = 1e-6
 
 
 class Taught:
@@ -86,7 +86,7 @@ def spread_probabilities(
     rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
         probabilities = np.exp(values)
-        left = np.maximum(1 - probabilities.sum(1, keepdims=True), _LEAST) / others
+        left = np.maximum(1 - probabilities.sum(1, keepdims=True), _MIN_PROBABILITY) / others
         probabilities, left = probabilities ** (1 / temperature), left ** (1 / temperature)
         total = probabilities.sum(1, keepdims=True) + others * left
         out[:] = left / total

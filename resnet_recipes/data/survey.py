@@ -13,7 +13,7 @@ import numpy as np
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, format_bytes, silent
-from resnet_recipes.data.base import SAMPLED, DataConfig, DataFacts
+from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
     Samples,
@@ -84,7 +84,7 @@ def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]
         val.digest,
         tuple(map(int, train.counts)),
         tuple(_describe_details(config, parts, train, val)),
-        train.sample(SAMPLED),
+        train.sample(SAMPLE_SIZE),
     )
     return facts, train, val
 

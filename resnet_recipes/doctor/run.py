@@ -13,9 +13,9 @@ from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096
-_SHARED = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
-_CORES = 8  # per GPU; with fewer, decoding JPEGs is slower than a modern GPU
-_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
+_MIN_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
+_MIN_CORES = 8  # per GPU; with fewer, decoding JPEGs is slower than a modern GPU
+_MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
@@ -62,7 +62,7 @@ def _check_files() -> Finding:
 def _check_shared_memory(folder: Path) -> Finding:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
-    if size < _SHARED:
+    if size < _MIN_SHARED_MEMORY:
         what = f"{folder} has {format_bytes(size)}; several GPUs may need more"
         return Finding("warn", what, Hint("docker run --shm-size=8g"))
     return Finding("ok", f"{folder} has {format_bytes(size)}")
@@ -70,12 +70,12 @@ def _check_shared_memory(folder: Path) -> Finding:
 
 def _check_cores(gpus: int) -> Finding:
     count = count_cores()
-    if gpus and count < _CORES * gpus:
+    if gpus and count < _MIN_CORES * gpus:
         why = "this makes decoding cheaper; otherwise use fewer GPUs"
         fix = "resnet-recipes convert SRC DST", Hint(why)
         return Finding(
             "warn",
-            f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",
+            f"{count} cores for {gpus} GPUs: with fewer than {_MIN_CORES} each, they may wait",
             fix,
         )
     return Finding("ok", format_count(count, "core") + (f" for {gpus} GPUs" if gpus else ""))
@@ -84,7 +84,7 @@ def _check_cores(gpus: int) -> Finding:
 def _check_disk(runs: Path) -> Finding:
     place = find_existing_parent(runs)
     free = shutil.disk_usage(place).free
-    if free < _FREE_DISK:
+    if free < _MIN_FREE_DISK:
         what = f"{place} has {format_bytes(free)} free, too little for checkpoints"
         return Finding("fix", what, Hint("free some space, or change run.root"))
     return Finding("ok", f"{place} has {format_bytes(free)} free")

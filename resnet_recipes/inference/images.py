@@ -39,7 +39,7 @@ _OTHER_CLASSES = Hint(
 
 _MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
 
-_FEW = 64  # images that decode in less time than worker processes start
+_MAX_WITHOUT_WORKERS = 64  # images that decode in less time than worker processes start
 
 
 def open_labeled(
@@ -211,7 +211,7 @@ class UnlabeledImages(EvalLoader):
             image if isinstance(image, str) else f"image {number}"
             for number, image in enumerate(images)
         ]
-        if len(images) <= _FEW:
+        if len(images) <= _MAX_WITHOUT_WORKERS:
             config = replace(config, workers=0)
         self._files = _FilesOrBlack.named(self.names)
         self._files.labels[:] = np.arange(len(images))

@@ -10,7 +10,7 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import expand_short_name
-from resnet_recipes.base.suggestions import OF_TRAINED, find_misspelled
+from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.inference.inputs import is_size_accepted
 from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
@@ -42,10 +42,10 @@ _SETTINGS = (
 )
 
 #: Settings for a file that does not describe its network.
-_MODEL = ("model.name=", "model.args.")
+_MODEL_SETTINGS = ("model.name=", "model.args.")
 
 #: Additional settings of some commands.
-_OTHERS = ("evaluation.sizes", "launch.gpus")
+_EXTRA_SETTINGS = ("evaluation.sizes", "launch.gpus")
 
 
 def open_trained(
@@ -88,7 +88,7 @@ def parse_model(words: Sequence[str]) -> Words:
 
     Raises RecipeError with all problems.
     """
-    of_model = [word for word in words if word.startswith(_MODEL)]
+    of_model = [word for word in words if word.startswith(_MODEL_SETTINGS)]
     others = [word for word in words if word not in of_model]
     if not of_model:
         return Words(None, others)
@@ -101,7 +101,7 @@ def parse_model(words: Sequence[str]) -> Words:
 
 
 def apply_changes(
-    recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_OTHERS)
+    recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_EXTRA_SETTINGS)
 ) -> Recipe:
     """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
     changed, problems = _change_settings(recipe, settings, words)
@@ -111,7 +111,7 @@ def apply_changes(
         (),
         settings,
         _list_settings(settings),
-        OF_TRAINED,
+        TRAINED_MEANINGS,
     )
     RecipeError.refuse(explain(problem, words, context) for problem in problems)
     return changed

@@ -20,24 +20,26 @@ from resnet_recipes.inference.trained import TrainedNetwork
 
 #: Minimum cosine similarity of features of probable duplicates. With ImageNet weights, 43 of 50
 #: copies of photographs of ants and bees reach it, and none of 153 other photographs.
-_SAME = 0.85
+_MIN_COSINE = 0.85
 
-_SHOWN = 20  # pairs shown
+_MAX_PAIRS = 20  # pairs shown
 
-_AT_ONCE = 256  # validation images that are compared together
+_CHUNK = 256  # validation images that are compared together
 
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = silent) -> Finding:
     """Return which validation images look like training images. Raises NotReadyError."""
     pairs = find_similar(trained, make_config(root), progress)
     lines = [
-        f"{pair.cosine:.3f}  {pair.val}  {pair.train}" for pair in pairs if pair.cosine >= _SAME
+        f"{pair.cosine:.3f}  {pair.val}  {pair.train}"
+        for pair in pairs
+        if pair.cosine >= _MIN_COSINE
     ]
     if not lines:
         return Finding("ok", "no validation image looks like a training image to this network")
     what = f"validation images that look like a training image: {len(lines):,}"
     hint = Hint("look at them; remove copies from train/")
-    return Finding("warn", what, hint, tuple(lines[:_SHOWN]))
+    return Finding("warn", what, hint, tuple(lines[:_MAX_PAIRS]))
 
 
 class SimilarPair(NamedTuple):
@@ -67,7 +69,7 @@ def find_similar(
             features.append(F.normalize(embedded).cpu() * is_seen)
             progress(min(batch * len(features), images.examples), images.examples)
     train_features, val_features = torch.cat(features).split([len(train), len(val)])
-    nearest = [(part @ train_features.T).max(1) for part in val_features.split(_AT_ONCE)]
+    nearest = [(part @ train_features.T).max(1) for part in val_features.split(_CHUNK)]
     cosines, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     order = cosines.argsort(descending=True, stable=True).tolist()
     return [SimilarPair(val[row], train[places[row]], float(cosines[row])) for row in order]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from resnet_recipes.jobs.prepare import Meeting
 
 #: Settings that the launcher determines: the number of processes and how they start.
-DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
+LAUNCHER_SETTINGS = ("gpus", "launch.gpus", "launch.max_restarts")
 
 #: Seconds that a rank waits for the others, before it reports this and in total.
 _SILENCE, _PATIENCE = 10, 1800
@@ -216,7 +216,7 @@ def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
 
     yield from find_temporary_folder_problems()
     for word in words:
-        if word.split("=")[0] in DECIDED:
+        if word.split("=")[0] in LAUNCHER_SETTINGS:
             yield Problem(
                 word, None, f"is set by {by} (WORLD_SIZE={count_ranks()})", kind=Kind.UNUSED
             )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
-    STOPPED,
+    STOPPED_CODES,
     ExitCode,
     NotReadyError,
     Problem,
@@ -50,7 +50,7 @@ THREADS = "OMP_NUM_THREADS"
 
 #: Maximum length of TMPDIR. A socket path has at most 107 bytes, and multiprocessing appends 32:
 #: "/pymp-12345678/listener-12345678".
-LONGEST_TMPDIR = 75
+MAX_TMPDIR = 75
 
 #: The module that ranks run.
 PROGRAM = "resnet_recipes.jobs"
@@ -110,10 +110,8 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
             "TMPDIR", os.environ.get("TMPDIR"), clause, "export TMPDIR=/a/writable/folder"
         )
         return
-    if len(os.fsencode(folder)) > LONGEST_TMPDIR:
-        rule = (
-            f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit"
-        )
+    if len(os.fsencode(folder)) > MAX_TMPDIR:
+        rule = f"is longer than {MAX_TMPDIR} bytes: sockets in it would exceed the system's limit"
         yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
 
 
@@ -180,7 +178,7 @@ def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 #: Exit codes of ranks that have not failed; None: still running.
-_FINE = (None, ExitCode.DONE, *STOPPED)
+_FINE = (None, ExitCode.DONE, *STOPPED_CODES)
 
 
 class KilledRank(NamedTuple):

@@ -43,7 +43,15 @@ SMALL = 96
 MAX_SAMPLES = 16
 
 #: Settings that a run may change and still count as a run of its recipe.
-_SAME = ("max_duration", "scale_schedule_ratio", "seed", "run.", "data.root", "launch.", "log.")
+_FIXED_SETTINGS = (
+    "max_duration",
+    "scale_schedule_ratio",
+    "seed",
+    "run.",
+    "data.root",
+    "launch.",
+    "log.",
+)
 
 
 class Offer(NamedTuple):
@@ -160,7 +168,7 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
     for run in list_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
-        is_plain = all(change.startswith(_SAME) for change in run.changes)
+        is_plain = all(change.startswith(_FIXED_SETTINGS) for change in run.changes)
         about = read_json(run.folder / DATA, may_be_absent=True)
         if is_plain and about.get("train_digest") == facts.train_digest:
             seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)

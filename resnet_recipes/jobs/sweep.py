@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode
+from resnet_recipes.base.errors import REFUSED_CODES, STOPPED_CODES, ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handle_signals
@@ -163,7 +163,7 @@ class Sweep:
             self._free.append(child.slot)
             code = child.process.returncode
             code = code if code >= 0 else 128 - code
-            if code in STOPPED:  # also stop the sweep: the machine is needed
+            if code in STOPPED_CODES:  # also stop the sweep: the machine is needed
                 self._stop = self._stop or code
                 self.say(f"{self._format_head(child.name)}: stopped")
             elif code and self._lost_race(child.name, code):
@@ -174,7 +174,7 @@ class Sweep:
 
     def _lost_race(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""
-        is_first = name not in self._rejected and code in REFUSED
+        is_first = name not in self._rejected and code in REFUSED_CODES
         self._rejected.add(name)
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
 

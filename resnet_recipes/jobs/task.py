@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
+from resnet_recipes.base.errors import REFUSED_CODES, ExitCode, TrainingError
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
@@ -81,5 +81,5 @@ def _run_ranks(
             raise NotDoneError(failure, ending)
         yield
     finally:
-        if not ending.failed or ending.code in REFUSED:
+        if not ending.failed or ending.code in REFUSED_CODES:
             atomic.delete_folder(root)

@@ -16,7 +16,7 @@ from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import HeldFolder
 
 #: Seconds without a beat before a rank writes its stacks to its log, once; nothing is killed.
-STALLED = 300.0
+STALL_SECONDS = 300.0
 
 # step, count, pid, parent, phase, host: written in one call, so never partially
 _RECORD = struct.Struct("=qqii16s64s")
@@ -40,7 +40,7 @@ class Watchdog:
     A beat costs microseconds: one stat and one write.
     """
 
-    def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALLED):
+    def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALL_SECONDS):
         """Start watching for crashes, SIGUSR2 and stalls.
 
         Each of them writes the stacks of all threads to stderr, the log of the rank.
@@ -130,7 +130,7 @@ class Observer:
         beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now
-        if not beats or now - self._changed < STALLED:
+        if not beats or now - self._changed < STALL_SECONDS:
             return ""
         last = min(beats, key=lambda beat: beat.step)
         where = f"it is in '{last.phase}'"

@@ -80,7 +80,7 @@ class StochasticDepth(Method):
 
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
-        if key := next((key for key, keys in _OWN.items() if keys & parts), ""):
+        if key := next((key for key, keys in _DROP_ATTRIBUTES.items() if keys & parts), ""):
             rule = Statement(
                 "this network has its own stochastic depth, which drops entire branches"
             )
@@ -92,7 +92,7 @@ class StochasticDepth(Method):
 
 
 #: Settings of networks with stochastic depth, and the attributes of their modules.
-_OWN = {
+_DROP_ATTRIBUTES = {
     "drop_path_rate": {"drop_path", "drop_path1"},
     "stochastic_depth_prob": {"stochastic_depth"},
 }

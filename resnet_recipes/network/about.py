@@ -27,12 +27,12 @@ LICENSE = (
 #: Methods that change the network. Without their modules, the weights give other outputs.
 _IN_NETWORK = {method.name: method for method in ORDER if method.in_network}
 
-_LARGEST = 1 << 24  # characters
-_LARGEST_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
+_MAX_CHARACTERS = 1 << 24  # characters
+_MAX_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
 
 
 #: Settings of evaluation images, which are fields of About and of DataConfig.
-_OF_IMAGES = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
+_IMAGE_SETTINGS = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
 
 #: Settings of a method, by name.
 Settings = dict[str, int | float | bool | str]
@@ -126,13 +126,13 @@ def describe(
 
 def select_image_settings(source: About | DataConfig) -> dict[str, Any]:
     """Return the settings of evaluation images, by name."""
-    return {name: getattr(source, name) for name in _OF_IMAGES}
+    return {name: getattr(source, name) for name in _IMAGE_SETTINGS}
 
 
 def from_json(text: str) -> About:
     """Parse untrusted output of `to_json`. Raises ValueError with a message for the user."""
     try:
-        content = parse_json(text) if len(text) <= _LARGEST else None
+        content = parse_json(text) if len(text) <= _MAX_CHARACTERS else None
     except ValueError:
         content = None
     if not isinstance(content, dict):
@@ -177,7 +177,7 @@ def _find_invalid_fields(about: About) -> Iterator[str]:
         yield "architecture"
     if not all(_is_method(*item) for item in about.surgery.items()):
         yield "surgery"
-    if any(abs(value) > _LARGEST_ARGUMENT for value in about.arguments.values()):
+    if any(abs(value) > _MAX_ARGUMENT for value in about.arguments.values()):
         yield "arguments"
 
 

@@ -17,7 +17,7 @@ State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, fl
 
 #: The only globals that pickles of tensors and plain Python need. A file with any other global is
 #: rejected without loading it.
-_ALLOWED = frozenset(
+_ALLOWED_GLOBALS = frozenset(
     {
         "collections OrderedDict",
         "torch._utils _rebuild_tensor_v2",
@@ -46,7 +46,7 @@ _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 
 #: Before torch 1.6, torch.save wrote a pickled number, three more pickles (version, system,
 #: content), the pickled keys of the storages, and then their bytes.
-_OLD, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
+_OLD_MAGIC, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 
 #: Maximum bytes of a file. The checkpoint of a ResNet-152 with AdamW, EMA and 21,000 classes takes
 #: 1.7 GB.
@@ -102,8 +102,8 @@ def _check(path: Path, check_crc: bool) -> bool:
         size = os.fstat(file.fileno()).st_size
         if not size:
             raise ArchiveError("it is empty")
-        start = file.read(len(_OLD))
-        if start == _OLD:
+        start = file.read(len(_OLD_MAGIC))
+        if start == _OLD_MAGIC:
             pickles = BytesIO(file.read(_MAX_PICKLE))
             for _ in range(_OLD_PICKLES):
                 _check_pickle(pickles)
@@ -158,7 +158,7 @@ def _check_pickle(pickle: BytesIO) -> None:
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
         if count > _MAX_OPCODES:
             raise ArchiveError("its pickle is too long for tensors")
-        if opcode.name == "GLOBAL" and argument not in _ALLOWED:
+        if opcode.name == "GLOBAL" and argument not in _ALLOWED_GLOBALS:
             name = str(argument).replace(" ", ".")
             raise ArchiveError(f"it names {name!a}, which tensors do not need: it may run code")
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):

@@ -10,7 +10,7 @@ from torch import Tensor
 from resnet_recipes.ops import batch_norm, blur, max_pool, trial
 
 #: The names of the operations, and the modules that define them.
-FUSED = {"blur": blur, "max_pool": max_pool, "batch_norm": batch_norm}
+MODULES = {"blur": blur, "max_pool": max_pool, "batch_norm": batch_norm}
 
 
 class Operations(NamedTuple):
@@ -23,11 +23,13 @@ class Operations(NamedTuple):
 
     def list_fused(self) -> list[str]:
         """Return the names of the operations that are GPU kernels."""
-        return [name for name, module in FUSED.items() if getattr(self, name) is not module.unfused]
+        return [
+            name for name, module in MODULES.items() if getattr(self, name) is not module.unfused
+        ]
 
     def without(self, name: str, note: str) -> "Operations":
         """Return the operations with one replaced by plain torch, and a note with the reason."""
-        return self._replace(**{name: FUSED[name].unfused}, notes=(*self.notes, note))
+        return self._replace(**{name: MODULES[name].unfused}, notes=(*self.notes, note))
 
 
 @cache
@@ -40,16 +42,16 @@ def choose(device: torch.device, dtype: torch.dtype) -> Operations:
     """
     if device.type != "cuda":
         return Operations()
-    return _choose_by(trial.recall(list(FUSED), device, dtype))
+    return _choose_by(trial.recall(list(MODULES), device, dtype))
 
 
 def compare(device: torch.device, dtype: torch.dtype, reference: torch.device) -> Operations:
     """Choose as `choose` does, but compare each kernel now with plain torch on `reference`."""
-    return _choose_by(trial.run_trials(list(FUSED), device, dtype, reference))
+    return _choose_by(trial.run_trials(list(MODULES), device, dtype, reference))
 
 
 def _choose_by(verdicts: trial.Verdicts) -> Operations:
-    operations = Operations(**{name: module.fused for name, module in FUSED.items()})
+    operations = Operations(**{name: module.fused for name, module in MODULES.items()})
     for name, why in verdicts.items():
         if why:
             note = f"the {name} kernel cannot be used on this GPU; using plain torch instead: {why}"

@@ -19,7 +19,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import FUSED
+from resnet_recipes.ops import MODULES
 from resnet_recipes.ops.library import SampleCall
 
 #: Why kernels cannot be compiled, with the commands for Debian and Red Hat that fix it.
@@ -141,7 +141,7 @@ def main() -> None:
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # redirect library output to stderr
         for name in names:
-            why = find_mismatch(FUSED[name], *devices)
+            why = find_mismatch(MODULES[name], *devices)
             lines.write(f"{json.dumps([name, why])}\n")
             lines.flush()
             if why:

@@ -15,10 +15,10 @@ from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration: a key, or a section.
-_OWN = ("seed", "about", "published", "run.", "log.", "checkpoint.")
+_VARYING_SETTINGS = ("seed", "about", "published", "run.", "log.", "checkpoint.")
 
 #: Maximum settings in a label.
-_MOST = 4
+_MAX_LABEL_SETTINGS = 4
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
         settings = read_settings(run.folder)
         if parts := settings.get("data.fold", "").partition("/")[2]:
             settings["data.fold"] = f"of {parts}"
-        key = sorted(item for item in settings.items() if not item[0].startswith(_OWN))
+        key = sorted(item for item in settings.items() if not item[0].startswith(_VARYING_SETTINGS))
         groups.setdefault(tuple(key), []).append(run)
     return [SeedGroup(tuple(group), dict(key)) for key, group in groups.items()]
 
@@ -108,8 +108,8 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     for group in groups:
         recipe = group.runs[0].recipe
         parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe])))
-        if len(parts) > _MOST:
-            parts[_MOST:] = [f"{len(parts) - _MOST} more"]
+        if len(parts) > _MAX_LABEL_SETTINGS:
+            parts[_MAX_LABEL_SETTINGS:] = [f"{len(parts) - _MAX_LABEL_SETTINGS} more"]
         if len(of_recipe) > 1 or not parts:
             parts.insert(0, recipe)
         labels.append(", ".join(parts))

@@ -27,7 +27,7 @@ from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary that contain a path or a command, which are not wrapped.
-COPIED = ("results", "weights", "raw weights", "curves")
+UNWRAPPED_ROWS = ("results", "weights", "raw weights", "curves")
 
 #: Columns of the table of evaluations, with their widths.
 COLUMNS = {
@@ -43,7 +43,7 @@ COLUMNS = {
 }
 
 #: Columns that a narrow terminal omits, in this order.
-DROPPED = ("eval", "images/s", "third", "top-5", "px")
+OPTIONAL_COLUMNS = ("eval", "images/s", "third", "top-5", "px")
 
 
 def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Console":
@@ -214,7 +214,7 @@ class LiveConsole:
         head = "\n".join(wrap_text(format_title(summary), self._out.width, rest="    "))
         self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in describe_run(summary, self._facts.shows_all_times):
-            width = sys.maxsize if label in COPIED else self._out.width
+            width = sys.maxsize if label in UNWRAPPED_ROWS else self._out.width
             lines = Text(
                 "\n".join(wrap_text(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
             )
@@ -243,7 +243,7 @@ class LiveConsole:
     def _row(self, *cells: str) -> str:
         """Return a row of the table of evaluations, with the columns that fit the terminal."""
         columns = dict(zip(COLUMNS, cells, strict=True))
-        for name in DROPPED:
+        for name in OPTIONAL_COLUMNS:
             if sum(map(COLUMNS.get, columns)) > self._console.width:
                 del columns[name]
         return "".join(f"{cell:>{COLUMNS[name]}}" for name, cell in columns.items())

@@ -12,10 +12,10 @@ from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, rea
 from resnet_recipes.run_folder.runs import RunRecord
 
 #: Maximum runs in a plot: more lines cannot be distinguished.
-MOST = 10
+MAX_RUNS = 10
 
 #: Maximum points per line: a screen cannot show more.
-POINTS = 200
+MAX_POINTS = 200
 
 QUANTITIES = {
     "top1_percent": "top-1 accuracy (%)",
@@ -30,7 +30,7 @@ QUANTITIES = {
 def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     """Return the section on labeled runs; `mark` is the prefix of its figures' names."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
-    chosen = {name: runs[name] for name in best[:MOST]}
+    chosen = {name: runs[name] for name in best[:MAX_RUNS]}
     points = [
         point | {"name": name} for name, run in chosen.items() for point in _read_points(run.folder)
     ]
@@ -49,8 +49,8 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         figures.append(
             Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
         )
-    note = f"Only the {MOST} most accurate of {len(runs)} runs are shown."
-    text = [note] if len(runs) > MOST else []
+    note = f"Only the {MAX_RUNS} most accurate of {len(runs)} runs are shown."
+    text = [note] if len(runs) > MAX_RUNS else []
     names = sorted({point["name"] for point in points})
     return PageSection("During the runs", text, legend=names, figures=figures)
 
@@ -68,7 +68,7 @@ def _read_points(folder: Path) -> list[dict[str, Any]]:
 
 def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
-    size = -(-len(steps) // POINTS) or 1
+    size = -(-len(steps) // MAX_POINTS) or 1
     for start in range(0, len(steps), size):
         part = steps[start : start + size]
         row: dict[str, Any] = {"epoch": part[-1]["epoch"]}

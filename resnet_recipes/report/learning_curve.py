@@ -12,7 +12,7 @@ from resnet_recipes.run_folder import DATA
 if TYPE_CHECKING:
     import numpy as np
 
-_FEWEST = 3  # minimum image counts for a curve
+_MIN_SIZES = 3  # minimum image counts for a curve
 
 _Z = 1.959964  # quantile of the normal distribution for a 95% interval
 
@@ -35,7 +35,7 @@ def describe_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[str]:
     for points in series.values():
         points.sort(key=lambda point: point[0])
         counts, means, variances, sizes = zip(*points, strict=True)
-        if len({*counts}) < _FEWEST:
+        if len({*counts}) < _MIN_SIZES:
             continue
         gain, error = fit_gain(*map(np.array, (counts, means, variances)))
         has_noise = all(group.noise is not None for group in sizes)

@@ -14,7 +14,13 @@ from math import inf
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import (
+    REFUSED_CODES,
+    STOPPED_CODES,
+    ExitCode,
+    RecipeError,
+    TrainingError,
+)
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.run_folder import LOGS
 
@@ -111,7 +117,7 @@ class Ending:
     @property
     def failed(self) -> bool:
         """Whether the run neither finished nor stopped on request."""
-        return self.code not in (ExitCode.DONE, *STOPPED)
+        return self.code not in (ExitCode.DONE, *STOPPED_CODES)
 
     @property
     def hint(self) -> str:
@@ -136,7 +142,7 @@ class Ending:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
-        if self.code in REFUSED:
+        if self.code in REFUSED_CODES:
             where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
             return [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
@@ -208,6 +214,6 @@ def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     """
 
     def order(one: Ending) -> tuple[bool, float, float]:
-        return one.is_consequence, one.rank if one.code in REFUSED else inf, one.time
+        return one.is_consequence, one.rank if one.code in REFUSED_CODES else inf, one.time
 
     return min((one for one in candidates if one.failed), key=order, default=None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import STOPPED, NotReadyError
+from resnet_recipes.base.errors import STOPPED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.run_folder import (
     CHECKPOINTS,
@@ -28,7 +28,7 @@ STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unr
 FAR_BEHIND = 1.0
 
 #: Settings shown in other columns: the name, folder and epochs of a run.
-_OMITTED = ("run.", "max_duration=", "scale_schedule_ratio=")
+_OMITTED_PREFIXES = ("run.", "max_duration=", "scale_schedule_ratio=")
 
 #: Times of a finished run, with their keys in its summary.
 _CLOCKS = {
@@ -77,7 +77,7 @@ class RunRecord:
     @property
     def shown_changes(self) -> tuple[str, ...]:
         """Settings from the command line, except the run's name, folder and epochs."""
-        return tuple(change for change in self.changes if not change.startswith(_OMITTED))
+        return tuple(change for change in self.changes if not change.startswith(_OMITTED_PREFIXES))
 
     def cost(self, price: float) -> float | None:
         """Return the cost of the wall time at `price` per hour."""
@@ -198,7 +198,7 @@ def _find_state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     if not ending:
         was_started = has_begun or os.path.lexists(folder / LOGS)
         return "killed" if was_started else "prepared"
-    return "stopped" if ending.get("code") in STOPPED else "failed"
+    return "stopped" if ending.get("code") in STOPPED_CODES else "failed"
 
 
 def _get_minutes(record: Mapping[str, Any], key: str) -> float | None:

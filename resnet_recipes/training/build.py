@@ -146,8 +146,8 @@ def build_teacher(
 def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operations:
     """Return the operations that all ranks support, since one slow rank slows down all ranks."""
     fused = operations.list_fused()
-    flags = torch.tensor([name not in fused for name in ops.FUSED], device=rank.device)
-    for name, lacking in zip(ops.FUSED, find_first_ranks(flags), strict=True):
+    flags = torch.tensor([name not in fused for name in ops.MODULES], device=rank.device)
+    for name, lacking in zip(ops.MODULES, find_first_ranks(flags), strict=True):
         if name in fused and lacking >= 0:
             note = (
                 f"the {name} kernel cannot be used on the GPU of rank {lacking}; all ranks use "

@@ -28,7 +28,7 @@ from resnet_recipes.training.run import Run
 
 #: Settings that may differ between a checkpoint and the run that resumes from it: they do not
 #: change the weights.
-SAFE = (
+SAFE_SETTINGS = (
     "launch",
     "log",
     "run",
@@ -46,7 +46,7 @@ SAFE = (
 
 #: Settings that may also differ, with a warning: they fix the cause of a failure, such as a damaged
 #: image or a lack of memory.
-REPAIRS = ("data.on_bad_image", "batch.bn_size")
+REPAIR_SETTINGS = ("data.on_bad_image", "batch.bn_size")
 
 #: Facts in a checkpoint that affect rounding, in addition to the torch version and the hardware.
 ROUNDING_FACTS = {
@@ -206,7 +206,7 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     if set(duration.SETTINGS) <= set(changed):  # epochs= sets both
         changed.remove(duration.SETTINGS[1])
     for key in sorted(changed):
-        if not _is_in(key, (*SAFE, *REPAIRS)):
+        if not _is_in(key, (*SAFE_SETTINGS, *REPAIR_SETTINGS)):
             rule = f"differs from the run, which {_describe_value(key, before)}"
             yield Problem(key, after.get(key), rule, Hint("restore the value, or start a new run"))
 
@@ -250,7 +250,7 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
         {name: facts[key] for key, name in ROUNDING_FACTS.items()}
         | {"torch": facts["versions"].get("torch")}
         | facts["computed_by"]
-        | {key: settings[key] for key in REPAIRS}
+        | {key: settings[key] for key in REPAIR_SETTINGS}
         for facts, settings in ((state, before), (capture(run, 0), after))
     )
     warnings = [
@@ -268,7 +268,7 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
     newer = [
         f"{key}={after[key]}"
         for key in sorted(before.keys() - flatten(state["recipe"]).keys())
-        if after.get(key) is not None and not _is_in(key, SAFE)
+        if after.get(key) is not None and not _is_in(key, SAFE_SETTINGS)
     ]
     if newer:
         warnings.append(

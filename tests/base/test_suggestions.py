@@ -15,8 +15,8 @@ from resnet_recipes.base.suggestions import (
     FORMATS,
     IMAGES,
     MEANINGS,
-    OF_TRAINED,
     RUNS,
+    TRAINED_MEANINGS,
     VERBS,
     find_closest,
     find_meaning,
@@ -174,7 +174,7 @@ def test_every_suggestion_for_off_is_accepted():
 
 def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
-        meaning = find_meaning(name, "64", table=OF_TRAINED)
+        meaning = find_meaning(name, "64", table=TRAINED_MEANINGS)
         apply_changes(Recipe(), shlex.split(meaning.words))
 
 

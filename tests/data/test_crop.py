@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.crop import TRIES, TrainCrop, draw_crops, draw_random_crops, draw_uniforms
+from resnet_recipes.data.crop import (
+    TENSORFLOW_ATTEMPTS,
+    TrainCrop,
+    draw_crops,
+    draw_random_crops,
+    draw_uniforms,
+)
 from tests.data.conftest import ALONE, which
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
@@ -73,7 +79,7 @@ def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tupl
     ],
 )
 def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
-    tries = 10 if crops is draw_random_crops else TRIES
+    tries = 10 if crops is draw_random_crops else TENSORFLOW_ATTEMPTS
     for epoch in range(3):
         draws = draw_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
         pairs = zip(draws.reshape(-1, tries, 4), SIZES.tolist(), strict=True)

@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import sample as module
-from resnet_recipes.data.base import SAMPLED
+from resnet_recipes.data.base import SAMPLE_SIZE
 from resnet_recipes.data.files.listing import Listing, choose_strata
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.sample import Sample
@@ -35,8 +35,8 @@ def test_sample_of_million_images_covers_all_sizes():
     sizes[-count // 50 :] *= 100
     images = list(zip(names, sizes.tolist(), strict=True))
     listing = Listing.pack("/nowhere", ("class",), images, [count])
-    paths = listing.sample(SAMPLED)
-    assert len({*paths}) == SAMPLED
+    paths = listing.sample(SAMPLE_SIZE)
+    assert len({*paths}) == SAMPLE_SIZE
     chosen = [sizes[int(path[-11:-4])] for path in paths]
     assert np.mean(chosen) == pytest.approx(sizes.mean(), rel=0.05)
 

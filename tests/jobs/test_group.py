@@ -16,7 +16,7 @@ from resnet_recipes.doctor import Finding, cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import group
 from resnet_recipes.jobs.group import (
-    LONGEST_TMPDIR,
+    MAX_TMPDIR,
     MEMORY,
     Group,
     build_command,
@@ -73,7 +73,7 @@ def test_ranks_of_a_plan_may_exceed_the_gpus(monkeypatch):
 
 def test_group_reports_all_that_is_missing(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
-    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * MAX_TMPDIR)
     with pytest.raises(NotReadyError) as raised:
         make_group(LaunchConfig(gpus=8))
     assert [problem.key for problem in raised.value.problems] == ["TMPDIR", "launch.gpus"]
@@ -91,16 +91,16 @@ def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
 
 
 def test_temporary_folder_too_long_for_sockets_is_rejected(monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (MAX_TMPDIR - 1))
     assert make_group(LaunchConfig(device="cpu")).ranks == 1
-    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * MAX_TMPDIR)
     with pytest.raises(NotReadyError, match=r"TMPDIR=/a+ is longer than 75 bytes"):
         make_group(LaunchConfig(device="cpu"))
 
 
 def test_longest_temporary_folder_holds_a_socket(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
+        longest = Path(folder, "a" * (MAX_TMPDIR - 1 - len(folder)))
         longest.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(longest))
         with Listener(tempfile.mktemp(prefix="listener-", dir=tempfile.mkdtemp(prefix="pymp-"))):

@@ -26,7 +26,7 @@ from resnet_recipes.network.fuse import (
 from resnet_recipes.ops import Operations
 from tests.tiny_networks import narrow_resnet18
 
-FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
+FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()})
 
 
 def twins(network, *methods):

@@ -38,7 +38,7 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
 
 
-@pytest.mark.parametrize("operation", ops.FUSED.values(), ids=ops.FUSED)
+@pytest.mark.parametrize("operation", ops.MODULES.values(), ids=ops.MODULES)
 def test_second_derivatives_are_rejected(operation):
     sample = next(operation.make_samples(torch.Generator().manual_seed(0), torch.float32))
     outputs = operation.fused(*sample.arguments)

@@ -10,7 +10,7 @@ import torch
 
 import tests.ops.processor  # noqa: F401
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.ops import FUSED, blur, trial
+from resnet_recipes.ops import MODULES, blur, trial
 
 CPU = torch.device("cpu")
 RIGHT, FAULTY = "blur", "faulty"
@@ -19,7 +19,7 @@ ALL_RIGHT, NONE = {RIGHT: "", FAULTY: ""}, {RIGHT: "no compiler", FAULTY: "no co
 
 def tried(process: RankProcess) -> trial.Verdicts:
     """Try operations; the first reads invalid memory. Processes are forks."""
-    FUSED[FAULTY] = SimpleNamespace(
+    MODULES[FAULTY] = SimpleNamespace(
         unfused=blur.unfused,
         fused=lambda *_: ctypes.string_at(0),
         make_samples=blur.make_samples,

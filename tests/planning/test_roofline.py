@@ -59,7 +59,7 @@ class Kernels(TorchDispatchMode):
         self.moved, self.patches = 0, ExitStack()
         self.forms = {
             f"{name}{end}": getattr(module, f"{start}_cuda")
-            for name, module in ops.FUSED.items()
+            for name, module in ops.MODULES.items()
             for start, end in (("_forward", ""), ("_backward", "_backward"))
         }
 
@@ -98,7 +98,7 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
         if blurs:
             BlurPool().modify_model(network)
         network.to(torch.bfloat16, memory_format=torch.channels_last)
-        fuse(network, ops.Operations(**{name: each.fused for name, each in ops.FUSED.items()}))
+        fuse(network, ops.Operations(**{name: each.fused for name, each in ops.MODULES.items()}))
         images = torch.empty(1, 3, side, side, dtype=torch.bfloat16)
         with (
             Kernels() as kernels,

@@ -131,7 +131,7 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
 
 
 FUSED = ops.Operations(
-    **{name: module.fused for name, module in ops.FUSED.items()}, notes=("a note",)
+    **{name: module.fused for name, module in ops.MODULES.items()}, notes=("a note",)
 )
 
 

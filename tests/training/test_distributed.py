@@ -142,7 +142,7 @@ def test_digest_changes_with_one_bit():
 
 def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
     """Agree on operations when rank 1 lacks one operation and rank 2 another."""
-    operations = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
+    operations = ops.Operations(**{name: module.fused for name, module in ops.MODULES.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
         operations = operations.without(name, "why") if process.rank == rank else operations
     rank = read_rank("cpu", process.launch.meeting)

@@ -42,9 +42,9 @@ METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
 AGAIN = "resnet-recipes convert SRC DST"
 
-_MOST_CLASSES = 1 << 16  # limit of classes without a sidecar
-_MOST_SAMPLES = 1 << 26  # limit of samples; 3 GiB of metadata and table
-_LARGEST_IMAGE = 64_000_000  # pixels; also limits the decoder's scratch memory
+_MAX_CLASSES = 1 << 16  # limit of classes without a sidecar
+_MAX_SAMPLES = 1 << 26  # limit of samples; 3 GiB of metadata and table
+_MAX_PIXELS = 64_000_000  # pixels; also limits the decoder's scratch memory
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def open_beton(path: Path) -> Beton:
     if described not in (None, (count, total, structure)):
         rule = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, rule, AGAIN)
-    _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MOST_CLASSES))
+    _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
     return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
@@ -203,8 +203,8 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
         yield f"is damaged: its page size is {page_size}, not a power of two from 4096 to 2^31"
     if not count:
         yield "has no samples"
-    if count > _MOST_SAMPLES:
-        yield f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}"
+    if count > _MAX_SAMPLES:
+        yield f"has {count:,} samples; the limit is {_MAX_SAMPLES:,}"
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
         rule = f"{count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
         yield f"is damaged or truncated: {rule}"
@@ -247,7 +247,7 @@ def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]
     """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
     pixels = images["height"].astype(np.int64) * images["width"]
     yield from _report_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
-    too_many = (pixels == 0) | (pixels > _LARGEST_IMAGE)
+    too_many = (pixels == 0) | (pixels > _MAX_PIXELS)
     yield from _report_first(too_many, "has no pixels, or more than 64 million")
     odd = (images["mode"] == RAW) & (lengths != 3 * pixels)
     yield from _report_first(odd, "is raw, but does not have three bytes per pixel")

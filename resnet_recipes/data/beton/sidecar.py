@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
-_LARGEST = 1 << 30  # bytes; the ImageNet sidecar has 7 MB
+_MAX_BYTES = 1 << 30  # bytes; the ImageNet sidecar has 7 MB
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     if not os.path.lexists(path):
         return None
     try:
-        content = read_json(path, _LARGEST)
+        content = read_json(path, _MAX_BYTES)
         lists = {key: tuple(content[key]) for key in ("classes", "skipped")}
         sidecar = Sidecar(**content | lists)
         names, count = sidecar.classes, len(sidecar.checksums)

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 #: Files next to the shards with class names, one per line.
 NAMES = ("classnames.txt", "classes.txt")
 
-_LONGEST = 1 << 16  # bytes of a label or JSON in a tar file
-_LONGEST_NAME = 200  # characters of a class name
-_MOST_CLASSES = 1_000_000
+_MAX_LABEL_BYTES = 1 << 16  # bytes of a label or JSON in a tar file
+_MAX_NAME_LENGTH = 200  # characters of a class name
+_MAX_CLASSES = 1_000_000
 _LABELS = (
-    f"a number from 0 to {_MOST_CLASSES - 1:,}, or a name of at most {_LONGEST_NAME} characters"
+    f"a number from 0 to {_MAX_CLASSES - 1:,}, or a name of at most {_MAX_NAME_LENGTH} characters"
 )
-_MOST_GROUP = 1 << 30  # bytes of a row group; each process keeps one group
-_MOST_BATCH = 1 << 26  # bytes of rows of a group that are decoded together
-_TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
+_MAX_GROUP_BYTES = 1 << 30  # bytes of a row group; each process keeps one group
+_MAX_BATCH_BYTES = 1 << 26  # bytes of rows of a group that are decoded together
+_TOO_LARGE = f"its group of rows has more than {_MAX_GROUP_BYTES:,} bytes"
 _END = 8  # last bytes of a parquet file: the size of the footer before them, and PAR1
 
 
@@ -220,7 +220,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
 
 def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
     """Return the label in a .cls or .json member; None without a label."""
-    if member.size > _LONGEST:
+    if member.size > _MAX_LABEL_BYTES:
         return None
     try:
         value: object = _bytes(str(path), member.place, member.size).decode().strip()
@@ -238,10 +238,10 @@ def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
 def _parse_label(value: object) -> int | str | None:
     """Return a value that can be the label of an image; None for others."""
     if isinstance(value, str):
-        return value if 0 < len(value) <= _LONGEST_NAME else None
+        return value if 0 < len(value) <= _MAX_NAME_LENGTH else None
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if 0 <= value < _MOST_CLASSES else None
+    return value if 0 <= value < _MAX_CLASSES else None
 
 
 def _read_parquet(path: Path) -> Iterator[ShardSample]:
@@ -276,7 +276,7 @@ def read_row_group(path: str, number: int) -> dict[int, bytes]:
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         values[row] = content if isinstance(content, bytes) else b""
         size += len(values[row])
-        if size > _MOST_GROUP:
+        if size > _MAX_GROUP_BYTES:
             raise ValueError(_TOO_LARGE)
     return values
 
@@ -296,9 +296,9 @@ def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
         for part in parts
         if part.path_in_schema.partition(".")[0] == name
     )
-    if size > _MOST_GROUP:
+    if size > _MAX_GROUP_BYTES:
         raise ValueError(_TOO_LARGE)
-    together = max(1, min(64, _MOST_BATCH // max(1, size)))
+    together = max(1, min(64, _MAX_BATCH_BYTES // max(1, size)))
     try:
         for batch in file.iter_batches(together, row_groups=[group], columns=[name]):
             yield from batch[name].to_pylist()

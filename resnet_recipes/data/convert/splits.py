@@ -22,7 +22,10 @@ from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 
-_ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an attempt is resumed
+_NEUTRAL_OPTIONS = {
+    "workers": 0,
+    "on_bad_image": "",
+}  # options that may change when an attempt is resumed
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Split:
 
     def key(self) -> str:
         """Return a digest of everything that must not change if an attempt is to be resumed."""
-        settings = sorted((asdict(self.options) | _ANY).items())
+        settings = sorted((asdict(self.options) | _NEUTRAL_OPTIONS).items())
         content = repr((settings, self.fingerprint, self.source.classes))
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -85,7 +88,7 @@ class Split:
         if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
             return False
         return (
-            sidecar.options | _ANY == asdict(self.options) | _ANY
+            sidecar.options | _NEUTRAL_OPTIONS == asdict(self.options) | _NEUTRAL_OPTIONS
             and sidecar.source_sha256 == self.fingerprint
             and tuple(sidecar.classes) == tuple(self.source.classes)
         )

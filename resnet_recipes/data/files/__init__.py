@@ -15,7 +15,7 @@ from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixe
 from resnet_recipes.data.shared import SharedArrays
 
 #: Minimum fraction of JPEGs for the engine's threads; Python decodes the other images, one by one.
-_MOST = 0.9
+_MIN_JPEG_FRACTION = 0.9
 
 
 class Files:
@@ -76,7 +76,9 @@ class Files:
         """Whether most of the images are JPEGs, according to their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
         names = [self.path(index).lower() for index in some]
-        return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MOST * len(names)
+        return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MIN_JPEG_FRACTION * len(
+            names
+        )
 
     def read(self, index: int) -> Pixels:
         """Read image `index`; see Source."""

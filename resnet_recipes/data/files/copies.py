@@ -8,9 +8,9 @@ import numpy as np
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, read_file
 
-_LOOKED_AT = 32  # validation images that are read
-_COMPARED = 5  # training images of the same size that are read for each
-_CONSIDERED = 1000  # training images of the same size whose names are compared
+_MAX_VAL_IMAGES = 32  # validation images that are read
+_MAX_COMPARED = 5  # training images of the same size that are read for each
+_MAX_CANDIDATES = 1000  # training images of the same size whose names are compared
 _THREADS = 16  # network file systems serve many requests at once
 _HEAD = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
@@ -28,14 +28,14 @@ def find_copies(train: Listing, val: Listing) -> Copies:
     A training image is read only if its size equals that of a validation image; an image of the
     same name is read first.
     """
-    last, count = len(val) - 1, min(len(val), _LOOKED_AT)
+    last, count = len(val) - 1, min(len(val), _MAX_VAL_IMAGES)
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
 
     def is_copy(index: int) -> bool:
         path, name = val.path(index), val.name(index)
-        same_size = np.flatnonzero(train.sizes == val.sizes[index])[:_CONSIDERED].tolist()
+        same_size = np.flatnonzero(train.sizes == val.sizes[index])[:_MAX_CANDIDATES].tolist()
         same_size.sort(key=lambda other: train.name(other) != name)
-        others = [other for other in map(train.path, same_size[:_COMPARED]) if other != path]
+        others = [other for other in map(train.path, same_size[:_MAX_COMPARED]) if other != path]
         return bool(others) and _is_among(path, others)
 
     with ThreadPoolExecutor(_THREADS) as pool:

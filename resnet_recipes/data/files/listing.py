@@ -21,7 +21,7 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
 from resnet_recipes.data.root import DEBRIS, list_classes
 
-_DEEPEST = 100  # maximum depth of nested folders
+_MAX_DEPTH = 100  # maximum depth of nested folders
 
 
 def list_images(folder: Path) -> Iterator[str]:
@@ -43,8 +43,8 @@ def walk(
     `others` counts the remaining files by suffix; `folders` collects the listed folders, `inside`
     first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
     """
-    if inside.count("/") >= _DEEPEST:
-        raise OSError(errno.ELOOP, f"More than {_DEEPEST} nested folders", str(root))
+    if inside.count("/") >= _MAX_DEPTH:
+        raise OSError(errno.ELOOP, f"More than {_MAX_DEPTH} nested folders", str(root))
     if folders is not None:
         folders.append(inside)
     with os.scandir(os.path.join(root, inside)) as entries:
@@ -60,11 +60,11 @@ def walk(
 
 
 #: Smaller listings take less than a second and are not cached.
-_WORTH_KEEPING = 100_000
+_MIN_CACHED = 100_000
 
 #: Nanoseconds without a change in any folder before a listing is cached, because some file systems
 #: round times to two seconds.
-_SETTLED = 2 * 10**9
+_SETTLING_TIME = 2 * 10**9
 
 _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
@@ -153,8 +153,8 @@ class Listing:
             return cached
         start, listing, folders = time.time_ns(), *_list(split, tell)
         if (
-            len(listing) >= _WORTH_KEEPING
-            and max(changed for _, changed, _ in folders) < start - _SETTLED
+            len(listing) >= _MIN_CACHED
+            and max(changed for _, changed, _ in folders) < start - _SETTLING_TIME
         ):
             _write_cache(cache, listing, folders, tell)
         return listing

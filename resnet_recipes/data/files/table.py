@@ -29,10 +29,10 @@ _ROWS = Hint("each row names another file, and its label")
 _FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheets
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
-_LARGEST = 1 << 30  # bytes
-_LONGEST_LINE = 1 << 20  # bytes
+_MAX_BYTES = 1 << 30  # bytes
+_MAX_LINE_BYTES = 1 << 20  # bytes
 _THREADS = 16  # network file systems serve many requests in parallel
-_ASKED = 1000  # file sizes per task; each task uses 1.5 kB
+_TASK_SIZE = 1000  # file sizes per task; each task uses 1.5 kB
 
 
 #: Column names; and the line number and cells of each row.
@@ -98,7 +98,7 @@ def has_labels(table: Path) -> bool:
     columns: list[str] = []
     if table.suffix.lower() != ".jsonl":
         with suppress(OSError, ValueError, csv.Error), BufferedReader(open_regular(table)) as file:
-            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+            line = file.readline(_MAX_LINE_BYTES).decode("utf-8-sig")
             columns, _ = _parse_csv(io.StringIO(line, newline=""))
     return _find_first(columns or _read(table)[0], LABEL) is not None
 
@@ -110,7 +110,7 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
     """
     folder = os.path.realpath(table.parent)
     names = [_make_relative(row.name, folder) for row in rows]
-    some = [names[first : first + _ASKED] for first in range(0, len(names), _ASKED)]
+    some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
@@ -128,7 +128,7 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
 
 def _read(table: Path) -> _Cells:
     """Return the column names, and the line number and cells of each row."""
-    content = read_bytes(table, _LARGEST)
+    content = read_bytes(table, _MAX_BYTES)
     try:
         code = "utf-16" if content[:2] in _UTF16 else "utf-8-sig"
         text = io.StringIO(content.decode(code), newline="")

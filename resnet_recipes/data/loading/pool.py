@@ -47,7 +47,7 @@ class WorkerContext(NamedTuple):
 
 #: Images per task: few enough that workers finish a batch together, enough to make the overhead
 #: negligible.
-_AT_ONCE = 32
+_TASK_SIZE = 32
 
 Result = TypeVar("Result")
 
@@ -78,7 +78,7 @@ class WorkerPool:
 
     def submit(self, slot: int, job: BatchOrder) -> list[Future[list[int]]]:
         """Start filling a slot in parts; each future returns the indices of replaced images."""
-        size = min(_AT_ONCE, -(-len(job.indices) // self._workers))
+        size = min(_TASK_SIZE, -(-len(job.indices) // self._workers))
         return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
 
     def death(self) -> str:

@@ -14,7 +14,7 @@ from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
 from resnet_recipes.data.shared import Layout, SharedArrays, count_layout_bytes
 
-_MOST = 16  # limit of workers per rank; more are not faster
+_MAX_WORKERS = 16  # limit of workers per rank; more are not faster
 
 
 def count_workers(config: DataConfig, ranks: int = 1) -> int:
@@ -30,7 +30,7 @@ def count_workers(config: DataConfig, ranks: int = 1) -> int:
 
 def count_fair_workers(ranks: int) -> int:
     """Return the workers per rank with `data.workers=auto`, for `ranks` on this machine."""
-    return max(1, min(_MOST, count_cores() // ranks))
+    return max(1, min(_MAX_WORKERS, count_cores() // ranks))
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:

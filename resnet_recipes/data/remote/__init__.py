@@ -20,7 +20,7 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 from resnet_recipes.data.root import TABLES, find_address_problems
 
 #: Seconds that a plan fetches to measure the speed.
-_SAMPLED = 3.0
+_SAMPLE_SECONDS = 3.0
 
 
 class _Remote(NamedTuple):
@@ -63,7 +63,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
         return DataOutline(complete / remote.named, note)
     copy = remote.copy(config.cache)
     start, before, total = time.monotonic(), copy.fetched, copy.contents.size
-    copy.outline(lambda: time.monotonic() > start + _SAMPLED)
+    copy.outline(lambda: time.monotonic() > start + _SAMPLE_SECONDS)
     fetched, speed = copy.fetched, ""
     if before < fetched < total:
         rate = (fetched - before) / (time.monotonic() - start)

@@ -19,13 +19,13 @@ from resnet_recipes.data.root import SPLITS, TABLES
 SUMS = "SHA256SUMS"
 
 THREADS = 16  # parallel requests
-_WAITING = 1000  # queued requests
+_MAX_QUEUED = 1000  # queued requests
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
 _TABLES = (*table.METADATA, *(f"{split}{suffix}" for split in SPLITS for suffix in TABLES))
-_MOST_TABLE = 1 << 30  # bytes
-_DEEPEST = 32  # folders from a table to an image
+_MAX_TABLE_BYTES = 1 << 30  # bytes
+_MAX_DEPTH = 32  # folders from a table to an image
 
 
 class Contents(NamedTuple):
@@ -128,7 +128,7 @@ def _look_at_each(
     """Yield the file with each name; makes parallel requests with a short queue."""
     left = iter(names)
     with ThreadPoolExecutor(THREADS) as pool:
-        while some := list(islice(left, _WAITING)):
+        while some := list(islice(left, _MAX_QUEUED)):
             yield from pool.map(look, some)
 
 
@@ -154,8 +154,8 @@ def _list_named(
 
     `only` is its only split, if given. With `is_beside` other tables, metadata may lack labels.
     """
-    if head.size > _MOST_TABLE:
-        raise store.refused(head.name, f"is larger than {_MOST_TABLE:,} bytes")
+    if head.size > _MAX_TABLE_BYTES:
+        raise store.refused(head.name, f"is larger than {_MAX_TABLE_BYTES:,} bytes")
     place.write_bytes(store.read(head, 0, head.size))
     try:
         if is_beside and head.name in table.METADATA and not table.has_labels(place):
@@ -166,8 +166,10 @@ def _list_named(
     for row in rows:
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))
-        if not (is_below and name.isprintable() and name.count("/") <= _DEEPEST):
+        if not (is_below and name.isprintable() and name.count("/") <= _MAX_DEPTH):
             rule = f"names no file below its folder in line {row.line}: {row.name[:200]}"
-            fix = Hint(f"paths are relative to the table's folder, at most {_DEEPEST} folders deep")
+            fix = Hint(
+                f"paths are relative to the table's folder, at most {_MAX_DEPTH} folders deep"
+            )
             raise store.refused(head.name, rule, fix)
         yield name

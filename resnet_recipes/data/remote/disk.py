@@ -12,8 +12,8 @@ from resnet_recipes.base.paths import find_existing_parent, find_folder_problem,
 from resnet_recipes.base.text import format_bytes
 
 #: File systems on other machines (possibly fuse.*) and in memory.
-_UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
-_UNFIT |= {"tmpfs", "ramfs"}
+_EXCLUDED_TYPES = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
+_EXCLUDED_TYPES |= {"tmpfs", "ramfs"}
 
 
 def find_copy(cache: str, name: str) -> Path | None:
@@ -82,7 +82,7 @@ def is_local(folder: Path) -> bool:
         return False
     number = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
     kinds = [kind for device, kind in _list_mounts() if device == number]
-    return not any(kind in _UNFIT or kind.startswith("fuse") for kind in kinds)
+    return not any(kind in _EXCLUDED_TYPES or kind.startswith("fuse") for kind in kinds)
 
 
 def _list_mounts() -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from resnet_recipes.base.names import DOCS
 WAITS = (0.5, 1.0, 2.0, 4.0)
 
 _PATIENCE = 90  # seconds for a response without a body; gcsfs retries for a minute
-_SLOWEST = 32 << 10  # bytes per second of a body; slower responses count as stalled
+_MIN_RATE = 32 << 10  # bytes per second of a body; slower responses count as stalled
 
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ class Store:
             return data
 
         try:
-            return self._patiently(remote.name, read, _PATIENCE + (end - start) / _SLOWEST)
+            return self._patiently(remote.name, read, _PATIENCE + (end - start) / _MIN_RATE)
         except FileNotFoundError:
             raise self.changed(remote) from None
 

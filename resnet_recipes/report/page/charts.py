@@ -30,7 +30,7 @@ DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["sca
 _SIZE, _LETTER, _HEIGHTS = (340, 300), 6, (11, -11, 0, 22, -22)
 
 #: Fields in the tooltip of a point.
-SHOWN = (
+TOOLTIP_FIELDS = (
     "name",
     "label",
     "top1_percent",
@@ -104,7 +104,9 @@ def _draw_lines(
 ) -> Spec:
     """Return lines with bars over seeds, points and names."""
     rows = [row for line in lines for row in line]
-    fields = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
+    fields = [
+        key for key in TOOLTIP_FIELDS if any(row.get(key) not in (None, "", 0) for row in rows)
+    ]
     return _fill(
         "lines",
         rows=rows,

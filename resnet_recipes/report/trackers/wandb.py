@@ -15,7 +15,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.report.trackers.base import make_tags
 
 #: The exit code that W&B reports for a program stopped by Ctrl-C.
-_STOPPED = 255
+_STOPPED_CODE = 255
 
 
 class Curves:
@@ -48,4 +48,4 @@ class Curves:
         self._run.log(dict(values), step=step)
 
     def close(self, is_finished: bool) -> None:
-        self._run.finish(exit_code=0 if is_finished else _STOPPED)
+        self._run.finish(exit_code=0 if is_finished else _STOPPED_CODE)

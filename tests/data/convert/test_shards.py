@@ -233,7 +233,7 @@ def test_bad_image_is_named_by_shard_and_member(tmp_path):
 
 
 def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_MOST_GROUP", 500)
+    monkeypatch.setattr(shards, "_MAX_GROUP_BYTES", 500)
     write_rows(tmp_path / "a.parquet", [{"bytes": os.urandom(600)}], [0])
     writer = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(writer.ParquetFile, "iter_batches", None)
@@ -245,8 +245,8 @@ def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
     arrow, rows = pytest.importorskip("pyarrow"), 64
     write_rows(tmp_path / "a.parquet", [{"bytes": bytes(1 << 20)}] * rows, [0] * rows, group=rows)
     assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
-    monkeypatch.setattr(shards, "_MOST_GROUP", 40 << 20)
-    monkeypatch.setattr(shards, "_MOST_BATCH", 2 << 20)
+    monkeypatch.setattr(shards, "_MAX_GROUP_BYTES", 40 << 20)
+    monkeypatch.setattr(shards, "_MAX_BATCH_BYTES", 2 << 20)
     before = arrow.default_memory_pool().max_memory()
     with pytest.raises(ValueError, match="group of rows"):
         shards.read_row_group(str(tmp_path / "a.parquet"), 0)

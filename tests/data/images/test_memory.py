@@ -25,7 +25,7 @@ from resnet_recipes.data.images import memory
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
-from tests.data.conftest import ALONE, built, image, opened, small, small_betons, taken
+from tests.data.conftest import ALONE, built, image, open_training, small, small_betons, taken
 from tests.data.native.batch import encoded
 
 LONGEST = 48  # pixels; most images are larger, some are not
@@ -132,9 +132,9 @@ def copied(mixed: Path, tmp_path: Path) -> Path:
 def test_image_is_decoded_once_by_all_processes(copied):
     expected = crops(in_memory(copied))
     config = in_memory(copied, workers=2)
-    with closing(opened(config)) as first:
+    with closing(open_training(config)) as first:
         read(first, count=8)  # more than two epochs: every image
-        with closing(opened(config)) as second:
+        with closing(open_training(config)) as second:
             for path in (copied / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
             assert read(second) == expected[:STEPS]
@@ -166,7 +166,7 @@ def test_memory_is_shared_by_name(copied):
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
     """Read an epoch as rank 1 of 2, and keep the loader open until a message arrives."""
     second = replace(ALONE, rank=1, world_size=2)
-    with closing(opened(config, share=second)) as loader:
+    with closing(open_training(config, share=second)) as loader:
         read(loader, count=2 * STEPS)
         pipe.send("read")
         pipe.recv()
@@ -189,7 +189,7 @@ def test_two_ranks_share_one_copy(mixed):
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
     process.start()
-    with closing(opened(config, share=replace(ALONE, world_size=2))) as loader:
+    with closing(open_training(config, share=replace(ALONE, world_size=2))) as loader:
         read(loader, count=2 * STEPS)
         assert ours.recv() == "read"
         (rss, pss), (other_rss, other_pss) = map(_kilobytes, (os.getpid(), process.pid))
@@ -222,7 +222,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
     expected = crops(small(raw, "ffcv"), augment)[:STEPS]
     config = in_memory(mixed, workers=0 if augment else workers)
-    with closing(opened(config, augment)) as loader:
+    with closing(open_training(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
             free[0] = left
             assert read(loader) == expected
@@ -262,7 +262,7 @@ def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monke
 
 @built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
-    with closing(opened(in_memory(mixed))) as loader:
+    with closing(open_training(in_memory(mixed))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
@@ -325,7 +325,7 @@ HOSTILE = {
 
 def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
     """Return the error for an image that is changed after the loader has opened."""
-    with closing(opened(config)) as loader:
+    with closing(open_training(config)) as loader:
         spoil()
         try:
             read(loader)

@@ -131,7 +131,7 @@ def test_refuse_unasked_trusts_images_fetched_before(config, site):
 
 
 def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.data.remote._SAMPLED", -1.0)
+    monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", -1.0)
     facts, local = data.measure(config), data.measure(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
     assert "are still to be fetched before the first step" in facts.notes[0]
@@ -245,7 +245,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_slow_response_times_out(config, site, monkeypatch, drops):
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
-    monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
+    monkeypatch.setattr(store, "_MIN_RATE", 1 << 30)
     site.drops = drops
     assert "could not be fetched in 3 attempts: no complete response in 0 s" in unfetched(config)
 
@@ -384,7 +384,7 @@ def test_missing_package_suggests_its_command(tmp_path, monkeypatch):
 
 def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr(paths, "FETCHED", ("memory",))
+    monkeypatch.setattr(paths, "FETCHED_SCHEMES", ("memory",))
     memory = fsspec.filesystem("memory")
     memory.put(f"{origin}/", "/images/", recursive=True)
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))

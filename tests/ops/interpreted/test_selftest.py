@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import FUSED
+from resnet_recipes.ops import MODULES
 from resnet_recipes.ops.selftest import find_mismatch
 
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ def register(library, operation):
         library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
 
 
-@pytest.mark.parametrize("operation", FUSED.values(), ids=FUSED)
+@pytest.mark.parametrize("operation", MODULES.values(), ids=MODULES)
 def test_kernels_agree_with_torch(operation, monkeypatch):
     """Use the last sample, in float16: the interpreter does not round to bfloat16."""
     samples = operation.make_samples
