@@ -9,9 +9,9 @@ import torch
 
 CHECK = """
 import torch
-from resnet_recipes.ops import FUSED, selftest
+from resnet_recipes.ops import MODULES, selftest
 device = torch.device("cuda", 0)
-print(*(selftest.find_mismatch(each, device, torch.bfloat16, device) for each in FUSED.values()))
+print(*(selftest.find_mismatch(each, device, torch.bfloat16, device) for each in MODULES.values()))
 """
 
 
