@@ -119,16 +119,12 @@ def _compare_groups(
 ) -> Iterator[tuple[str, PairedVerdict]]:
     """Yield each pair of the first group with another group on the same validation images."""
     sides = [
-        (
-            ", ".join(letters[run] for run in group.runs),
-            [hits for run in group.runs if (hits := Hits.read(run.folder))],
-        )
+        {letters[run]: hits for run in group.runs if (hits := Hits.read(run.folder))}
         for group in groups
     ]
-    (first, first_hits), *others = sides
-    for name, hits in others:
-        if verdict := PairedVerdict.of(first_hits, hits):
-            yield f"{first} and {name}", verdict
+    for side in sides[1:]:
+        if verdict := PairedVerdict.of([*sides[0].values()], [*side.values()]):
+            yield f"{', '.join(sides[0])} vs. {', '.join(side)}", verdict
 
 
 def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:

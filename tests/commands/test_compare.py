@@ -61,11 +61,17 @@ def judged(compared):
 
 def test_compare_judges_groups_of_seeds_together(judged):
     said = judged(40, 30, 28, 20, 22)
-    assert "A, B and C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in said
+    assert "A, B vs. C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in said
     assert "over images and seeds. Settled." in said
     (pair,) = json.loads(judged(40, 30, 28, 20, 22, flag="--json"))["pairs"]
-    assert pair["runs"] == "A, B and C, D"
+    assert pair["runs"] == "A, B vs. C, D"
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
+
+
+def test_compare_names_only_runs_with_outcomes(judged, compared):
+    judged(40, 30, 28, 20, 22)
+    Path("a0/hits.json").unlink()
+    assert "B vs. C, D, the same 40 images: +17.50 points" in compared("./a0 ./a1 ./b0 ./b1")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_compare_of_two_runs_prints_verdict(compared):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
         Hits("d", flags).write(run_folder(Path(), name, recipe=name))
     said = " ".join(compared("./a ./b").split())
-    assert "A and B, the same 30 images: +33.33 points, 95% interval" in said
+    assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in said
     assert "over images. Settled for these networks; other seeds may differ." in said
     Hits("d", "1" * 28 + "00").write(Path("b"))
     assert "Not settled: they may be equally accurate" in compared("./a ./b")
@@ -114,5 +120,5 @@ def test_compare_judges_folds_together(compared):
             wrong = 9 if rate == 1 else part
             Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
     said = " ".join(compared(" ".join(names)).split())
-    assert "A, B and C, D, the same 39 images: -38.46 points, 95% interval" in said
+    assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in said
     assert "over images. Settled for these networks; other seeds may differ." in said
