@@ -1,6 +1,7 @@
 """The gain from more images, predicted from runs on fractions of them."""
 
 import json
+import math
 import random
 
 import numpy as np
@@ -34,6 +35,29 @@ def test_interval_covers_the_truth_in_noise():
         low, high = gain_of([3 + 60 * n**-0.4 + rng.gauss(0, deviation) for n in SIZES], 0.25)
         covered += low <= truth <= high
     assert covered >= 0.9 * 300
+
+
+@pytest.mark.parametrize("tops", [(60, 79, 90), (60, 90, 70)])
+def test_gain_is_the_weighted_mean_over_powers(tops):
+    """A power fits the first curve; none fits the second, so its misfit widens the interval."""
+    images, weights, fits = (100, 300, 1000), (1 / 6, 1 / 4, 1 / 2), []
+    errors = [100 - top1 for top1 in tops]
+    for step in range(17):
+        x = [n ** -(0.2 + step / 20) for n in images]
+        middle, level = (np.average(values, weights=weights) for values in (x, errors))
+        points = [*zip(weights, x, errors, strict=True)]
+        spread = sum(w * (one - middle) ** 2 for w, one, _ in points)
+        slope = sum(w * (one - middle) * (y - level) for w, one, y in points) / spread
+        misfit = sum(w * (y - level - slope * (one - middle)) ** 2 for w, one, y in points)
+        fall = x[-1] - 2000 ** -(0.2 + step / 20)
+        fits.append((slope * fall, fall**2 / spread, misfit))
+    best = min(misfit for *_, misfit in fits)
+    odds = [math.exp((best - misfit) / 2) for *_, misfit in fits]
+    mean = np.average([gain for gain, *_ in fits], weights=odds)
+    total = np.average([noise + (gain - mean) ** 2 for gain, noise, _ in fits], weights=odds)
+    expected = mean, 1.959964 * math.sqrt(total * max(1.0, best))
+    found = fit_gain(np.array(images), np.array(tops), 1 / np.array(weights))
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_flat_or_rising_errors_predict_no_gain():
