@@ -90,8 +90,9 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
     """Yield the training time and speed, without evaluations."""
     estimate = ""
     if summary.estimated_seconds:
-        error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        estimate = f" ({format_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
+        excess = 100 * (summary.training_seconds / summary.estimated_seconds - 1)
+        change = f"{abs(excess):.0f}% {'longer' if excess > 0 else 'less'}"
+        estimate = f" (estimated {format_time(summary.estimated_seconds)}; took {change})"
     seconds = format_time(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
     data_wait = format_percent(summary.data_wait_share)

@@ -96,6 +96,6 @@ def test_other_clocks_are_listed_only_in_full(summary):
 
 def test_estimate_is_compared_with_training_time(summary):
     assert "was estimated" not in page(summary)
-    assert "(2:01 estimated, +10%)" in page(
+    assert "(estimated 2:01; took 9% less)" in page(
         replace(summary, estimated_seconds=1.1 * summary.training_seconds)
     )
