@@ -39,6 +39,8 @@ USAGE = Usage(
     takes="at least two runs",
 )
 
+_NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds:"
+
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 
@@ -71,9 +73,13 @@ def run(arguments: Arguments) -> int:
         for name, row_values in rows_of_kind
     ]
     lines = [*_format_lines(letters, runs, tables)]
-    parts = [_describe_seeds(groups), *(_describe_pair(*item) for item in verdicts.items())]
-    for part in parts:
-        lines += ["", *(line for sentence in part for line in wrap_text(sentence, get_width()))]
+    lines += ["", *_describe_seeds(groups)]
+    for item in verdicts.items():
+        sentences = _describe_pair(*item)
+        lines += [
+            "",
+            *(line for sentence in sentences for line in wrap_text(sentence, get_width())),
+        ]
     show(arguments, values, lines, rows)
     return 0
 
@@ -189,13 +195,23 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     ]
 
 
+def _format_repetition(run: RunRecord) -> str:
+    """Return the command that repeats a run with other seeds."""
+    changes = [change for change in run.changes if not change.startswith(("seed=", "run.name="))]
+    return shlex.join(["resnet-train", "-m", run.recipe, *changes, "seed=1,2,3"])
+
+
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield the accuracy of each group, and how much it varies between seeds."""
+    """Yield lines with the accuracy of each group, and how much it varies between seeds."""
     if all(group.noise is None for group in groups):
-        yield "Only one run of each, so seed noise is unknown. Repeat with -m seed=1,2,3."
+        yield from wrap_text(_NO_NOISE, get_width())
+        yield from (f"  {_format_repetition(group.runs[0])}" for group in groups)
         return
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names, number = ", ".join(run.name for run in group.runs), len(group.top1)
-            yield f"top-1 {group.mean_top1:.2f}{noise}% over {format_count(number, 'run')}: {names}"
+            text = (
+                f"top-1 {group.mean_top1:.2f}{noise}% over {format_count(number, 'run')}: {names}"
+            )
+            yield from wrap_text(text, get_width())
