@@ -191,7 +191,8 @@ def _find_initial_weights(
             raise
         fetch = error.problems[0].fixes[0]
         note = f"the initial weights are not on this machine; to fetch them:\n{fetch}"
-        return InitialWeights(recipe.model.weights, notes=(note,))
+        frozen = tuple(pretrained.describe_frozen(recipe.model))
+        return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
     methods = recipe.methods
     return InitialWeights(
         str(start.network.path or recipe.model.weights),

@@ -211,10 +211,14 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         )
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
-    elif timed := [result for result in plan.published if result.minutes and result.epochs]:
+        return
+    has_gpu = bool(cuda.find_gpus().count)
+    measures = "; `resnet-recipes estimate` measures it" if has_gpu else ""
+    if timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearby = find_nearest(timed, plan.epochs)
         yield (
             "time",
-            f"published: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}; "
-            "`resnet-recipes estimate` measures this machine",
+            f"published: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}{measures}",
         )
+    else:
+        yield "time", f"unknown{measures or ': this machine has no GPU'}"

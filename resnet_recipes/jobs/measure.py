@@ -52,12 +52,13 @@ def predict_time(plan: Plan) -> RunForecast | None:
     """
     if measurement := recall(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
-    launch, ranks = plan.recipe.launch, plan.world_size
+    device, ranks = plan.recipe.launch.device, plan.world_size
+    is_on_cpu = device == "cpu" or (device == "auto" and not cuda.find_gpus().count)
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
         speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
-    elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
+    elif ranks == 1 and is_on_cpu:
         speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:

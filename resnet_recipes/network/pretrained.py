@@ -41,12 +41,7 @@ class Start(NamedTuple):
             yield f"they were trained with {', '.join(about.surgery)}"
         if _sums_colors(config, about):
             yield "summed over colors, for gray images"
-        if config.freeze == "backbone":
-            yield "only the classifier is trained"
-        elif config.freeze != "none":
-            yield f"frozen up to {config.freeze}"
-        if config.freeze_bn and config.freeze != "backbone":
-            yield "BatchNorm statistics frozen"
+        yield from describe_frozen(config)
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
         if (
             is_public
@@ -54,6 +49,17 @@ class Start(NamedTuple):
             and (others := [*_find_other_image_settings(about, images)])
         ):
             yield f"these weights were published with {' '.join(others)}"
+
+
+def describe_frozen(config: ModelConfig) -> Iterator[str]:
+    """Yield lines for the plan: which layers and statistics are not trained."""
+    if config.freeze == "backbone":
+        yield "only the classifier is trained"
+        return
+    if config.freeze != "none":
+        yield f"frozen up to {config.freeze}"
+    if config.freeze_bn:
+        yield "BatchNorm statistics frozen"
 
 
 def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:

@@ -44,10 +44,11 @@ def test_plan_predicts_time_of_known_gpu(told, monkeypatch):
 
 def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
-    assert (
-        "1 x GPU (this machine has no GPU)"
-        in enter("resnet-recipes plan mild launch.device=cuda").out
-    )
+    text = " ".join(enter("resnet-recipes plan mild launch.device=cuda").out.split())
+    assert "1 x GPU (this machine has no GPU)" in text
+    assert "time published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
+    text = enter("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
+    assert "time       unknown: this machine has no GPU\n" in text
 
 
 def test_plan_of_unknown_gpu_shows_published_time(told):
@@ -129,7 +130,7 @@ def test_plan_keeps_blurpool_of_pretrained_weights(
 def test_plan_without_weights_notes_the_fetching_command(command, enter, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     text = " ".join(enter(f"{command} finetune model.name=resnet18").out.split())
-    assert "start from torchvision" in text
+    assert "start from torchvision; only the classifier is trained" in text
     fetch = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
     assert f'to fetch them: try python3 -c "import torchvision; {fetch}"' in text
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
