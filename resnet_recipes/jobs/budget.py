@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, parse_budget
-from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.text import Say, format_time
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.text import Say, format_duration, format_time
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fit_micro_batch
 from resnet_recipes.jobs.group import make_group
@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # ranks never import Hydra
 
 #: From this number of epochs on, durations are full epochs.
 WHOLE = 20
+
+#: Minutes from which on a time is printed in days or weeks.
+_LONG = 2 * 24 * 60
 
 
 def plan_here(composed: "Composed", say: Say) -> Plan:
@@ -86,12 +89,15 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
+        write = format_time if max_minutes < _LONG else format_duration
         rule = (
             f"is too small: with a warm-up of {warmup}, the shortest sensible "
-            f"run is epochs={float(min_epochs):g}, which takes up to "
-            f"{format_time(60 * max_minutes)}"
+            f"run is epochs={float(min_epochs):g}, which takes up to {write(60 * max_minutes)}"
         )
-        raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")
+        fix = [f"budget={suggestion}"]
+        if max_minutes >= _LONG and not plan.recipe.model.weights:
+            fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
+        raise RecipeError.of("budget", launch.budget, rule, tuple(fix))
     return change_length(plan, epochs)
 
 

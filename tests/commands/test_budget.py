@@ -58,6 +58,14 @@ def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
+def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
+    slow = Speeds({32: (1000.0,) * 4}, evaluation=100.0, start=START, save=SAVE)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
+    said = enter(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
+    assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in said
+    assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in said
+
+
 def test_resumed_run_keeps_its_length(started, measured, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)
