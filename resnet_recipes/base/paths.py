@@ -34,8 +34,13 @@ _COPIES = {
 
 def make_missing_data() -> Problem:
     """Return the problem of a recipe that does not set data.root."""
-    rule = "the folder that contains train/CLASS and val/CLASS"
-    return Problem("data.root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
+    rule = "a folder of images, or a table of their paths and labels"
+    hints = (
+        "data=FOLDER for FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg",
+        "data=FOLDER data.val_share=0.1 for FOLDER/CLASS/image.jpg",
+        "data=TABLE.csv data.val_share=0.1 for a table with the columns path and label",
+    )
+    return Problem("data.root", None, rule, tuple(map(Hint, hints)), kind=Kind.MISSING)
 
 
 def parse_path(key: str, text: str) -> Path:

@@ -194,7 +194,8 @@ def find_meaning(
     words, rule = table[candidates[0]]
     method = re.match(r"methods\.\w+", words)
     if value.lower() in _OFF and method:
-        return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
+        off = Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
+        return _OFF_MEANINGS.get(candidates[0], off)
     if value.lower() in _OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
         off = Meaning("", rule or "remove it: it is off by default")

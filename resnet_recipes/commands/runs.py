@@ -1,5 +1,6 @@
 """`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -71,9 +72,10 @@ def run(arguments: Arguments) -> int:
     if order not in KEYS:
         problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
     RecipeError.refuse(problems)
+    has_none = places == [str(ROOT)] and not os.path.lexists(ROOT)
     runs = [
         run
-        for run in list_records(places)
+        for run in ([] if has_none else list_records(places))
         if all(
             value in run.name if key == "name" else value == getattr(run, key)
             for key, value in filters
@@ -82,8 +84,8 @@ def run(arguments: Arguments) -> int:
     runs.sort(key=KEYS[order])
     costs = [{} if price is None else {"cost": run.cost(price)} for run in runs]
     rows = [run.as_dict() | cost for run, cost in zip(runs, costs, strict=True)]
-    none = "no runs match" if filters else f"no runs in {', '.join(places)}"
-    lines = format_runs(runs, price) if runs else [none]
+    none = [f"no runs in {', '.join(places)}", "try:   resnet-train demo"]
+    lines = format_runs(runs, price) if runs else ["no runs match"] if filters else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
 

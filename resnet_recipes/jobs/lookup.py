@@ -53,9 +53,7 @@ def describe_missing_run(key: str, word: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
-        return Problem(
-            key, word, Statement("there are no runs in ./runs yet"), "resnet-train mild data=PATH"
-        )
+        return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
     nearest = find_closest(word.rpartition("/")[2], runs)
     kinds = Hint(f"a run ({LIST}), a checkpoint or a weights file")
     fix = (nearest, kinds if "FILE" in key else LIST)

@@ -1,5 +1,6 @@
 """Make a plan, and find conflicts between a recipe, its data and its ranks."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -78,7 +79,10 @@ def _find_batch_problems(
             f"is more than the {facts.train_examples:,} training images in "
             f"{_place(recipe, facts)}, so an epoch has no steps"
         )
-        fix = _suggest_batch(recipe, facts.train_examples, world_size, origin)
+        fix = (
+            _suggest_batch(recipe, facts.train_examples, world_size, origin),
+            *_suggest_finetuning(recipe, facts, origin),
+        )
         yield Problem("batch.global_size", size, rule, fix)
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
@@ -152,6 +156,14 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:
         changes.append(_suggest_warmup(horizon))
     return " ".join(changes)
+
+
+def _suggest_finetuning(recipe: Recipe, facts: DataFacts, origin: Origin) -> Iterator[str]:
+    """Yield the command that fine-tunes on the same images, unless the recipe has weights."""
+    if recipe.data.root and not recipe.model.weights:
+        words = [word for word in origin.words if word.startswith("data")]
+        yield shlex.join(["resnet-train", "finetune", *words])
+        yield Hint(f"{facts.train_examples:,} images are too few to train from random weights")
 
 
 def _suggest_warmup(horizon: Horizon) -> str:

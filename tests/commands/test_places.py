@@ -81,7 +81,7 @@ def test_missing_names_are_reported_at_once(runs):
 
 @pytest.mark.parametrize("word", ["last", "runs"])
 def test_missing_runs_suggest_how_to_start_one(word):
-    with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
+    with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train demo"):
         find_runs([word])
 
 

@@ -62,3 +62,9 @@ def test_best_evaluation_is_marked_as_selected(root, enter):
     shown = enter(f"resnet-recipes runs {root}").out
     assert shown.count("best evaluation") == 1
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in shown
+
+
+def test_runs_without_any_runs_suggests_the_demo(enter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert enter("resnet-recipes runs").out == "no runs in runs\ntry:   resnet-train demo\n"
+    assert json.loads(enter("resnet-recipes runs --json").out) == []
