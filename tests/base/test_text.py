@@ -161,6 +161,12 @@ def test_page_writes_large_numbers_out():
     assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
 
 
+def test_gallery_explains_copies_if_there_are_any():
+    square, wide = (Tile(np.zeros((8, w, 3), np.uint8), "", "", "", 0.5) for w in (8, 16))
+    assert "copy of an image" not in build_gallery("", "", [square])
+    assert "copy of an image" in build_gallery("", "", [square, wide])
+
+
 def test_page_text_is_never_markup():
     evil = '" onload=x <b>\u202e'
     section = PageSection(
