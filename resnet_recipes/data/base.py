@@ -139,9 +139,8 @@ class DataConfig(Section):
             yield Problem("mean", self.mean, rule, Value(f"[{levels}]"))
         match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
         if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
-            yield Problem(
-                "fold", self.fold, "must be PART/PARTS, with at least two parts", "data.fold=1/5"
-            )
+            rule = "must be PART/PARTS, with PART from 1 to PARTS, and at least two parts"
+            yield Problem("fold", self.fold, rule, "data.fold=1/5")
         if self.val_share and self.fold:
             rule = "cannot be used with data.fold, which sets images aside itself"
             yield Problem("val_share", self.val_share, rule, "data.val_share=0")

@@ -69,7 +69,10 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
     if twice := len(paths) - len({*paths}):
         rule = f"cannot be pooled: they have {twice:,} validation images in common"
         names = " ".join(str(network.place) for network in networks)
-        hint = Hint("resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5 trains such runs")
+        hint = Hint(
+            "resnet-recipes compare  compares runs on the same images; "
+            "resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5  trains runs that can be pooled"
+        )
         raise RecipeError.of("RUN", names, rule, hint)
 
 

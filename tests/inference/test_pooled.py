@@ -93,6 +93,7 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
 def test_networks_with_other_images_or_classes_are_rejected(folds, enter):
     said = enter("resnet-recipes eval first second data=images", 2).err
     assert "`first second` cannot be pooled: they have 30 validation images in common" in said
+    assert "resnet-recipes compare" in said
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
     recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
