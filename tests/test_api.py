@@ -254,7 +254,7 @@ def test_example_of_the_readme_runs(images, monkeypatch):
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
+def train_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """Return a function that trains in tmp_path and replaces the work of a rank."""
     monkeypatch.setattr("resnet_recipes.api._create", lambda recipe: LockedFolder(tmp_path))
     recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
@@ -266,24 +266,24 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     return train
 
 
-def test_stopped_or_failed_run_reports_it(tmp_path, trained):
-    trained(lambda process: 75)
+def test_stopped_or_failed_run_reports_it(tmp_path, train_here):
+    train_here(lambda process: 75)
     assert read_ending(tmp_path / "exit.json").code == 75
     with pytest.raises(TrainingError):
-        trained(Mock(side_effect=TrainingError("the loss is not a number")))
+        train_here(Mock(side_effect=TrainingError("the loss is not a number")))
     assert read_ending(tmp_path / "exit.json").message == "the loss is not a number"
 
 
-def test_stopped_run_has_reason_and_no_summary(trained):
+def test_stopped_run_has_reason_and_no_summary(train_here):
     def records(process: RankProcess) -> int:
         process.on_record({"kind": "step"})
         return process.interruption.exit_code if process.interruption.requested else 0
 
-    run = trained(records, lambda record: True)
+    run = train_here(records, lambda record: True)
     assert run.stopped == "a callback asked for it"
     with pytest.raises(resnet_recipes.RecipeError, match="was stopped"):
         print(run.summary)
-    finished = trained(records)
+    finished = train_here(records)
     assert finished.stopped == ""
     with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # as after a full disk
         print(finished.summary)
@@ -327,7 +327,7 @@ def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_reaches_program_after_save(tmp_path, trained, number):
+def test_signal_reaches_program_after_save(tmp_path, train_here, number):
     def signalled(process: RankProcess) -> int:
         signal.raise_signal(number)
         return process.interruption.exit_code
@@ -335,7 +335,7 @@ def test_signal_reaches_program_after_save(tmp_path, trained, number):
     came, before = [], signal.getsignal(number)
     signal.signal(number, lambda *_: came.append(read_ending(tmp_path / "exit.json").code))
     try:
-        assert trained(signalled).stopped
+        assert train_here(signalled).stopped
     finally:
         signal.signal(number, before)
     assert came == [130 if number == signal.SIGINT else 75]

@@ -27,7 +27,7 @@ WIDEST = 256  # maximum image size of a trained network, in pixels
 REFUSED = ("crossvit", "efficientformer", "efficientvim", "repvit", "swiftformer", "volo")
 
 
-def smallest(family: str) -> str:
+def find_smallest(family: str) -> str:
     """Return the smallest network of a timm family according to its name, or the first."""
     networks = [name for name in timm.list_models(module=family) if not name.startswith("test_")]
     sizes = {name: [size in name for size in (*SMALL, "")].index(True) for name in networks}
@@ -36,10 +36,10 @@ def smallest(family: str) -> str:
 
 TORCHVISION = torchvision.models.list_models(module=torchvision.models)
 NAMES = [f"torchvision:{name}" for name in TORCHVISION]
-NAMES += [f"timm:{smallest(family)}" for family in timm.list_modules()]
+NAMES += [f"timm:{find_smallest(family)}" for family in timm.list_modules()]
 
 
-def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
+def plan_network(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetwork(model, 10, Stack({}))
@@ -55,7 +55,7 @@ def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     ],
 )
 def test_networks_that_compute_when_built_are_planned(name: str):
-    model, facts, side = planned(name)
+    model, facts, side = plan_network(name)
     assert not [*facts.problems(), *facts.size_problems([side], side)]
     assert facts.parameters == sum(
         weight.numel() for weight in build_model(model, 10, seed=0).parameters()
@@ -65,7 +65,7 @@ def test_networks_that_compute_when_built_are_planned(name: str):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_every_network_is_planned_or_rejected(name: str):
-    _, facts, side = planned(name)
+    _, facts, side = plan_network(name)
     problems = [*facts.problems(), *facts.size_problems([side], side)]
     refused = name.partition(":")[2].startswith(REFUSED)
     assert ["several classifiers" in problem.clause for problem in problems] == [True] * refused
@@ -74,7 +74,7 @@ def test_every_network_is_planned_or_rejected(name: str):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., Run]):
-    model, facts, side = planned(name)
+    model, facts, side = plan_network(name)
     if facts.parameters > LARGEST or side > WIDEST or [*facts.problems()]:
         pytest.skip("too large for two steps here, or refused")
     run = make_run(

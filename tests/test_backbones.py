@@ -75,7 +75,7 @@ ARGUMENTS = {
 }
 
 
-def settings(name: str, **more: float) -> dict:
+def make_settings(name: str, **more: float) -> dict:
     """Return recipe settings for a network of a library."""
     options = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
     return {"name": name} | options
@@ -94,7 +94,7 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
             "schedule": {"name": "constant", "warmup": "0ba"},
             "optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 0.0},
         }
-        return make_run(model=settings(name, **(args or {})), **(standard | changes))
+        return make_run(model=make_settings(name, **(args or {})), **(standard | changes))
 
     return make
 
@@ -190,7 +190,7 @@ def test_fine_tuning_starts_from_library_file(tmp_path: Path):
     )
 
 
-def refusal(*words: str, recipe: str = "timm_a2") -> str:
+def explain_rejection(*words: str, recipe: str = "timm_a2") -> str:
     """Return why a plan with these arguments is rejected."""
     words = ("~methods.stochastic_depth", *words)
     with pytest.raises(RecipeError) as caught:
@@ -224,7 +224,7 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
     ),
 )
 def test_unsupported_setting_is_rejected_with_fix(words: str, message: str):
-    assert message in refusal(*f"model.name={words}".split())
+    assert message in explain_rejection(*f"model.name={words}".split())
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):

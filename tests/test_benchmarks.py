@@ -42,7 +42,9 @@ def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
     return lambda name: runpy.run_path(str(BENCHMARKS / "proof" / f"{name}.py"))
 
 
-def rows_of(benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch) -> list[dict]:
+def run_benchmark(
+    benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
+) -> list[dict]:
     """Run a benchmark in this process, and return the rows that it wrote."""
     path = BENCHMARKS / benchmark
     patched.setattr(sys, "argv", [str(path), *words, "--json", str(rows)])
@@ -55,20 +57,20 @@ def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
-    (row,) = rows_of("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
+    (row,) = run_benchmark("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
     loops = runpy.run_path(str(path))["contenders"](48, 8, torch.device("cpu"))
     moved = []
     for model, steps in loops.values():
-        before = weights_of(model)
+        before = copy_weights(model)
         steps(2)
-        moved.append(weights_of(model) - before)
+        moved.append(copy_weights(model) - before)
     # 0.02 comes from rounding that flips a ReLU here and there
     assert (moved[0] - moved[1]).norm() < 0.06 * moved[0].norm()
 
 
-def weights_of(model: nn.Module) -> Tensor:
+def copy_weights(model: nn.Module) -> Tensor:
     """Return a copy of all weights as one vector."""
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
@@ -79,7 +81,7 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
     words = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
     of_runs, of_table = (
-        rows_of("proof", "--table", str(place), *words, rows=rows, patched=monkeypatch)
+        run_benchmark("proof", "--table", str(place), *words, rows=rows, patched=monkeypatch)
         for place in (tmp_path / "runs", table)
     )
     assert of_runs == of_table
@@ -89,9 +91,9 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
 
 
 def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
+    monkeypatch.setattr(sys, "argv", ["proof", "make_images", "--lengths", "4,"])
     with pytest.raises(SystemExit):
-        proof("__main__")["arguments"]()
+        proof("__main__")["make_arguments"]()
     assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
 
 
@@ -103,7 +105,7 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
     found, path = set(), tmp_path / "rows.json"
     for command in re.findall(r"^python benchmarks/proof (--table .*)", page, re.M):
-        written = rows_of("proof", *shlex.split(command), rows=path, patched=monkeypatch)
+        written = run_benchmark("proof", *shlex.split(command), rows=path, patched=monkeypatch)
         for one in written["differences"]:
             low, high = one["mean"] - one["half_width"], one["mean"] + one["half_width"]
             values = (*one["points"], one["mean"], low, high)
@@ -160,14 +162,14 @@ def test_factor_effects_match_means_of_published_table(proof):
 def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
     images, rows = random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
     words = str(images), "--sizes", "16", "--memory"
-    found = rows_of("supply.py", *words, "48", rows=rows, patched=monkeypatch)
+    found = run_benchmark("supply.py", *words, "48", rows=rows, patched=monkeypatch)
     assert [row["case"].removeprefix("images, 16 px, ") for row in found] == [
         "files",
         "memory at 48 px, later",
         "memory at 48 px, first epoch",
     ]
     assert all(row["predicted"] > 0 and row["measured"] > 0 for row in found)
-    found = rows_of("smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch)
+    found = run_benchmark("smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch)
     # no image is larger than the last limit
     assert [row["changed_percent"] for row in found[1:]] == [100, 0]
     assert found[1]["low_db"] < found[1]["median_db"] < 30

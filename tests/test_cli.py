@@ -47,7 +47,7 @@ def test_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
         assert "nowhere" in capsys.readouterr().err
 
 
-def unnumbered(name: str) -> OSError:
+def make_unnumbered_error(name: str) -> OSError:
     """Return the error that Python raises for a pipe: an OSError without a number."""
     error = io.UnsupportedOperation("File or stream is not seekable.")
     error.filename = name
@@ -78,7 +78,7 @@ def unnumbered(name: str) -> OSError:
             3,
             "error: /locked/a: Permission denied",
         ),
-        (unnumbered("a.part"), 3, "error: a.part: File or stream is not seekable."),
+        (make_unnumbered_error("a.part"), 3, "error: a.part: File or stream is not seekable."),
         (OSError(27, "File too large"), 3, "ulimit -f unlimited"),
         (OSError(5, "Input/output error"), 3, "error: a file cannot be read or written: Input"),
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
@@ -196,7 +196,7 @@ def test_unresolvable_path_is_reported(kind, words, capsys, tmp_path, monkeypatc
     assert place.split("/")[0] in capsys.readouterr().err
 
 
-def in_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code that uses `cli` and `verbs` in a separate process."""
     imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import verbs\n"
     command = [sys.executable, "-c", imports + dedent(code)]
@@ -217,7 +217,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
         verbs.train = run
         cli.train()
     """
-    result = in_python(code, tmp_path)
+    result = run_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
@@ -231,7 +231,7 @@ def test_command_ends_despite_endless_thread(tmp_path):
         verbs.run = run
         cli.main()
     """
-    result = in_python(code, tmp_path)
+    result = run_python(code, tmp_path)
     assert (result.returncode, result.stdout) == (3, "done")
 
 
@@ -243,7 +243,7 @@ def test_cli_listing_and_refusing_flags_imports_no_torch(tmp_path):
         "sys.exit(any(name in sys.modules for name in "
         "('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))"
     )
-    result = in_python(code, tmp_path)
+    result = run_python(code, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
 

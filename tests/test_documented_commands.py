@@ -62,7 +62,7 @@ UNPLANNED = (
 )
 
 
-def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
+def list_code_blocks(page: str, *languages: str) -> Iterator[tuple[str, str]]:
     """Yield language and text of the code blocks in these languages; "" means unlabeled.
 
     A command in a table counts as an unlabeled block.
@@ -77,16 +77,16 @@ def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
             yield "", command
 
 
-def lines(page: str) -> Iterator[list[str]]:
+def list_commands(page: str) -> Iterator[list[str]]:
     """Yield the arguments of every shell command of a page.
 
     Comments and output after a pipe are skipped.
     """
-    for _, block in fenced(page, *SHELL):
-        yield from commands(block)
+    for _, block in list_code_blocks(page, *SHELL):
+        yield from parse_block(block)
 
 
-def commands(block: str) -> Iterator[list[str]]:
+def parse_block(block: str) -> Iterator[list[str]]:
     """Yield the arguments of each command in a block."""
     for line in block.replace("\\\n", " ").splitlines():
         for part in re.split(r" && | \| ", line.removeprefix("$ ")):
@@ -96,7 +96,7 @@ def commands(block: str) -> Iterator[list[str]]:
                 continue
 
 
-def own(words: list[str]) -> tuple[str, list[str]] | None:
+def find_own_program(words: list[str]) -> tuple[str, list[str]] | None:
     """Return the program, resnet-train or resnet-recipes, and its arguments, under any launcher.
 
     None for other lines.
@@ -131,28 +131,32 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(map(own, lines(page))) or any(fenced(page, "yaml"))],
+    [
+        page
+        for page in PAGES
+        if any(map(find_own_program, list_commands(page))) or any(list_code_blocks(page, "yaml"))
+    ],
 )
 def test_every_command_of_the_page_works(page, images, home):
     for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
         for number in range(2 if pattern else 1):
             run_folder(home / "runs", f"{name}{number or ''}")
     failed = []
-    for language, block in fenced(page, *SHELL, "yaml"):
+    for language, block in list_code_blocks(page, *SHELL, "yaml"):
         if language == "yaml":
-            recipe = edited(block, home)
+            recipe = save_recipe(block, home)
             assert cli.main(["validate", str(recipe)]) == 0
             continue
-        for name, words in filter(None, map(own, commands(block))):
+        for name, words in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
             words = [word for word in words if not word.startswith("run=")]
-            code, said = attempt(name, placed(words, images, home))
+            code, said = attempt(name, place_paths(words, images, home))
             if code:
                 failed.append(f"{name} {shlex.join(words)}\n{said}")
     assert not failed, "\n\n".join(["", *failed])
 
 
-def placed(words: list[str], images: Path, home: Path) -> list[str]:
+def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
     """Return the arguments with paths under `home`, where data folders are links to `images`."""
     moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in words]
     moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
@@ -184,7 +188,7 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
     """
     target = words[words.index(">") + 1] if ">" in words else None
     words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
-    code, said = trained(tuple(words)) if name == "resnet-train" else asked(words)
+    code, said = plan_training(tuple(words)) if name == "resnet-train" else run_subcommand(words)
     if target and not code:
         Path(target).parent.mkdir(exist_ok=True)
         Path(target).write_text(said)
@@ -192,7 +196,7 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
 
 
 @cache
-def trained(words: tuple[str, ...]) -> tuple[int, str]:
+def plan_training(words: tuple[str, ...]) -> tuple[int, str]:
     """Plan the training, or only compose it if its plan needs downloaded weights.
 
     No run is started.
@@ -204,26 +208,26 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
         at = words.index("--resume")
         words = words[:at] + words[at + 2 :]
     ask = "--cfg" if any(word.startswith(UNPLANNED) for word in words) else "--dry-run"
-    return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])
+    return run_program(cli.train, [*words] if ASKS & set(words) else [*words, ask])
 
 
-def asked(words: list[str]) -> tuple[int, str]:
+def run_subcommand(words: list[str]) -> tuple[int, str]:
     """Run a subcommand of `resnet-recipes`; a doctor may report problems with this machine."""
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
         arguments = split(rest, get_usage(verb))
         recipe = any(word.startswith("recipe=") for word in arguments.words)
-        return trained(tuple(arguments.words)) if recipe else (0, "")
+        return plan_training(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
         split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
-    code, said = heard(
+    code, said = run_program(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
     )
     return (0 if verb == "doctor" and code == 3 else code), said
 
 
-def heard(entry: object, words: list[str]) -> tuple[int, str]:
+def run_program(entry: object, words: list[str]) -> tuple[int, str]:
     """Run one of the two programs in this process; return its exit code and output."""
     with redirect_stdout(StringIO()) as out:
         return entry(words), out.getvalue()
@@ -233,14 +237,14 @@ def heard(entry: object, words: list[str]) -> tuple[int, str]:
 def test_commands_in_the_text_have_flags_that_exist(page):
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
     for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`(?!\]\(#)", text):  # no links
-        name, words = own(shlex.split(span.replace("...", "")))
+        name, words = find_own_program(shlex.split(span.replace("...", "")))
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue
         usage = get_usage("train") if name == "resnet-train" else get_usage(words[0])
         split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 
-def script_of(words: list[str]) -> Path | None:
+def find_script(words: list[str]) -> Path | None:
     """Return the script of this repository that a Python command runs, also on the null device."""
     if words[0] not in ("python", "python3"):
         return None
@@ -255,11 +259,14 @@ def script_of(words: list[str]) -> Path | None:
 def test_targets_scripts_and_extras_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    commands = [*lines(page), *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page]))]
+    commands = [
+        *list_commands(page),
+        *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page])),
+    ]
     for words in filter(None, commands):
         if words[0] == "make" and len(words) == 2:
             assert f"\n{words[1]}:" in makefile
-        if script := script_of(words):
+        if script := find_script(words):
             source = script.read_text(encoding="utf-8")
             flags = [word.partition("=")[0] for word in words if word.startswith("--")]
             assert [flag for flag in flags if f'"{flag}"' not in source] == []
@@ -267,7 +274,7 @@ def test_targets_scripts_and_extras_exist(page):
             assert set(extra.split(",")) <= set(project["optional-dependencies"])
 
 
-def edited(block: str, home: Path) -> Path:
+def save_recipe(block: str, home: Path) -> Path:
     """Save a recipe from the page under its name, and return the file."""
     path = home / f"recipes/{yaml.safe_load(block)['name']}.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -275,7 +282,7 @@ def edited(block: str, home: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])
+@pytest.mark.parametrize("page", [page for page in PAGES if any(list_code_blocks(page, "python"))])
 def test_python_blocks_of_pages_are_valid(page):
-    for _, block in fenced(page, "python"):
+    for _, block in list_code_blocks(page, "python"):
         compile(block, page, "exec")

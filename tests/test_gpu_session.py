@@ -31,7 +31,7 @@ def session(monkeypatch: pytest.MonkeyPatch):
             del sys.modules[name]
 
 
-def rows_of(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[int, list[dict]]:
+def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[int, list[dict]]:
     """Run a call in this process; return its exit code and the rows in its file."""
     words = "--out", str(out), "--device", "cpu", "--quick", *words
     monkeypatch.setattr(sys, "argv", [str(SESSION), *words])
@@ -53,7 +53,7 @@ def test_session_five_commands_cover_every_call(session):
     assert all(part.seconds <= call.seconds for call in CALLS.values() for part in call.parts)
 
 
-def failing_once(function):
+def fail_second_call(function):
     """Wrap a function so that its second call runs out of memory."""
     calls = iter([False, True])
 
@@ -77,10 +77,10 @@ def failing_once(function):
 )
 def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, session, monkeypatch):
     part = importlib.import_module(module)
-    monkeypatch.setattr(part, what, failing_once(getattr(part, what)))
+    monkeypatch.setattr(part, what, fail_second_call(getattr(part, what)))
     rows = list(part.rows(torch.device("cpu"), True, *words))
-    faults = [number for number, row in enumerate(rows) if "fault" in row]
-    assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
+    faults = [number for number, row in enumerate(rows) if "find_fault" in row]
+    assert [rows[number]["find_fault"] for number in faults] == ["OutOfMemoryError: no memory"]
     assert faults == [2 if module == "steps" else 1]
     assert rows[-1]["case"].endswith(last)
 
@@ -153,7 +153,7 @@ def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
 def test_crashed_part_keeps_rows_of_other_parts(call, monkeypatch, tmp_path):
     row = "yield {'case': 'row', 'value': 1, 'unit': 'x'}"
     call(breaks=f"import os; {row}; os.abort()", works=row)
-    code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
+    code, rows = run_call(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
     assert code == 1
     assert [(row["part"], row["case"]) for row in rows] == [
         ("breaks", "row"),
@@ -175,14 +175,14 @@ def test_hung_part_is_killed_and_keeps_rows(call, monkeypatch):
     now = part.time.monotonic()
     monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
     (last,) = rows
-    assert last["fault"].startswith("stopped after")
+    assert last["find_fault"].startswith("stopped after")
     assert select([child], [], [], 10)[0]
     os.close(child)
 
 
 def test_call_without_time_reports_skipped_parts(call, monkeypatch, tmp_path):
     call(0, first="", second="")
-    code, rows = rows_of(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
+    code, rows = run_call(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
     assert code == 1
     assert [row["part"] for row in rows] == ["first", "second"]
     assert {row["fault"] for row in rows} == {"skipped: earlier parts used up the call's time"}
@@ -223,5 +223,5 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     for results, is_correct in ((found, True), (lost, False)):
         monkeypatch.setattr(check_steps, "changed", Mock(side_effect=[expected, results]))
         row = dict(check_steps.decisive(cpu))["3 steps, no methods"]()
-        assert ("fault" not in row) == is_correct, row
+        assert ("find_fault" not in row) == is_correct, row
         assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

@@ -33,7 +33,7 @@ sys.exit(pytest.main(["-qrA", "-n0", "-p", "no:cacheprovider", *{tests}, "-k", "
 """
 
 
-def entered(guide: str, text: str, entry: str) -> str:
+def enter_in_registry(guide: str, text: str, entry: str) -> str:
     """Return the text of a registry with the entry added where the page says."""
     if guide == "method":  # it is imported, and its position matters
         return entry + text.replace("    SAM,\n", "    GaussianNoise,\n    SAM,\n")
@@ -53,7 +53,7 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
         (tmp_path / "resnet_recipes" / room / f"{name}.py").write_text(file)
         place = tmp_path / "resnet_recipes" / registry
         text = place.read_text()
-        place.write_text(entered(guide, text, entry))
+        place.write_text(enter_in_registry(guide, text, entry))
         assert len(place.read_text()) > len(text)
         (tmp_path / "tests" / room / f"test_{name}.py").write_text(test)
         tests += [f"tests/{room}/test_contract.py", f"tests/{room}/test_{name}.py"]

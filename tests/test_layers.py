@@ -44,7 +44,7 @@ def test_only_methods_package_names_methods():
         f"{module}:{node.lineno} {word}"
         for module, path in modules().items()
         if part(module) in packages
-        for node, words in written(sources()[path])
+        for node, words in list_words(sources()[path])
         for word in names.intersection(words)
     )
 
@@ -56,12 +56,12 @@ _DECIDES = {
 }
 
 
-def readings(tree: ast.Module) -> Iterator[ast.AST]:
+def list_readings(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the places where a program decides by the text of an error or a problem."""
-    errors = {"problem", "error", *error_names(tree)}
+    errors = {"problem", "error", *list_error_names(tree)}
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.FunctionDef):
-            inside = [*own_nodes(scope)]
+            inside = [*list_own_nodes(scope)]
             texts = {
                 target.id
                 for node in inside
@@ -70,19 +70,22 @@ def readings(tree: ast.Module) -> Iterator[ast.AST]:
                 if isinstance(target, ast.Name)
             }
             for node in inside:
-                if any(text and is_message(text, errors, texts) for text in decisive(node)):
+                if any(
+                    text and is_message(text, errors, texts)
+                    for text in list_decisive_expressions(node)
+                ):
                     yield node
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def list_own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a module or function, without those of the functions inside it."""
     for node in ast.iter_child_nodes(scope):
         if not isinstance(node, ast.FunctionDef):
             yield node
-            yield from own_nodes(node)
+            yield from list_own_nodes(node)
 
 
-def error_names(tree: ast.Module) -> Iterator[str]:
+def list_error_names(tree: ast.Module) -> Iterator[str]:
     """Yield the variables that hold an error or its problem."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.name:
@@ -93,7 +96,7 @@ def error_names(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
-def decisive(node: ast.AST) -> list[ast.AST | None]:
+def list_decisive_expressions(node: ast.AST) -> list[ast.AST | None]:
     """Return the expressions whose value a node depends on."""
     match node:
         case ast.Compare():
@@ -141,7 +144,7 @@ def test_no_module_branches_on_problem_text():
     none(
         f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
         for module, path in modules().items()
-        for node in readings(sources()[path])
+        for node in list_readings(sources()[path])
     )
 
 
@@ -166,7 +169,7 @@ def test_no_module_branches_on_problem_text():
     ],
 )
 def test_search_finds_branches_on_problem_text(text):
-    assert [*readings(ast.parse(text))]
+    assert [*list_readings(ast.parse(text))]
 
 
 def test_only_make_constructs_a_plan():
@@ -203,7 +206,7 @@ def test_package_defines_no_environment_variables():
         name: f"{module}:{node.lineno} {name}"
         for module, path in modules().items()
         for node in nodes(path)
-        for name in variable_names(node, sets=part(module) == "jobs")
+        for name in list_variables(node, sets=part(module) == "jobs")
     }
     assert {"RANK", "TERM", "PYTHONUNBUFFERED"} <= places.keys()
     none(
@@ -213,7 +216,7 @@ def test_package_defines_no_environment_variables():
     )
 
 
-def variable_names(node: ast.AST, sets: bool) -> Iterator[str]:
+def list_variables(node: ast.AST, sets: bool) -> Iterator[str]:
     """Yield the environment variables that an expression reads, or `sets` in a dictionary."""
     names: list[ast.AST | None] = []
     match node:
@@ -229,7 +232,7 @@ def variable_names(node: ast.AST, sets: bool) -> Iterator[str]:
             yield text
 
 
-def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
+def list_words(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """Yield every node with the identifiers and words in it.
 
     Docstrings and help pages are skipped.
@@ -258,13 +261,13 @@ def test_modules_used_by_package_name_are_imported():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 package = imported.get(node.value.id)
                 name = f"{package}.{node.attr}"
-                if name in modules() and name not in named(package) | named(module):
+                if name in modules() and name not in list_imports(package) | list_imports(module):
                     wrong.append(f"{module}:{node.lineno} {name}")
     none(wrong)
 
 
 @cache
-def named(module: str) -> set[str]:
+def list_imports(module: str) -> set[str]:
     """Return the names that a module imports, in any form."""
     imports = [node for node in nodes(modules()[module]) if hasattr(node, "names")]
     return {

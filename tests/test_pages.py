@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
 from tests.sources import ROOT, nodes, none, sources
-from tests.test_documented_commands import PAGES, fenced
+from tests.test_documented_commands import PAGES, list_code_blocks
 
 PACKAGE = ROOT / "resnet_recipes"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -107,7 +107,7 @@ BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[
 OTHERS = {"completion.py"}
 
 
-def messages() -> Iterator[str]:
+def list_messages() -> Iterator[str]:
     """Yield all strings of the package except docstrings, with their places."""
     for path in sources():
         if path.name in OTHERS:
@@ -125,19 +125,19 @@ def messages() -> Iterator[str]:
 
 
 def test_messages_name_no_file_that_an_installation_lacks():
-    assert [text for text in messages() if re.search(r"docs/\w", text)] == []
+    assert [text for text in list_messages() if re.search(r"docs/\w", text)] == []
 
 
-def commands() -> Iterator[str]:
+def list_commands() -> Iterator[str]:
     """Yield the lines of the pages that run a command of this package, without comments."""
     for page in PAGES:
-        for _, block in fenced(page, "", "sh", "bash", "console"):
+        for _, block in list_code_blocks(page, "", "sh", "bash", "console"):
             yield from (
                 line.partition(" # ")[0] for line in block.splitlines() if "resnet-" in line
             )
 
 
-@pytest.mark.parametrize("texts", [messages, commands])
+@pytest.mark.parametrize("texts", [list_messages, list_commands])
 def test_suggested_commands_survive_every_shell(texts):
     found = list(texts())
     assert len(found) > 100

@@ -111,7 +111,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(recipe: str, *words: str) -> str:
+def explain_rejection(recipe: str, *words: str) -> str:
     """Return the message that rejects a recipe."""
     with pytest.raises(RecipeError) as caught:
         compose(recipe, ["data.root=/data", *words])
@@ -124,7 +124,7 @@ def test_hostile_recipe_is_rejected_and_not_run(text, here):
     (here / "hostile.yaml").write_bytes(
         text.replace("MARKER", str(marker)).encode(errors="surrogateescape")
     )
-    assert refused("hostile.yaml")
+    assert explain_rejection("hostile.yaml")
     assert not marker.exists()
 
 
@@ -136,12 +136,12 @@ def test_payload_runs_if_loaded_carelessly(here):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_name_is_rejected(name, here):
-    assert "recipe" in refused(name)
+    assert "recipe" in explain_rejection(name)
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_hostile_word_is_rejected(word, here):
-    assert refused("mild", word)
+    assert explain_rejection("mild", word)
     assert list(here.iterdir()) == []
 
 

@@ -27,19 +27,19 @@ def all_files() -> list[Path]:
     ]
 
 
-def where(path: Path, node: ast.AST) -> str:
+def format_location(path: Path, node: ast.AST) -> str:
     """Return a location that editors can open."""
     return f"{path.relative_to(ROOT)}:{node.lineno} {getattr(node, 'name', '')}".rstrip()
 
 
-def deepest(node: ast.AST, level: int = 0) -> int:
+def measure_nesting(node: ast.AST, level: int = 0) -> int:
     """Return how deeply control flow is nested inside a function's node; elif is not deeper."""
     inner = level + isinstance(node, BLOCKS)
     return max(
         [
             inner,
             *(
-                deepest(child, level if is_elif(node, child) else inner)
+                measure_nesting(child, level if is_elif(node, child) else inner)
                 for child in ast.iter_child_nodes(node)
                 if not isinstance(child, Function | ast.ClassDef)
             ),
@@ -52,7 +52,7 @@ def is_elif(node: ast.AST, child: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
 
 
-def functions(path: Path) -> Iterator[Function]:
+def list_functions(path: Path) -> Iterator[Function]:
     """Yield all functions of a file, including nested functions."""
     return (node for node in nodes(path) if isinstance(node, Function))
 
@@ -65,9 +65,9 @@ def test_files_have_at_most_500_lines():
 
 def test_functions_have_at_most_60_lines():
     none(
-        f"{where(path, node)} has {lines} lines"
+        f"{format_location(path, node)} has {lines} lines"
         for path in sources()
-        for node in functions(path)
+        for node in list_functions(path)
         if (lines := node.end_lineno - node.lineno + 1)
         > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES)
     )
@@ -75,10 +75,10 @@ def test_functions_have_at_most_60_lines():
 
 def test_control_flow_is_not_nested_deeply():
     none(
-        where(path, node)
+        format_location(path, node)
         for path in sources()
-        for node in functions(path)
-        if deepest(node) > NESTING
+        for node in list_functions(path)
+        if measure_nesting(node) > NESTING
     )
 
 
@@ -106,7 +106,7 @@ def test_public_methods_have_a_docstring():
         or (isinstance(item, Function) and ast.get_docstring(item))
     }
     none(
-        where(path, item)
+        format_location(path, item)
         for path, item in members
         if isinstance(item, Function)
         and not item.name.startswith("_")
@@ -123,8 +123,8 @@ def test_type_name_exists_once():
     places = {}
     for path in sources():
         for node in sources()[path].body:
-            if (name := type_name(node)) and name != PLUG_IN:
-                places.setdefault(name, []).append(where(path, node))
+            if (name := get_type_name(node)) and name != PLUG_IN:
+                places.setdefault(name, []).append(format_location(path, node))
     assert places["ZeroToOne"], "aliases are types too"
     none(" and ".join(found) for found in places.values() if len(found) > 1)
 
@@ -137,15 +137,15 @@ FILLERS = {
 
 def test_names_are_not_fillers():
     none(
-        f"{where(path, node)} {name}"
+        f"{format_location(path, node)} {name}"
         for path in sources()
         for node in nodes(path)
-        for name in bound_names(node)
+        for name in list_bound_names(node)
         if name.strip("_") in FILLERS
     )
 
 
-def bound_names(node: ast.AST) -> Iterator[str]:
+def list_bound_names(node: ast.AST) -> Iterator[str]:
     """Yield the names that a node binds: functions, types, parameters and variables."""
     if isinstance(node, Function | ast.ClassDef):
         yield node.name
@@ -155,7 +155,7 @@ def bound_names(node: ast.AST) -> Iterator[str]:
         yield node.id
 
 
-def type_name(node: ast.stmt) -> str | None:
+def get_type_name(node: ast.stmt) -> str | None:
     """Return the name of the class or type alias that a statement defines."""
     if isinstance(node, ast.ClassDef):
         return node.name
@@ -170,7 +170,7 @@ def type_name(node: ast.stmt) -> str | None:
 OF_TORCH = {"forward", "backward"}
 
 
-def members(tree: ast.Module) -> Iterator[Function]:
+def list_members(tree: ast.Module) -> Iterator[Function]:
     """Yield the functions and methods of a module, without those inside functions."""
     for node in tree.body:
         for item in node.body if isinstance(node, ast.ClassDef) else [node]:
@@ -204,9 +204,9 @@ def test_no_unnamed_tuple_leaves_its_module():
             if name := getattr(node, "attr", getattr(node, "id", "")):
                 readers.setdefault(name, set()).add(path)
     none(
-        where(path, node)
+        format_location(path, node)
         for path in sources()
-        for node in members(sources()[path])
+        for node in list_members(sources()[path])
         if not node.name.startswith("_") and node.name not in OF_TORCH
         if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}
     )

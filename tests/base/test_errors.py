@@ -138,7 +138,7 @@ run=../evil | run=../evil | must consist of letters
 ]
 
 
-def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+def combine_arguments(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
     """Combine wrong arguments into as few commands as possible.
 
     A setting appears once per command, since its last value would win.
@@ -155,7 +155,7 @@ def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
     return [list(command.values()) for command in commands]
 
 
-@pytest.mark.parametrize("wrong", groups(WRONG), ids=lambda wrong: f"{len(wrong)} words")
+@pytest.mark.parametrize("wrong", combine_arguments(WRONG), ids=lambda wrong: f"{len(wrong)} words")
 def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
     assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
     out, err = capsys.readouterr()

@@ -10,7 +10,7 @@ from resnet_recipes.base import extras
 from resnet_recipes.base.extras import find_needed_extras, suggest_install
 
 
-def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def simulate_checkout(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pip report that the package was installed from a folder, or from an index."""
     text = place and json.dumps({"url": place.as_uri()})
     found = SimpleNamespace(
@@ -26,7 +26,7 @@ def test_install_command_uses_the_checkout(tmp_path, monkeypatch):
     place = tmp_path / "a checkout"
     place.mkdir()
     (place / "pyproject.toml").touch()
-    installed_from(place, monkeypatch)
+    simulate_checkout(place, monkeypatch)
     assert suggest_install("report") == f"pip install '{place}[report]'"
     monkeypatch.chdir(place)
     assert suggest_install("report") == "pip install '.[report]'"
@@ -34,7 +34,7 @@ def test_install_command_uses_the_checkout(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", [None, Path("/deleted")])
 def test_install_command_lists_packages_without_checkout(place, monkeypatch):
-    installed_from(place, monkeypatch)
+    simulate_checkout(place, monkeypatch)
     assert suggest_install("report") == "pip install 'a[b]<2,>=1'"
 
 

@@ -12,7 +12,7 @@ from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, rea
 from tests.tables import rows
 
 
-def special(path: Path, kind: str) -> Path:
+def make_special_file(path: Path, kind: str) -> Path:
     """Create a path of a kind that no run leaves behind."""
     if kind == "fifo":
         os.mkfifo(path)
@@ -49,7 +49,7 @@ loop | Too many levels of symbolic links
 )
 def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
-        read_bytes(special(tmp_path / "file", kind), 100)
+        read_bytes(make_special_file(tmp_path / "file", kind), 100)
 
 
 def test_small_file_takes_little_memory_for_any_limit(tmp_path):

@@ -14,7 +14,7 @@ from resnet_recipes.recipe.schema import Recipe
 from tests.tables import rows
 
 
-def refusal(act: Callable[[], object]) -> str:
+def get_problem(act: Callable[[], object]) -> str:
     """Return the only problem of the error that a call raises."""
     with pytest.raises(rr.RecipeError) as caught:
         act()
@@ -54,14 +54,14 @@ def test_unknown_setting_is_rejected_at_once(place, value, said):
         section = getattr(section, part)
     before = getattr(section, name, None)
     value = yaml.safe_load(value) if isinstance(value, str) else value
-    assert said.replace("\\n", "\n") in refusal(lambda: setattr(section, name, value))
+    assert said.replace("\\n", "\n") in get_problem(lambda: setattr(section, name, value))
     assert getattr(section, name, None) == before
 
 
 def test_sections_reject_wrong_initial_values():
-    assert "data.workers=0.5" in refusal(lambda: DataConfig(workers=0.5))
-    assert "optimizer.lr=high" in refusal(lambda: LAMB(lr="high"))
-    assert "methods.ema.half_life=100" in refusal(lambda: EMA(half_life=100))
+    assert "data.workers=0.5" in get_problem(lambda: DataConfig(workers=0.5))
+    assert "optimizer.lr=high" in get_problem(lambda: LAMB(lr="high"))
+    assert "methods.ema.half_life=100" in get_problem(lambda: EMA(half_life=100))
 
 
 def test_numpy_numbers_become_python_numbers():

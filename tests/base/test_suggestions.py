@@ -80,7 +80,7 @@ checkpoint.keep | 3
 )
 
 
-def value_for(name: str) -> str:
+def make_value(name: str) -> str:
     """Return a plausible value for an option of another program."""
     template = MEANINGS[name].words
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
@@ -92,7 +92,7 @@ def value_for(name: str) -> str:
 
 def test_every_suggested_setting_is_accepted():
     for name in MEANINGS:
-        suggested = find_meaning(name, value_for(name))
+        suggested = find_meaning(name, make_value(name))
         words = shlex.split(suggested.words.rpartition(" ... ")[2])
         if words[:1] == ["resnet-recipes"]:
             split(words[2:], get_usage(words[1]))

@@ -21,7 +21,7 @@ FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minut
 
 
 @pytest.fixture(autouse=True)
-def measured(monkeypatch):
+def measurements(monkeypatch):
     """Replace measurements; return a list with an item for each measurement."""
     calls = []
     found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
@@ -33,14 +33,14 @@ def length(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
-def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measured, enter):
+def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measurements, enter):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
         said = enter(f"resnet-train {WORDS} {words}", 75).err
         assert length(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
         assert f"budget={budget} is {FITS} epochs: " in said
-    assert len(measured) == 1
+    assert len(measurements) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
 
@@ -66,21 +66,21 @@ def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
     assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in said
 
 
-def test_resumed_run_keeps_its_length(started, measured, enter):
+def test_resumed_run_keeps_its_length(started, measurements, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)
     before = Path("runs/a/config.yaml").read_text()
     enter(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
     assert len(started) == 2
-    assert len(measured) == 1
+    assert len(measurements) == 1
     assert length("a") in before
     said = enter("resnet-train --resume runs/a budget=3m", 2).err
     assert "needs a new run: this one keeps its duration" in said
 
 
-def test_budget_dry_run_prints_epochs_without_measuring(started, measured, enter):
+def test_budget_dry_run_prints_epochs_without_measuring(started, measurements, enter):
     guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
-    assert not measured
+    assert not measurements
     enter(f"resnet-train {WORDS} run=a budget=2m", 75)
     shown = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
     assert f"{shown:g}ep" == length("a")
@@ -97,7 +97,7 @@ def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
     enter(f"resnet-train {two} budget=2m --dry-run")
 
 
-def test_budget_sweep_runs_keep_their_names(measured, enter):
+def test_budget_sweep_runs_keep_their_names(measurements, enter):
     def names():
         lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
@@ -115,7 +115,7 @@ def test_job_of_a_budget_has_time_for_it(enter):
     assert "#SBATCH --time=2:15:00\n" in enter(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
 
 
-def test_api_plans_a_budget_and_estimates_a_run(measured, tmp_path):
+def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
     words = shlex.split(WORDS)[1:]
     recipe = api.compose("mild", *words, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)
@@ -123,4 +123,4 @@ def test_api_plans_a_budget_and_estimates_a_run(measured, tmp_path):
     whole = api.estimate(api.compose("mild", *words, epochs=FITS))
     known = START + LAST + FITS * (EPOCH + SAVE)
     assert 60 * whole.max_minutes == pytest.approx(DRIFT * known, abs=0.1)
-    assert len(measured) == 1
+    assert len(measurements) == 1

@@ -10,7 +10,7 @@ from resnet_recipes.commands.characters import refuse_pasted
 from tests.tables import rows
 
 
-def cleaned(argv: list[str]) -> str:
+def suggest_command(argv: list[str]) -> str:
     """Return the suggested command for a rejected command."""
     with pytest.raises(RecipeError) as refused:
         refuse_pasted("resnet-train", argv)
@@ -39,11 +39,11 @@ mild lr=1 # the rate | resnet-train mild lr=1
     ),
 )
 def test_pasted_characters_are_cleaned(typed: str, command: str):
-    assert cleaned(typed.split(" ")) == command
+    assert suggest_command(typed.split(" ")) == command
 
 
 def test_pasted_line_continuation_is_ignored():
-    assert cleaned(["mild", " ", "data=x"]) == "resnet-train mild data=x"
+    assert suggest_command(["mild", " ", "data=x"]) == "resnet-train mild data=x"
 
 
 @pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])

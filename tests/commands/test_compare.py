@@ -12,7 +12,7 @@ from tests.run_folders import run_folder
 
 
 @pytest.fixture
-def compared(enter: Callable[..., Said]):
+def compare(enter: Callable[..., Said]):
     """Return a function that prints the comparison of the named runs in this folder."""
     return lambda names: enter(f"resnet-recipes compare {names}").out
 
@@ -25,53 +25,53 @@ def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     return " ".join(names)
 
 
-def test_compare_accepts_runs_named_like_recipes(compared):
+def test_compare_accepts_runs_named_like_recipes(compare):
     for name in ("mild", "hot"):
         run_folder(Path("runs"), name)
-    assert compared("mild hot")
+    assert compare("mild hot")
 
 
-def test_compare_reports_noise_of_seeds(compared):
+def test_compare_reports_noise_of_seeds(compare):
     names = f"{seeds('a', 70, optimizer={'lr': 2.0})} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
-    said = compared(names)
+    said = compare(names)
     assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in said
     assert "top-1 75.00% over 1 run: b0" in said
-    groups = json.loads(compared(f"{names} --json"))["groups"]
+    groups = json.loads(compare(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
-def test_unfinished_runs_do_not_count_as_seeds(compared):
+def test_unfinished_runs_do_not_count_as_seeds(compare):
     names = seeds("a", 70)
     run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
-    assert "top-1 70.10 +- 0.10% over 3 runs" in compared(f"{names} ./failed")
+    assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
 
 @pytest.fixture
-def judged(compared):
+def judge(compare):
     """Return a function that compares two groups of two seeds by their numbers of hits."""
     names = f"{seeds('a', 70, 2, optimizer={'lr': 2.0})} {seeds('b', 75, 2, optimizer={'lr': 1.0})}"
 
     def judge(images: int, *hits: int, flag: str = "") -> str:
         for name, count in zip(("a0", "a1", "b0", "b1"), hits, strict=True):
             Hits("d", "1" * count + "0" * (images - count)).write(Path(name))
-        return " ".join(compared(f"{names} {flag}").split())
+        return " ".join(compare(f"{names} {flag}").split())
 
     return judge
 
 
-def test_compare_judges_groups_of_seeds_together(judged):
-    said = judged(40, 30, 28, 20, 22)
+def test_compare_judges_groups_of_seeds_together(judge):
+    said = judge(40, 30, 28, 20, 22)
     assert "A, B vs. C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in said
     assert "over images and seeds. Settled." in said
-    (pair,) = json.loads(judged(40, 30, 28, 20, 22, flag="--json"))["pairs"]
+    (pair,) = json.loads(judge(40, 30, 28, 20, 22, flag="--json"))["pairs"]
     assert pair["runs"] == "A, B vs. C, D"
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
 
 
-def test_compare_names_only_runs_with_outcomes(judged, compared):
-    judged(40, 30, 28, 20, 22)
+def test_compare_names_only_runs_with_outcomes(judge, compare):
+    judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
-    assert "B vs. C, D, the same 40 images: +17.50 points" in compared("./a0 ./a1 ./b0 ./b1")
+    assert "B vs. C, D, the same 40 images: +17.50 points" in compare("./a0 ./a1 ./b0 ./b1")
 
 
 @pytest.mark.parametrize(
@@ -83,34 +83,34 @@ def test_compare_names_only_runs_with_outcomes(judged, compared):
         ((40, 21, 21, 21, 21), "equally accurate."),
     ],
 )
-def test_compare_advises_what_settles_a_difference(judged, counts, advice):
-    said = judged(*counts)
+def test_compare_advises_what_settles_a_difference(judge, counts, advice):
+    said = judge(*counts)
     assert "Not settled: they may be equally accurate." in said
     assert advice in said
     assert ("settle a difference" in said) is ("settle" in advice)
 
 
-def test_compare_stacks_tables_wider_than_terminal(compared, monkeypatch):
+def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"
-    out = compared(f"{seeds('a', 70, 2, name=f'{long}-0')} {seeds('b', 70, 2, name=f'{long}-1')}")
+    out = compare(f"{seeds('a', 70, 2, name=f'{long}-0')} {seeds('b', 70, 2, name=f'{long}-1')}")
     assert f"  name\n    A, B: {long}-0\n    C, D: {long}-1\n" in out
     assert "RESULTS         A " in out
 
 
-def test_compare_of_two_runs_prints_verdict(compared):
+def test_compare_of_two_runs_prints_verdict(compare):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
         Hits("d", flags).write(run_folder(Path(), name, recipe=name))
-    said = " ".join(compared("./a ./b").split())
+    said = " ".join(compare("./a ./b").split())
     assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in said
     assert "over images. Settled for these networks; other seeds may differ." in said
     Hits("d", "1" * 28 + "00").write(Path("b"))
-    assert "Not settled: they may be equally accurate" in compared("./a ./b")
+    assert "Not settled: they may be equally accurate" in compare("./a ./b")
     Hits("other", "1" * 30).write(Path("b"))
-    assert "the same 30 images" not in compared("./a ./b")
+    assert "the same 30 images" not in compare("./a ./b")
 
 
-def test_compare_judges_folds_together(compared):
+def test_compare_judges_folds_together(compare):
     names = []
     for rate in (1.0, 2.0):
         for part, (digest, images) in enumerate((("d", 20), ("e", 19)), 1):
@@ -119,6 +119,6 @@ def test_compare_judges_folds_together(compared):
             folder = run_folder(Path(), names[-1], config=settings)
             wrong = 9 if rate == 1 else part
             Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
-    said = " ".join(compared(" ".join(names)).split())
+    said = " ".join(compare(" ".join(names)).split())
     assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in said
     assert "over images. Settled for these networks; other seeds may differ." in said

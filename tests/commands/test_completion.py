@@ -14,14 +14,14 @@ from tests.tables import rows
 
 
 @pytest.fixture(scope="module")
-def bash() -> str:
+def script() -> str:
     return write_script("bash")
 
 
-def offered(bash: str, line: str, folder: Path) -> list[str]:
+def list_completions(script: str, line: str, folder: Path) -> list[str]:
     """Return the completions that bash offers at the end of a line."""
     ask = (
-        f"{bash}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' "
+        f"{script}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' "
         '"${COMPREPLY[@]}"'
     )
     return subprocess.run(
@@ -69,12 +69,12 @@ resnet-train mild ru | run= run.root= run.extends= run.name= runs/first
 """
     ),
 )
-def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tmp_path):
+def test_bash_completes_recipes_settings_methods_and_runs(script, line, wanted, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("")
     (tmp_path / "runs/first").mkdir(parents=True)
     (tmp_path / "runs/first/config.yaml").write_text("")
-    assert offered(bash, line, tmp_path) == wanted.split()
+    assert list_completions(script, line, tmp_path) == wanted.split()
 
 
 #: Lines whose last argument has a single completion in every shell, and the completed line.
@@ -91,7 +91,7 @@ ONE = {
 }
 
 
-def installed(shell: str, folder: Path) -> str:
+def install_script(shell: str, folder: Path) -> str:
     """Return the completion script of a shell, with a recipe to complete, or skip the test."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
@@ -102,7 +102,7 @@ def installed(shell: str, folder: Path) -> str:
 
 
 def test_fish_completes_the_same(tmp_path):
-    place = installed("fish", tmp_path)
+    place = install_script("fish", tmp_path)
     asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
     command = ["fish", "--no-config", "-c", f"source {place}{asked}"]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -110,7 +110,7 @@ def test_fish_completes_the_same(tmp_path):
 
 
 def test_zsh_completes_the_same_on_a_terminal(tmp_path):
-    place = installed("zsh", tmp_path)
+    place = install_script("zsh", tmp_path)
     child, terminal = pty.fork()
     if not child:
         os.chdir(tmp_path)
@@ -133,7 +133,7 @@ def test_zsh_completes_the_same_on_a_terminal(tmp_path):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_name_on_line_is_quoted_and_runs_nothing(shell, tmp_path):
-    place, run = installed(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
+    place, run = install_script(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
     for name in (run, "runs/a\n;touch ran"):  # the second is not a completion
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.yaml").write_text("")

@@ -29,7 +29,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """The jobs that the ranks received. Each epoch takes ten seconds, the first thirty."""
     found: list[dict] = []
 
@@ -109,17 +109,17 @@ def test_plan_has_time_and_cost_once_measured(enter):
         (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
-def test_sample_trains_epochs_of_the_full_schedule(words, epochs, asked, enter):
+def test_sample_trains_epochs_of_the_full_schedule(words, epochs, received_jobs, enter):
     values = json.loads(enter(f"resnet-recipes estimate {WORDS} {words} --sample 4 --json").out)
     assert [row["epoch"] - 1 for row in values["trained"]] == epochs
-    assert asked[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
+    assert received_jobs[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
     assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)
     assert values["evaluation_minutes"] == pytest.approx(2 * (-(-values["epochs"] // 1) + 1) / 60)
-    assert asked[0]["recipe"]["max_duration"] == ("20ba" if "20ba" in words else "60ep")
-    assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
+    assert received_jobs[0]["recipe"]["max_duration"] == ("20ba" if "20ba" in words else "60ep")
+    assert not Path(received_jobs[0]["recipe"]["run"]["root"]).exists()
 
 
-def test_sample_reports_its_epochs_and_omissions(asked, enter):
+def test_sample_reports_its_epochs_and_omissions(received_jobs, enter):
     out = enter(f"resnet-recipes estimate {WORDS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out

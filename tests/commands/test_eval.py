@@ -25,7 +25,7 @@ from tests.trained_runs import CLASSES
 
 
 @pytest.fixture
-def evaluated(run: Path, enter: Callable[..., Said]) -> Callable[..., dict | list]:
+def run_eval(run: Path, enter: Callable[..., Said]) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
         enter(f"resnet-recipes eval {of} {words} --json").out
@@ -56,15 +56,15 @@ def right(found: dict) -> dict[str, int]:
     return {row["class"]: row["correct"] for row in found["classes"]}
 
 
-def test_eval_of_run_equals_its_training_evaluation(run, evaluated):
-    found, (top1, loss, by_class) = evaluated(), evaluate_by_hand(run)
+def test_eval_of_run_equals_its_training_evaluation(run, run_eval):
+    found, (top1, loss, by_class) = run_eval(), evaluate_by_hand(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
     assert right(found) == by_class
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
 
 
-def test_remote_images_are_fetched_first_with_progress(run, evaluated, monkeypatch):
+def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatch):
     asked = []
 
     def local(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
@@ -72,7 +72,7 @@ def test_remote_images_are_fetched_first_with_progress(run, evaluated, monkeypat
         return config
 
     monkeypatch.setattr(data, "fetch", local)
-    evaluated()
+    run_eval()
     assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 
 
@@ -108,17 +108,17 @@ def test_eval_never_overwrites_the_image_table(run, flag, enter, monkeypatch):
     assert table.read_bytes() == before
 
 
-def test_eval_of_weights_file_needs_only_images(evaluated, enter):
-    from_file = evaluated("data=images workers=0", of="mine/weights.safetensors")
-    assert from_file["loss"] == pytest.approx(evaluated()["loss"], abs=1e-6)
+def test_eval_of_weights_file_needs_only_images(run_eval, enter):
+    from_file = run_eval("data=images workers=0", of="mine/weights.safetensors")
+    assert from_file["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
     assert "data is missing" in enter("resnet-recipes eval mine/weights.safetensors", 3).err
 
 
-def test_eval_matches_class_folders_by_name(evaluated, enter):
-    whole, some = right(evaluated()), CLASSES[3:9:2]
+def test_eval_matches_class_folders_by_name(run_eval, enter):
+    whole, some = right(run_eval()), CLASSES[3:9:2]
     for name in some:
         shutil.copytree(f"images/val/{name}", f"some/{name}")
-    assert right(evaluated("data=some")) == {name: whole[name] for name in some}
+    assert right(run_eval("data=some")) == {name: whole[name] for name in some}
     Path("some/strange").mkdir()
     assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
 
@@ -130,22 +130,22 @@ def test_eval_sizes_scale_resize_and_print_a_table(run, enter):
     assert float(rows[1].split()[4]) == pytest.approx(evaluate_by_hand(run, 64, 72)[1], abs=1e-3)
 
 
-def test_eval_uses_sizes_of_the_recipe(run, evaluated, enter):
+def test_eval_uses_sizes_of_the_recipe(run, run_eval, enter):
     recipe = read(run / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
     (run / "config.yaml").write_text(freeze(recipe))
-    assert [row["eval_size"] for row in evaluated()] == [32, 64]
+    assert [row["eval_size"] for row in run_eval()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
         said = enter(f"resnet-recipes eval mine {flag} x", 2).err
         assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in said
     assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in csv_rows("sizes.csv")] == ["32", "64"]
-    assert "eval_size" in evaluated("evaluation.sizes=[]")
+    assert "eval_size" in run_eval("evaluation.sizes=[]")
 
 
 @pytest.mark.slow
-def test_two_ranks_report_the_metrics_of_one(evaluated, forks, tmp_path):
-    one = evaluated()
+def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
+    one = run_eval()
     words = "tests.commands.verb eval mine gpus=2 --json"
     code, out, err = forks.run(tmp_path, *words.split()).wait()
     assert code == 0, err
@@ -164,8 +164,8 @@ def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
     assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", said)
 
 
-def test_eval_csv_equals_predictions_of_predict(evaluated, enter):
-    found = evaluated("--images images.csv --csv classes.csv")
+def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
+    found = run_eval("--images images.csv --csv classes.csv")
     assert {row["class"] for row in csv_rows("classes.csv")} == set(CLASSES)
     rows = csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
@@ -182,9 +182,9 @@ def test_eval_csv_equals_predictions_of_predict(evaluated, enter):
     assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)
 
 
-def test_gallery_shows_wrong_images_by_confidence(evaluated, monkeypatch):
+def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.eval._IN_GALLERY", 4)
-    evaluated("--images a.csv --gallery a.html")
+    run_eval("--images a.csv --gallery a.html")
     wrong = [row for row in csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
@@ -200,8 +200,8 @@ def test_gallery_shows_wrong_images_by_confidence(evaluated, monkeypatch):
     assert apart < 40  # two random images differ by 85
 
 
-def test_eval_of_beton_equals_eval_of_folder(evaluated, enter):
+def test_eval_of_beton_equals_eval_of_folder(run_eval, enter):
     enter("resnet-recipes convert images betons")
-    found, whole = evaluated("data=betons/val.beton"), evaluated()
+    found, whole = run_eval("data=betons/val.beton"), run_eval()
     assert found["top1_percent"] == whole["top1_percent"]
     assert found["loss"] == pytest.approx(whole["loss"], abs=0.02)

@@ -38,7 +38,7 @@ def _few_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def theirs() -> dict[str, torch.Tensor]:
+def timm_logits() -> dict[str, torch.Tensor]:
     """Return the timm logits of each image in ./some; the weights are in ./theirs.pth."""
     torch.manual_seed(0)
     model = timm.create_model("test_vit").eval()
@@ -58,7 +58,7 @@ def theirs() -> dict[str, torch.Tensor]:
     return found
 
 
-def test_foreign_weights_predict_as_in_their_library(theirs, enter):
+def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
     """For eval, predict and Python: the same classes, and probabilities within 0.01."""
     enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
     enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
@@ -67,8 +67,8 @@ def test_foreign_weights_predict_as_in_their_library(theirs, enter):
         row["file"]: (row["class_1"], row["probability_1"]) for row in csv_rows("predict.csv")
     }
     network = rr.load("theirs.pth", NAME)
-    assert rows.keys() == others.keys() == theirs.keys()
-    for path, logits in theirs.items():
+    assert rows.keys() == others.keys() == timm_logits.keys()
+    for path, logits in timm_logits.items():
         share, label = logits.softmax(0).max(0)
         with torch.no_grad():
             own = network(network.transform(path)[None])[0]
@@ -78,12 +78,12 @@ def test_foreign_weights_predict_as_in_their_library(theirs, enter):
             assert float(probability) == pytest.approx(float(share), abs=0.01)
 
 
-def test_eval_measures_foreign_weights_on_some_imagenet_classes(theirs, enter):
+def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, enter):
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
     found = json.loads(said.out)
     right = sum(
         get_wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
-        for path, logits in theirs.items()
+        for path, logits in timm_logits.items()
     )
     assert found["top1_percent"] == pytest.approx(100 * right / 12)
     assert (found["eval_size"], found["eval_resize"]) == (160, 168)
@@ -92,26 +92,26 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(theirs, enter):
     }
     assert "assuming timm:test_vit, and images normalized with a mean of 0.5/0.5/0.5" in said.err
     Path("some/val/n0").mkdir()
-    Path("some/val/n0/a.png").write_bytes(Path(next(iter(theirs))).read_bytes())
+    Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
     assert "has 5 classes; the network has 1000 classes, unnamed\n" in said
     assert "hint:  resnet-train finetune trains a network for other classes" in said
 
 
-def test_exported_foreign_weights_predict_the_same(theirs, enter):
+def test_exported_foreign_weights_predict_the_same(timm_logits, enter):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     words = f"{NAME} data=some --to onnx --with-preprocessing --out out"
     enter(f"resnet-recipes export theirs.pth {words}")
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-    for path, logits in theirs.items():
+    for path, logits in timm_logits.items():
         pixels = np.asarray(Image.open(path))[None]
         (shares,) = session.run(["probabilities"], {"images": pixels})
         assert classes[shares[0].argmax()] == get_wordnet_ids()[int(logits.argmax())]
 
 
-def test_unnamed_network_suggests_working_settings(theirs, enter):
+def test_unnamed_network_suggests_working_settings(timm_logits, enter):
     Path("theirs.pth").rename("test_vit.pth")
     said = enter("resnet-recipes eval test_vit.pth data=some", 3).err
     assert f"{NAME}\n" in said
@@ -129,7 +129,7 @@ def test_unnamed_network_suggests_working_settings(theirs, enter):
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
 
 
-def test_undescribed_teacher_suggests_an_export(theirs, enter, monkeypatch):
+def test_undescribed_teacher_suggests_an_export(timm_logits, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.inference.export.IMAGES", 2)
     sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
     plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="

@@ -231,7 +231,7 @@ def folder(images: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
+def list_message_lines(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
     """Return a function that returns the lines of the message for a rejected command."""
 
     def lines(line: str) -> list[str]:
@@ -243,9 +243,9 @@ def answered(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.parametrize(("typed", "answer"), WORDS)
-def test_settings_of_other_programs_suggest_ours(typed, answer, answered, monkeypatch):
+def test_settings_of_other_programs_suggest_ours(typed, answer, list_message_lines, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = answered(f"resnet-train mild data.backend=synthetic {typed}")
+    lines = list_message_lines(f"resnet-train mild data.backend=synthetic {typed}")
     assert answer in lines or any(line.startswith(f"{answer}: ") for line in lines)
 
 
@@ -259,8 +259,8 @@ def test_suggestions_for_mistakes_are_accepted(answer, enter, folder):
 
 
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
-def test_commands_of_other_programs_suggest_ours(typed, answer, answered, folder):
-    assert any(answer in line for line in answered(typed))
+def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lines, folder):
+    assert any(answer in line for line in list_message_lines(typed))
 
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
@@ -269,16 +269,16 @@ def test_missing_recipe_file_suggests_existing_recipe(name, enter, folder):
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
-def test_all_mistakes_are_reported_at_once(case, answered, folder):
+def test_all_mistakes_are_reported_at_once(case, list_message_lines, folder):
     typed, *answers = case
-    lines = answered(typed)
+    lines = list_message_lines(typed)
     assert f"error: {len(answers)} problems" in lines or "fit" in typed
     assert all(any(answer in line for line in lines) for answer in answers)
 
 
 @pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
-def test_setting_split_by_spaces_is_one_mistake(typed, answered):
-    assert " problems" not in answered(f"resnet-train mild --cfg {typed} seed=1")[0]
+def test_setting_split_by_spaces_is_one_mistake(typed, list_message_lines):
+    assert " problems" not in list_message_lines(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 
 def test_folder_names_may_have_spaces_and_dashes(enter, folder):
@@ -286,17 +286,17 @@ def test_folder_names_may_have_spaces_and_dashes(enter, folder):
     enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
 
 
-def test_image_folder_without_its_setting_is_one_mistake(answered, folder):
-    lines = answered("resnet-train small images")
+def test_image_folder_without_its_setting_is_one_mistake(list_message_lines, folder):
+    lines = list_message_lines("resnet-train small images")
     assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
-def test_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
-    assert " problems" not in answered(f"resnet-train {flag} mild data=images")[0]
+def test_recipe_behind_an_unknown_flag_is_not_missing(flag, list_message_lines, folder):
+    assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
 
 
-def test_run_shorter_than_its_warm_up_suggests_settings(answered, enter, folder):
+def test_run_shorter_than_its_warm_up_suggests_settings(list_message_lines, enter, folder):
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
-    fix = next(text for text in answered(line) if text.startswith("schedule.warmup=0"))
+    fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
     enter(f"{line} {fix.partition(',')[0]} --dry-run")

@@ -34,13 +34,13 @@ def imagenet(monkeypatch):
 
 
 @pytest.fixture
-def asked(enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
+def list_rows(enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
     return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
 
 
-def test_offers_list_published_durations_and_front(imagenet, asked):
-    rows = asked(f"{IMAGES} --price 2")
+def test_offers_list_published_durations_and_front(imagenet, list_rows):
+    rows = list_rows(f"{IMAGES} --price 2")
     found = {(row["recipe"], row["epochs"]): row for row in rows}
     assert found["mild", 67]["top1_percent"] == 78.1
     assert found["mild", 67]["accuracy"] == "published"
@@ -55,9 +55,9 @@ def test_offers_list_published_durations_and_front(imagenet, asked):
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
-def test_offers_list_the_most_accurate_first(imagenet, asked):
+def test_offers_list_the_most_accurate_first(imagenet, list_rows):
     hours = 3000
-    rows = asked(f"{IMAGES} --within {hours}h")
+    rows = list_rows(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
     known = [row["top1_percent"] for row in rows if row["top1_percent"]]
     assert known == sorted(known, reverse=True)
@@ -65,8 +65,8 @@ def test_offers_list_the_most_accurate_first(imagenet, asked):
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
 
-def test_offers_for_accuracy_list_fastest_first(imagenet, asked, enter):
-    rows = asked(f"{IMAGES} --reach 78")
+def test_offers_for_accuracy_list_fastest_first(imagenet, list_rows, enter):
+    rows = list_rows(f"{IMAGES} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
     minutes = [row["minutes"] for row in rows]
@@ -80,8 +80,8 @@ def folder(tmp_path):
     return random_images(tmp_path / "images")
 
 
-def test_offers_on_other_images_use_only_own_runs(folder, asked, enter):
-    rows = asked(OWN)
+def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
+    rows = list_rows(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
     (digest,) = {data.measure(data.DataConfig(root=str(folder))).train_digest}
@@ -89,7 +89,7 @@ def test_offers_on_other_images_use_only_own_runs(folder, asked, enter):
         run = run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
-    found = {(row["recipe"], row["epochs"]): row for row in asked(OWN)}
+    found = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
     assert found["small", 7]["top1_percent"] == 55.0
     assert found["small", 7]["accuracy"] == "2 own runs"
 

@@ -20,7 +20,7 @@ from tests.trained_runs import ended_run
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
+def print_plan(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
@@ -32,11 +32,11 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     return tell
 
 
-def test_plan_predicts_time_of_known_gpu(told, monkeypatch):
-    text = told("NVIDIA A100-SXM4-80GB", 85)
+def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85)
     assert "images/s" not in text
     monkeypatch.setattr(cores, "count_cores", lambda: 1000)
-    text = told("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
     assert "minutes: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures" in text
     assert "images/s at 88 px (memory traffic), " in text
     assert "images/s at 176 px (memory traffic)" in text
@@ -51,20 +51,20 @@ def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
     assert "time       unknown: this machine has no GPU\n" in text
 
 
-def test_plan_of_unknown_gpu_shows_published_time(told):
-    text = told("NVIDIA Z1", 85, "--verbose")
+def test_plan_of_unknown_gpu_shows_published_time(print_plan):
+    text = print_plan("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text
     assert "loading limits" not in text
-    assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
+    assert "time published: " in print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
 
 
-def test_plan_shows_slow_loading_with_its_fix(told, monkeypatch):
+def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     for module in (cores, slots):
         monkeypatch.setattr(module, "count_cores", lambda: 16)
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
-    text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "is the bottleneck: 44 minutes instead of 11 minutes"
     kept = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
     assert f"loading {limits}; {kept}" in text
@@ -83,25 +83,25 @@ cache=352 | 100 | 22% of the images fit at 352 px: 363 GB of 78.5 GB usable
 """
     ),
 )
-def test_plan_shows_which_images_stay_in_memory(words, gigabytes, text, told, monkeypatch):
+def test_plan_shows_which_images_stay_in_memory(words, gigabytes, text, print_plan, monkeypatch):
     monkeypatch.setattr(memory, "get_available_memory", lambda: int(gigabytes) * 10**9)
-    assert f"in memory {text}" in told("NVIDIA A100-SXM4-80GB", 85, words)
+    assert f"in memory {text}" in print_plan("NVIDIA A100-SXM4-80GB", 85, words)
 
 
-def test_plan_warns_if_memory_exceeds_gpu(told):
-    text = told("NVIDIA A100-SXM4-80GB", 85, "--verbose")
+def test_plan_warns_if_memory_exceeds_gpu(print_plan):
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "--verbose")
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
-    text = told("Tesla T4", 8)
+    text = print_plan("Tesla T4", 8)
     assert "WARNING may not fit in GPU memory: batch.bn_size=128 needs about half as much" in text
-    assert "memory about" not in told("NVIDIA Z1", 0, "--verbose")
+    assert "memory about" not in print_plan("NVIDIA Z1", 0, "--verbose")
 
 
-def test_plan_without_weights_imports_no_torchvision(told, monkeypatch):
+def test_plan_without_weights_imports_no_torchvision(print_plan, monkeypatch):
     monkeypatch.delattr("resnet_recipes.network.pretrained")
     # an import would fail
     monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)
-    assert "recipe mild" in told("NVIDIA A100-SXM4-80GB", 85)
+    assert "recipe mild" in print_plan("NVIDIA A100-SXM4-80GB", 85)
 
 
 @pytest.mark.parametrize(

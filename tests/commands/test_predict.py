@@ -19,7 +19,7 @@ GOOD = "images/val/pattern0/1.jpg"
 
 
 @pytest.fixture
-def predicted(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
+def run_predict(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
@@ -80,11 +80,11 @@ def test_only_some_of_many_unreadable_images_are_named(run, enter):
     assert "and 2 more" in err
 
 
-def test_predict_accepts_pattern_and_counts_classes(predicted):
-    rows = predicted("images/val/*/1.jpg --top 2")
+def test_predict_accepts_pattern_and_counts_classes(run_predict):
+    rows = run_predict("images/val/*/1.jpg --top 2")
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}
-    assert len(predicted(f"{GOOD} --top=99")[0]["classes"]) == 10
+    assert len(run_predict(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
 def test_predict_prints_probabilities_in_percent(run, enter):
@@ -100,7 +100,7 @@ def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_pat
     assert "try:   plain_disc" in said.err
 
 
-def test_pattern_finds_each_linked_image_once(predicted):
+def test_pattern_finds_each_linked_image_once(run_predict):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def test_pattern_finds_each_linked_image_once(predicted):
         ("top/.d/*", ["top/.d/d.jpg"]),
         ("top/**/.*.jpg", ["top/b/.c.jpg"]),
     ):
-        assert [relpath(row["file"]) for row in predicted(pattern)] == found
+        assert [relpath(row["file"]) for row in run_predict(pattern)] == found
 
 
 def test_predict_csv_lists_five_best_classes(run, enter):

@@ -27,13 +27,13 @@ def page(enter: Callable[..., Said]) -> Callable[..., str]:
     return made
 
 
-def specs(text: str) -> dict[str, dict]:
+def read_plots(text: str) -> dict[str, dict]:
     """Return the plots of a page by name."""
     script = r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>'
     return {name: json.loads(spec) for name, spec in re.findall(script, text, re.DOTALL)}
 
 
-def took(folder: Path, minutes: float, **more: float) -> None:
+def set_minutes(folder: Path, minutes: float, **more: float) -> None:
     """Set the minutes of training of a run; the total time is a tenth longer."""
     summary = json.loads((folder / SUMMARY).read_text())
     times = {"training_seconds": 60.0 * minutes, "wall_seconds": 66.0 * minutes}
@@ -46,12 +46,14 @@ def three_runs(**more: float) -> None:
         config = {"optimizer": {"lr": top1}}
         folder = run_folder(RUNS, name, top1=top1, images=5000, config=config)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
-        took(folder, minutes, **more)
+        set_minutes(folder, minutes, **more)
 
 
-def drawn(page: str, figure: str, kind: str) -> list[list[dict]]:
+def list_drawn_values(page: str, figure: str, kind: str) -> list[list[dict]]:
     """Return the values of each non-empty layer of a figure that uses a given mark."""
-    layers = [one for layer in specs(page)[figure]["layer"] for one in layer.get("layer", [layer])]
+    layers = [
+        one for layer in read_plots(page)[figure]["layer"] for one in layer.get("layer", [layer])
+    ]
     marks = [(layer["mark"], layer["data"]["values"]) for layer in layers]
     return [
         values
@@ -64,7 +66,7 @@ def test_front_contains_pareto_optimal_runs(page):
     three_runs()
     text = page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
-        front = drawn(text, name, "line")[0]
+        front = list_drawn_values(text, name, "line")[0]
         assert [point["top1_percent"] for point in front] == [70.0, 72.0]
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
@@ -75,7 +77,7 @@ def test_published_results_are_plotted_only_behind_imagenet_runs(page):
             config = {"optimizer": {"lr": lr}}
             run_folder(Path(name), f"a{lr}", images=count, config=config)
     for name, published in (("small", 0), ("large", 1)):
-        points = drawn(page(name), "time", "point")
+        points = list_drawn_values(page(name), "time", "point")
         assert len(points) == 1 + published
         assert {row["clock"] for row in points[0] if "clock" in row} == (
             {"papers"} if published else set()
@@ -89,15 +91,15 @@ def test_report_lines_join_durations_and_name_other_settings(page):
             "images": 5000,
         }
         name = f"{lr}-{epochs}-{seed}-6b3f2a91"
-        took(run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
+        set_minutes(run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
     text = page()
-    (names,) = drawn(text, "time", "text")
+    (names,) = list_drawn_values(text, "time", "text")
     assert {row["series"] for row in names} == {"lr 0.1", "lr 0.2"}
-    (points,) = drawn(text, "time", "point")
+    (points,) = list_drawn_values(text, "time", "point")
     assert [row["name"] for row in points][:2] == ["lr 0.1, 2 epochs", "lr 0.1, 4 epochs"]
     assert points[0]["seeds"] == 2
     assert points[0]["minutes"] == pytest.approx(3.5)
-    curves = {row["name"] for row in specs(text)["course-loss"]["data"]["values"]}
+    curves = {row["name"] for row in read_plots(text)["course-loss"]["data"]["values"]}
     assert "lr 0.2, 4 epochs, seed 1" in curves
     assert len(curves) == 8
 
@@ -117,7 +119,7 @@ def test_report_labels_are_next_to_points_without_overlap():
 def test_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     enter("resnet-recipes report --published '--out=~/r.html'")
-    assert specs(Path("r.html").read_text())
+    assert read_plots(Path("r.html").read_text())
 
 
 def test_page_of_runs_has_plots_and_escaped_names(page):
@@ -130,7 +132,7 @@ def test_page_of_runs_has_plots_and_escaped_names(page):
     # the other charts would be one line
     courses = ["loss", "lr", "pixels", "images_per_second", "data_wait_share"]
     names = ["time", "phases", *(f"course-{key}" for key in courses)]
-    assert set(specs(text)) == {*names}
+    assert set(read_plots(text)) == {*names}
     assert "<script>alert" not in text
 
 
@@ -147,7 +149,7 @@ def test_page_replaces_an_older_one_and_nothing_else(enter):
 
 def test_report_of_published_results_needs_no_runs(page, enter):
     text = page("--published")
-    assert set(specs(text)) == {"time"}
+    assert set(read_plots(text)) == {"time"}
     assert "Filled: runs" not in text
     Path("none").mkdir()
     assert "has no runs" in enter("resnet-recipes report none --out none.html", 3).err
@@ -172,36 +174,36 @@ def test_report_groups_fractions_and_folds_of_data_set(page):
     for share in (0.1, 0.3, 1.0):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
         top1, images = 60 + 20 * share, int(1000 * share)
-        took(run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5)
+        set_minutes(run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5)
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
     text = page()
     assert "Data: 1,000 training images, 400 validation images." in text
     assert "Accuracies on different images" not in text
     assert "Twice as many would gain about" in text
-    assert "images" in specs(text)
+    assert "images" in read_plots(text)
     shutil.rmtree(RUNS / "s0.3")
-    assert "images" in specs(page())
+    assert "images" in read_plots(page())
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
-        took(run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
+        set_minutes(run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = page()
     assert "<h2>2 data sets" in text
     assert re.findall(r"Best: ([\w .]+),", text) == ["mild", "share 1.0"]
     assert "Best: mild, 71.50% top-1 (mean of 2 runs)" in text  # folds are not compared
-    assert sum(name.endswith("images") for name in specs(text)) == 1  # not of folds
+    assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds
 
 
 def test_report_separates_best_and_plots_by_data_set(page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
-        took(run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1)
+        set_minutes(run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1)
     text = page()
     assert "Accuracies on different images cannot be compared" in text
     assert re.findall(r"Best: (\w+)", text) == ["of_a", "of_c"]
     for figure, series in (("data1-time", {"of_a", "of_b"}), ("data2-time", {"of_c", "of_d"})):
-        assert {row["series"] for row in drawn(text, figure, "point")[0]} == series
+        assert {row["series"] for row in list_drawn_values(text, figure, "point")[0]} == series
 
 
 def test_report_of_one_run_has_no_plot(page):
@@ -210,7 +212,7 @@ def test_report_of_one_run_has_no_plot(page):
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
-    assert "time" not in specs(text)
+    assert "time" not in read_plots(text)
     stopped = run_folder(RUNS, "stopped", images=5000, state="stopped")
     text = page(stopped)
     assert f"Next: resnet-train --resume {stopped}" in text
@@ -229,7 +231,7 @@ def test_report_png_writes_plots_into_a_new_folder(page, enter):
     run_folder(RUNS, "a")
     text = page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
-    assert {path.stem for path in Path("png").iterdir()} == set(specs(text))
+    assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))
     assert page("runs --png png") == text  # plots of the old report
     said = enter("resnet-recipes report runs --out other.html --png png", 2).err
     assert "--png png already exists" in said

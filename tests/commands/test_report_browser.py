@@ -51,14 +51,16 @@ def open_page(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
     verbs.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
-    until(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots)
+    wait_until(
+        browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots
+    )
     assert [
         entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
     ] == []
     return plots
 
 
-def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
+def wait_until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
     """Wait for a condition, at most a minute.
 
     Selenium would only check every half second.
@@ -66,14 +68,14 @@ def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
     WebDriverWait(browser, 60, poll_frequency=0.02).until(lambda _: condition())
 
 
-def widest(browser: "webdriver.Chrome") -> int:
+def measure_overflow(browser: "webdriver.Chrome") -> int:
     """Return by how many pixels the page is wider than its window."""
     return browser.execute_script(
         "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
 
 
-def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
+def has_tooltip(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     """Return whether hovering over a point of a figure shows a text."""
     return browser.execute_script(
         """
@@ -145,7 +147,7 @@ def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
 
     assert counts() == [2, 2]
     browser.find_element(By.CSS_SELECTOR, ".legend input[value=hot]").click()
-    until(browser, lambda: counts() == [1, 2])
+    wait_until(browser, lambda: counts() == [1, 2])
 
 
 def test_plots_and_menus_have_accessible_names(browser, tmp_path):
@@ -159,7 +161,7 @@ def test_plots_and_menus_have_accessible_names(browser, tmp_path):
 def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     run_folder(tmp_path / "runs", "mine")
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
-    found = hovered(browser, "time", "resnet-train recipe=mild seed=1")
+    found = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")
     assert found
 
 
@@ -168,6 +170,6 @@ def test_phone_needs_no_sideways_scrolling(browser, tmp_path):
     browser.set_window_size(500, 900)
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     try:
-        assert widest(browser) <= 0
+        assert measure_overflow(browser) <= 0
     finally:
         browser.set_window_size(1280, 900)

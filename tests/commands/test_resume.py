@@ -23,14 +23,14 @@ CONFIG = Path("runs/mine/config.yaml")
 
 
 @pytest.fixture
-def mine(started: list[Path], enter: Callable[..., Said]) -> list[Path]:
+def started_runs(started: list[Path], enter: Callable[..., Said]) -> list[Path]:
     """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
     enter(f"{START} run=mine", 75)
     return started
 
 
 @pytest.fixture
-def refused(started: list[Path], enter: Callable[..., Said]) -> Callable[..., str]:
+def explain_rejection(started: list[Path], enter: Callable[..., Said]) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
@@ -42,36 +42,36 @@ def refused(started: list[Path], enter: Callable[..., Said]) -> Callable[..., st
     return ask
 
 
-def test_resume_accepts_settings_without_effect_on_results(mine, enter):
+def test_resume_accepts_settings_without_effect_on_results(started_runs, enter):
     words = "workers=3 log.interval=7ba batch.bn_size=8 data.on_bad_image=skip"
     enter(f"resnet-train --resume runs/mine {words}", 75)
-    assert mine[0] == mine[1]
+    assert started_runs[0] == started_runs[1]
     changed = read(CONFIG)
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
-def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, refused):
+def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, explain_rejection):
     images = random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
-    said = refused("", 3)
+    said = explain_rejection("", 3)
     assert "data=images does not exist" in said
     assert "resnet-train --resume runs/mine data=/where/it/is/now" in said
-    said = refused(f"data={tmp_path}/photo", 3)
+    said = explain_rejection(f"data={tmp_path}/photo", 3)
     assert "--resume runs/mine data=photos" in said
     enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
 
-def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, refused):
+def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_rejection):
     images = random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     with site_of(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
         CONFIG.write_text(freeze_sealed(config))
-        assert "comes from the run folder alone" in refused("", 3)
+        assert "comes from the run folder alone" in explain_rejection("", 3)
         for command in (
             "resnet-train --extend mine epochs=9 --dry-run",
             "resnet-recipes plan recipe=runs/mine/config.yaml",
@@ -82,14 +82,14 @@ def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, refused):
         with pytest.raises(NotReadyError, match="comes from the run folder alone"):
             compose("runs/mine/config.yaml")
         assert not site.asked
-        assert "comes from the run folder alone" not in refused(f"data={site.address}", 3)
+        assert "comes from the run folder alone" not in explain_rejection(f"data={site.address}", 3)
         assert site.asked
 
 
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
-def test_folder_of_a_measurement_is_not_resumed(text, mine, refused):
+def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_rejection):
     Path("runs/mine/job.json").write_text(text)
-    assert "which cannot be resumed" in refused("")
+    assert "which cannot be resumed" in explain_rejection("")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
     ),
 )
 def test_rejected_resume_leaves_the_run_resumable(
-    enter, tmp_path, refused, free, change, code, rule
+    enter, tmp_path, explain_rejection, free, change, code, rule
 ):
     images = random_images(tmp_path / "images")
     free(5 << 30)
@@ -115,45 +115,45 @@ def test_rejected_resume_leaves_the_run_resumable(
     shutil.copytree(images, tmp_path / "others")
     (tmp_path / "others/train/pattern3/0.jpg").write_bytes(b"")
     for flags in ("", "--dry-run"):
-        assert rule in refused(f"{change.format(tmp=tmp_path)} {flags}", int(code))
+        assert rule in explain_rejection(f"{change.format(tmp=tmp_path)} {flags}", int(code))
     enter("resnet-train --resume runs/mine --dry-run")
     enter("resnet-train --resume runs/mine", 75)
 
 
-def test_resume_dry_run_changes_nothing(mine, enter):
+def test_resume_dry_run_changes_nothing(started_runs, enter):
     before = CONFIG.read_bytes()
     assert "4 steps" in enter("resnet-train --resume runs/mine --dry-run workers=3").out
     enter("resnet-train --resume runs/mine --dry-run lr=1", 2)
     enter("resnet-train --resume runs/other --dry-run", 3)
     enter(f"{START} --resume auto --dry-run")
-    assert len(mine) == 1
+    assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 
 
-def test_resume_keeps_the_measured_micro_batch(mine, enter, refused):
+def test_resume_keeps_the_measured_micro_batch(started_runs, enter, explain_rejection):
     enter(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
-    assert "this run uses 16" in refused("batch.bn_size=auto")
+    assert "this run uses 16" in explain_rejection("batch.bn_size=auto")
 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
-def test_running_run_keeps_its_settings(mine, refused, words):
+def test_running_run_keeps_its_settings(started_runs, explain_rejection, words):
     with LockedFolder(Path("runs/mine")):
-        assert "is in use by another run" in refused(words, 3)
+        assert "is in use by another run" in explain_rejection(words, 3)
 
 
-def test_finished_run_rejects_resume_and_changes(mine, enter):
+def test_finished_run_rejects_resume_and_changes(started_runs, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
     said = enter("resnet-train --resume runs/mine lr=1", 2).err
     assert "lr=1 differs from the run, which uses 0.05" in said
     assert "try:   resnet-train --resume runs/mine\n" in said
-    assert len(mine) == 1
+    assert len(started_runs) == 1
 
 
 @pytest.mark.parametrize("flags", ["", "--dry-run"])
-def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
+def test_resume_of_a_finished_run_rejects_changes(started_runs, enter, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
     said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
@@ -173,8 +173,8 @@ run.root=elsewhere | run.root=elsewhere
 """
     ),
 )
-def test_name_of_another_run_or_recipe_is_rejected(mine, refused, word, shown):
-    assert f"{shown}: --resume names the run, and a run keeps its recipe" in refused(word)
+def test_name_of_another_run_or_recipe_is_rejected(started_runs, explain_rejection, word, shown):
+    assert f"{shown}: --resume names the run, and a run keeps its recipe" in explain_rejection(word)
 
 
 def test_resume_auto_finds_newest_unfinished_run(started, enter):
@@ -213,33 +213,33 @@ def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key
     assert f"differs in {key}): starting a new one" in said
 
 
-def test_resume_auto_rejects_name_with_other_settings(mine, enter):
+def test_resume_auto_rejects_name_with_other_settings(started_runs, enter):
     said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
     assert "lr=0.1 differs from the run, which uses 0.05" in said
     assert "run=another" in said
-    assert len(mine) == 1
+    assert len(started_runs) == 1
 
 
-def test_resume_auto_reports_other_recipe_as_one_problem(mine, enter):
+def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, enter):
     recipe = read(CONFIG).name
     said = enter("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
     assert said.startswith(f"error: run=mine is a run of another recipe, {recipe}\n")
     assert "try:   resnet-train --resume runs/mine\n" in said
 
 
-def test_resume_rejects_folder_with_a_link(mine, refused, tmp_path):
+def test_resume_rejects_folder_with_a_link(started_runs, explain_rejection, tmp_path):
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
-    assert "runs/mine/checkpoints is a symbolic link" in refused("", 3)
+    assert "runs/mine/checkpoints is a symbolic link" in explain_rejection("", 3)
 
 
-def test_resume_deletes_the_previous_ending(mine, enter):
+def test_resume_deletes_the_previous_ending(started_runs, enter):
     Path("runs/mine/exit.json").write_text('{"code": 75}')
     enter("resnet-train --resume runs/mine", 75)
     assert not Path("runs/mine/exit.json").exists()
 
 
-def test_resume_rejects_run_replaced_before_its_lock(mine, enter, monkeypatch):
+def test_resume_rejects_run_replaced_before_its_lock(started_runs, enter, monkeypatch):
     original = read(CONFIG)
 
     def replaced(folder: Path) -> LockedFolder:
@@ -250,4 +250,4 @@ def test_resume_rejects_run_replaced_before_its_lock(mine, enter, monkeypatch):
     said = enter("resnet-train --resume runs/mine workers=3", 2).err
     assert "seed=42 differs from the run, which uses 7" in said
     assert read(CONFIG) == replace(original, seed=7)
-    assert len(mine) == 1
+    assert len(started_runs) == 1

@@ -69,7 +69,7 @@ def summary() -> str:
     return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")
 
 
-def screen(words: str, folder: Path, columns: int) -> str:
+def show_screen(words: str, folder: Path, columns: int) -> str:
     """Return the output of a command in a folder with three runs, for a terminal of this width."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
@@ -94,7 +94,7 @@ def with_runs(folder: Path) -> Path:
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("name", SCREENS)
 def test_screen_equals_its_golden_file(name, columns, tmp_path):
-    found = screen(SCREENS[name], with_runs(tmp_path), columns)
+    found = show_screen(SCREENS[name], with_runs(tmp_path), columns)
     assert found == (GOLDEN / f"{name}-{columns}.txt").read_text()
 
 
@@ -103,4 +103,4 @@ if __name__ == "__main__":
         root = with_runs(Path(made))
         for name, words in SCREENS.items():
             for columns in (80, 40):
-                (GOLDEN / f"{name}-{columns}.txt").write_text(screen(words, root, columns))
+                (GOLDEN / f"{name}-{columns}.txt").write_text(show_screen(words, root, columns))

@@ -11,29 +11,29 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.base.test_reading import special
+from tests.base.test_reading import make_special_file
 from tests.run_folders import run_folder
 
 pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 
 
-def content(text: bytes) -> Callable[[Path], object]:
+def write_content(text: bytes) -> Callable[[Path], object]:
     """Return a function that writes a file with this content."""
     return lambda path: path.write_bytes(text)
 
 
 #: Functions that make a file of a run folder hostile.
 FAULTS: dict[str, Callable[[Path], object]] = {
-    kind: lambda path, kind=kind: special(path, kind)
+    kind: lambda path, kind=kind: make_special_file(path, kind)
     for kind in ("fifo", "folder", "device", "sparse", "nowhere")
 } | {
-    "digits": content(b'{"epochs": %s}' % (b"1" * 400)),
-    "infinite": content(b'{"epochs": Infinity, "ema_top1_percent": 1e999}'),
-    "nan": content(b'{"training_seconds": NaN}'),
-    "brackets": content(b"[" * 30_000),
-    "deep": content(b'{"a":' * 900 + b"1" + b"}" * 900),
-    "text": content(b'{"epochs": "9", "recipe": ["a"], "training_seconds": {}}'),
-    "bytes": content(b"\xff\xfe\x00\x80" * 9),
+    "digits": write_content(b'{"epochs": %s}' % (b"1" * 400)),
+    "infinite": write_content(b'{"epochs": Infinity, "ema_top1_percent": 1e999}'),
+    "nan": write_content(b'{"training_seconds": NaN}'),
+    "brackets": write_content(b"[" * 30_000),
+    "deep": write_content(b'{"a":' * 900 + b"1" + b"}" * 900),
+    "text": write_content(b'{"epochs": "9", "recipe": ["a"], "training_seconds": {}}'),
+    "bytes": write_content(b"\xff\xfe\x00\x80" * 9),
 }
 
 
@@ -77,7 +77,7 @@ def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, 
 def test_bad_file_of_failed_run_is_one_line(file, tmp_path, enter):
     path = run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
-    special(path, "fifo")
+    make_special_file(path, "fifo")
     said = enter(f"resnet-recipes runs {tmp_path}").out
     assert f"{file} cannot be read: Not a regular file" in said
 

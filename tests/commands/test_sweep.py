@@ -206,13 +206,13 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     assert (code, kills) == (0, [-signal.SIGKILL] * 2)
     assert "already finished" in said
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in said
-    assert len(results(alone)) == 3
+    assert len(read_results(alone)) == 3
     extended = [run.extends for run in list_runs(killed / "runs") if run.extends]
     assert len(extended) == 2
-    assert results(killed) == results(alone)
+    assert read_results(killed) == read_results(alone)
 
 
-def results(root):
+def read_results(root):
     """Return recipe, loss and weights of each run of a sweep."""
     found = {}
     for path in root.glob("runs/*/summary.json"):

@@ -127,7 +127,7 @@ resnet-recipes job --for pbs mild data=/d
 """.strip().splitlines()
 
 
-def furnished(folder: Path) -> Path:
+def create_files(folder: Path) -> Path:
     """Create the files that the commands name."""
     random_images(folder / "images")
     random_images(folder / "one").joinpath("val").rename(folder / "val")
@@ -153,7 +153,7 @@ def answer(line: str, folder: Path) -> str:
     return shown.replace(str(folder), "FOLDER") or f"[exit {code}]\n"
 
 
-def kept() -> dict[str, str]:
+def read_golden() -> dict[str, str]:
     """Return the reviewed messages, by command."""
     parts = re.split(r"(?m)^\$ (.*)\n", GOLDEN.read_text())
     return dict(zip(parts[1::2], (part.rstrip() + "\n" for part in parts[2::2]), strict=True))
@@ -161,24 +161,24 @@ def kept() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return furnished(tmp_path_factory.mktemp("typed"))
+    return create_files(tmp_path_factory.mktemp("typed"))
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_typed_message_equals_its_golden_line(line: str, folder: Path):
-    assert answer(line, folder) == kept()[line]
+    assert answer(line, folder) == read_golden()[line]
 
 
 def test_golden_lines_all_belong_to_a_case():
-    assert list(kept()) == LINES
+    assert list(read_golden()) == LINES
 
 
-def written(lines: list[str], answered: Callable[[str], str]) -> str:
+def format_golden(lines: list[str], answered: Callable[[str], str]) -> str:
     """Return commands with their messages."""
     return "\n".join(f"$ {line}\n{answered(line)}" for line in lines)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        root = furnished(Path(made).resolve())
-        GOLDEN.write_text(written(LINES, lambda line: answer(line, root)))
+        root = create_files(Path(made).resolve())
+        GOLDEN.write_text(format_golden(LINES, lambda line: answer(line, root)))

@@ -14,7 +14,7 @@ from tests.fixtures import Said
 
 
 @pytest.fixture
-def said(enter: Callable[..., Said]) -> Callable[..., str]:
+def run_verb(enter: Callable[..., Said]) -> Callable[..., str]:
     """Return a function that returns the output of a subcommand."""
     return lambda line: enter(f"resnet-recipes {line}").out
 
@@ -26,11 +26,11 @@ def recipes() -> Path:
     return Path("recipes")
 
 
-def test_ls_lists_packaged_and_own_recipes(said, recipes):
+def test_ls_lists_packaged_and_own_recipes(run_verb, recipes):
     (recipes / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
     (recipes / "mild.yaml").write_text("name: mild\n")
     (recipes / "broken.yaml").write_text("seed: yes\n")
-    out = said("ls")
+    out = run_verb("ls")
     rows = {
         line.split()[0]: " ".join(line.split())
         for line in re.sub(r"\n +", " ", out).splitlines()
@@ -43,12 +43,12 @@ def test_ls_lists_packaged_and_own_recipes(said, recipes):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_ls_shows_nearest_published_result_of_own_recipe(said, recipes):
+def test_ls_shows_nearest_published_result_of_own_recipe(run_verb, recipes):
     (recipes / "mine.yaml").write_text(
         "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
         "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
     )
-    out = said("ls")
+    out = run_verb("ls")
     assert "60%, 9 epochs" in out
     ours = out.partition("BASELINES")[0]
     assert "25.3 min," in ours
@@ -56,27 +56,27 @@ def test_ls_shows_nearest_published_result_of_own_recipe(said, recipes):
     assert "* on DAWNBench's or MLPerf's clock; other times are training time." in out
 
 
-def test_ls_survives_hostile_recipe_descriptions(said, recipes):
+def test_ls_survives_hostile_recipe_descriptions(run_verb, recipes):
     (recipes / "odd.yaml").write_text(
         'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
     )
     (recipes / "odder.yaml").write_text(
         "about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n"
     )
-    out = said("ls")
+    out = run_verb("ls")
     assert "\x1b" not in out
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
 
 
-def test_ls_json_has_the_columns_of_the_table(said):
-    found = {item["name"]: item for item in json.loads(said("ls --json"))}
+def test_ls_json_has_the_columns_of_the_table(run_verb):
+    found = {item["name"]: item for item in json.loads(run_verb("ls --json"))}
     assert found["mild"]["epochs"] == "36"
     assert found["hot"]["published"]["top1"] == 79.86
     assert [found[name]["published"]["clock"] for name in ("hot", "mild_mlperf")] == ["", "MLPerf"]
 
 
-def test_show_prints_the_file_with_its_sources(said):
-    out = said("show mild")
+def test_show_prints_the_file_with_its_sources(run_verb):
+    out = run_verb("show mild")
     assert (Path(__file__).parents[2] / "recipes/mild.yaml").read_text().strip() in out
     assert "# sha256 " in out
 
@@ -90,18 +90,18 @@ def test_printed_recipe_is_folded_but_equivalent(name):
     assert sorted(set(text.split()) - set(shown.split())) == []
 
 
-def test_cp_writes_a_child_that_composes(said, recipes):
-    assert "resnet-train mine " in said("cp hot recipes/mine.yaml")
+def test_cp_writes_a_child_that_composes(run_verb, recipes):
+    assert "resnet-train mine " in run_verb("cp hot recipes/mine.yaml")
     assert "defaults: [hot]" in (recipes / "mine.yaml").read_text()
-    said("cp recipes/mine.yaml recipes/other.yaml")
+    run_verb("cp recipes/mine.yaml recipes/other.yaml")
     assert "defaults: [mine]" in (recipes / "other.yaml").read_text()
-    assert all(f"{name}.yaml: ok" in said("validate") for name in ("mine", "other"))
-    assert said("diff hot other") == "no setting differs\n"
+    assert all(f"{name}.yaml: ok" in run_verb("validate") for name in ("mine", "other"))
+    assert run_verb("diff hot other") == "no setting differs\n"
 
 
-def test_show_prints_parents_before_a_recipe(said, recipes):
+def test_show_prints_parents_before_a_recipe(run_verb, recipes):
     (recipes / "child.yaml").write_text("name: child\ndefaults: [mild, optimizer: lamb]\n")
-    shown = said("show child")
+    shown = run_verb("show child")
     assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
 
 
@@ -112,9 +112,9 @@ def test_cp_rejects_parent_outside_recipes(enter, recipes):
     assert not (recipes / "other.yaml").exists()
 
 
-def test_cp_may_keep_the_name_of_its_parent(said):
-    said("cp hot recipes/hot.yaml")
-    assert "hot.yaml: ok" in said("validate recipes/hot.yaml")
+def test_cp_may_keep_the_name_of_its_parent(run_verb):
+    run_verb("cp hot recipes/hot.yaml")
+    assert "hot.yaml: ok" in run_verb("validate recipes/hot.yaml")
 
 
 def test_cp_never_overwrites(enter):
@@ -123,8 +123,8 @@ def test_cp_never_overwrites(enter):
     assert Path("a.yaml").read_text() == "mine"
 
 
-def test_diff_shows_only_differences(said):
-    out = said("diff mild medium")
+def test_diff_shows_only_differences(run_verb):
+    out = run_verb("diff mild medium")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
     assert rows["methods.label_smoothing.smoothing"] == ["0.08", "0.1"]
     assert rows["methods.sam.interval"] == ["-", "10"]
@@ -162,17 +162,17 @@ def test_validate_of_a_folder_suggests_a_command(enter):
     assert enter(command).out == "my recipes/good.yaml: ok\n"
 
 
-def test_validate_lists_a_folder_once(said, recipes, monkeypatch):
+def test_validate_lists_a_folder_once(run_verb, recipes, monkeypatch):
     for number in range(20):
         (recipes / f"mine{number}.yaml").write_text("defaults: [small]\nseed: 1\n")
     listed, glob = [], Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, form: listed.append(path) or glob(path, form))
-    assert said("validate").count("yaml: ok") == 20
+    assert run_verb("validate").count("yaml: ok") == 20
     assert listed.count(recipes.absolute()) == 1
 
 
-def test_optimizer_page_explains_how_to_select_it(said):
-    out = said("methods lamb")
+def test_optimizer_page_explains_how_to_select_it(run_verb):
+    out = run_verb("methods lamb")
     parts = "arXiv:1904.00962 optimizer.name=lamb optimizer.betas=[0.9,0.999] optimizer.lr=0.005"
     assert all(part in out for part in parts.split())
 
@@ -185,8 +185,10 @@ def test_method_after_another_word_is_suggested(enter):
     )
 
 
-def test_convert_makes_a_beton_and_prints_its_name(said, images):
-    assert said(f"convert {images}/val images.beton workers=1 write_mode=raw") == "images.beton\n"
+def test_convert_makes_a_beton_and_prints_its_name(run_verb, images):
+    assert (
+        run_verb(f"convert {images}/val images.beton workers=1 write_mode=raw") == "images.beton\n"
+    )
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
 
 
@@ -207,9 +209,9 @@ def test_suggested_convert_command_keeps_its_options(target, enter, images):
     enter(fix)
 
 
-def test_convert_takes_paths_with_an_equals_sign(said, enter, images):
+def test_convert_takes_paths_with_an_equals_sign(run_verb, enter, images):
     Path("split=train").symlink_to(images / "val")
     words = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
-    assert said(words) == "run=1/a.beton\n"
+    assert run_verb(words) == "run=1/a.beton\n"
     assert "did you mean shuffle?" in enter(f"resnet-recipes {words} shufle=true", 2).err

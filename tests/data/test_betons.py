@@ -24,7 +24,7 @@ from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.data.conftest import built, open_training, small, train_pixels
 
 
-def config(root: Path, **changes) -> DataConfig:
+def make_config(root: Path, **changes) -> DataConfig:
     """Return settings for small images that two workers read."""
     return small(root, "ffcv", **{"workers": 2} | changes)
 
@@ -44,7 +44,7 @@ def overwrite(path: Path, place: int, data: bytes) -> None:
 
 @built
 def test_engine_pixels_are_close_to_python(betons, request):
-    settings = config(betons, reduced_decode=False)
+    settings = make_config(betons, reduced_decode=False)
     pixels = train_pixels(settings, 7).astype(int)
     request.getfixturevalue("without_engine")
     difference = np.abs(pixels - train_pixels(replace(settings, workers=0), 7))
@@ -68,13 +68,13 @@ def test_damaged_jpeg_is_named_without_checksum(copied, damage):
     for split in ("train", "val"):
         get_sidecar_path(copied / f"{split}.beton").unlink()
     with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
-        train_pixels(config(copied, workers=0), 6)
+        train_pixels(make_config(copied, workers=0), 6)
 
 
 @pytest.mark.usefixtures("decoded_by")
 def test_truncated_beton_ends_training_with_message(copied):
     # no thread may be decoding at the moment of truncation: see native/test_hostile
-    with closing(open_training(config(copied, workers=0))) as loader:
+    with closing(open_training(make_config(copied, workers=0))) as loader:
         batches = loader.batches()
         next(batches)
         os.truncate(copied / "train.beton", 5000)
@@ -91,13 +91,13 @@ def test_flipped_bit_is_named_on_first_read(copied, mode):
     place = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
     overwrite(path, place, bytes([beton.content[place] ^ 1]))
     with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch"):
-        train_pixels(config(copied, workers=0), 6)
+        train_pixels(make_config(copied, workers=0), 6)
 
 
 def test_abandoned_loader_leaves_no_thread(betons):
     before, threads = set(threading.enumerate()), torch.get_num_threads()
     for _ in range(5):
-        with closing(open_training(config(betons))) as loader:
+        with closing(open_training(make_config(betons))) as loader:
             next(loader.batches())
     assert set(threading.enumerate()) <= before  # a thread of another test may end meanwhile
     assert torch.get_num_threads() == threads
@@ -108,14 +108,14 @@ def test_mismatched_betons_are_rejected(copied):
     shutil.copy(copied / "val.beton", copied / "train.beton")
     shutil.copy(val, train)
     with pytest.raises(NotReadyError, match=r"train\.beton is the val split according to its"):
-        measure(config(copied))
+        measure(make_config(copied))
     older = json.loads(train.read_text())
     del older["split"]
     train.write_text(json.dumps(older))
-    assert measure(config(copied)).train_examples == 11
+    assert measure(make_config(copied)).train_examples == 11
     val.write_text(val.read_text().replace('"ant"', '"zebra"'))
     with pytest.raises(NotReadyError, match=r"differs from train\.beton in its classes"):
-        measure(config(copied))
+        measure(make_config(copied))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_mismatched_betons_are_rejected(copied):
 )
 def test_settings_of_image_files_are_rejected(betons, changes, said):
     with pytest.raises(NotReadyError, match=said):
-        measure(config(betons, **changes))
+        measure(make_config(betons, **changes))
 
 
 def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
-    assert "os_cache=true" in measure(config(betons)).details[0]
+    assert "os_cache=true" in measure(make_config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.get_available_memory", lambda: 1 << 10)
-    assert "os_cache=false" in measure(config(betons)).notes[0]
-    train_pixels(config(betons), 3)  # looks ahead instead of relying on the page cache
+    assert "os_cache=false" in measure(make_config(betons)).notes[0]
+    train_pixels(make_config(betons), 3)  # looks ahead instead of relying on the page cache

@@ -99,7 +99,7 @@ def test_training_epoch_has_no_image_twice(case):
     assert len({pixels.tobytes() for pixels, _ in images}) == case.facts.train_examples
 
 
-def evaluated(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
+def read_evaluation(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
     """Return the batch sizes of a rank, and its images with their labels."""
     with case.eval(**changes) as loader:
         batches = taken(loader.batches(), 99)
@@ -112,11 +112,11 @@ def evaluated(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]
 
 
 def test_evaluation_covers_examples_once_on_any_ranks(case):
-    _, ordered = evaluated(case)
+    _, ordered = read_evaluation(case)
     assert len(ordered) == case.facts.eval_examples
     for world in (2, 3, 4):
         for rank in range(world):
-            sizes, mine = evaluated(case, rank=rank, world_size=world)
+            sizes, mine = read_evaluation(case, rank=rank, world_size=world)
             assert {*sizes[:-1]} <= {4}
             assert mine == ordered[rank::world]
 

@@ -20,7 +20,9 @@ SIZES = np.concatenate([SIZES, np.random.default_rng(0).integers(1, 600, (90, 2)
 WIDE, NARROW = (3 / 4, 4 / 3), (0.75, 1.33)  # aspect ratios
 
 
-def random_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
+def crop_by_torchvision_loop(
+    draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple
+) -> list[int]:
     """Return the crop of one image by the torchvision loop; samples are [10, 4]."""
     height, width = size
     for area, aspect, down, right in draws:
@@ -37,7 +39,9 @@ def random_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) 
     return [(height - h) // 2, (width - w) // 2, h, w]
 
 
-def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
+def crop_by_tensorflow_loop(
+    draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple
+) -> list[int]:
     """Return the crop of one image by the steps of GenerateRandomCrop and its caller.
 
     Samples are [100, 4].
@@ -69,11 +73,11 @@ def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tupl
     ("scale", "ratio", "crops", "crop"),
     [
         *(
-            (scale, WIDE, draw_random_crops, random_crop)
+            (scale, WIDE, draw_random_crops, crop_by_torchvision_loop)
             for scale in ((0.08, 1), (0.35, 1), (1, 1))
         ),
         *(
-            (scale, NARROW, draw_crops, distorted_crop)
+            (scale, NARROW, draw_crops, crop_by_tensorflow_loop)
             for scale in ((0.05, 1), (0.35, 0.5), (1, 1))
         ),
     ],

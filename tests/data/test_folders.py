@@ -43,7 +43,7 @@ def broken(copied: Path) -> Path:
     return copied
 
 
-def evaluated(settings: DataConfig) -> np.ndarray:
+def read_evaluation(settings: DataConfig) -> np.ndarray:
     """Return all evaluation images, int [N, S, S, 3]."""
     with closing(data.open_eval(settings, data.measure(settings), ALONE)) as loader:
         batches = [pixels for pixels, _ in taken(loader.batches(), 99)]
@@ -55,7 +55,7 @@ def test_evaluation_crop_equals_torchvision(folder, how, theirs):
     files = [
         path for place in sorted((folder / "val").iterdir()) for path in sorted(place.iterdir())
     ]
-    crops = evaluated(small(folder, eval_interpolation=how))
+    crops = read_evaluation(small(folder, eval_interpolation=how))
     for ours, path in zip(crops, files, strict=True):
         assert np.array_equal(ours, np.asarray(theirs(Image.open(path).convert("RGB"))))
 
@@ -70,7 +70,7 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied, monkeypatch, si
         "resize_exactly",
         lambda pixels, *to: resized_to.append(to) or decode.resize_exactly(pixels, *to),
     )
-    ours = evaluated(small(copied))[0]
+    ours = read_evaluation(small(copied))[0]
     # 40 * 500 / 23 is not an integer
     assert np.abs(ours - np.asarray(BILINEAR(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
@@ -89,7 +89,7 @@ def test_bad_image_ends_training_with_path_and_fix(broken, workers):
 def test_bad_validation_image_is_never_skipped(broken):
     next((broken / "val" / "ant").iterdir()).write_bytes(b"")
     with pytest.raises(TrainingError, match="val/ant"):
-        evaluated(small(broken, on_bad_image="skip"))
+        read_evaluation(small(broken, on_bad_image="skip"))
 
 
 def test_augmentation_depends_on_seed_epoch_and_index(folder):

@@ -31,7 +31,7 @@ from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
 from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
-from tests.data.images.test_init import rows_for
+from tests.data.images.test_init import make_rows
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
@@ -45,7 +45,7 @@ def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def pixels(root: Path, side: int, **changes) -> np.ndarray:
+def read_pixels(root: Path, side: int, **changes) -> np.ndarray:
     """Return three training batches, uint8 [36, 3, side, side]."""
     return train_pixels(config(root, train_size=side, workers=2, **changes), 3)
 
@@ -54,9 +54,9 @@ def config(root: Path, **changes) -> DataConfig:
     return DataConfig(backend="ffcv", root=str(root), **changes)
 
 
-def fill(images: TrainImages, side: int) -> None:
+def read_every_image(images: TrainImages, side: int) -> None:
     """Read every image once, cropped to `side` pixels."""
-    images.fill(rows_for(np.arange(len(images.labels)), side=side))
+    images.fill(make_rows(np.arange(len(images.labels)), side=side))
 
 
 @pytest.fixture
@@ -83,9 +83,12 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
 @built
 def test_crop_size_selects_the_level(levels, copied):
     get_half_path(copied / "train.beton").unlink()
-    assert np.array_equal(pixels(levels, 45), pixels(copied, 45))
-    small, alone = pixels(levels, 12).astype(float), pixels(copied, 12, reduced_decode=False)
-    assert np.array_equal(pixels(levels, 12, reduced_decode=False), alone)
+    assert np.array_equal(read_pixels(levels, 45), read_pixels(copied, 45))
+    small, alone = (
+        read_pixels(levels, 12).astype(float),
+        read_pixels(copied, 12, reduced_decode=False),
+    )
+    assert np.array_equal(read_pixels(levels, 12, reduced_decode=False), alone)
     changed = (small != alone).any(axis=(1, 2, 3))
     assert 5 < changed.sum() < 36
     error = np.square(small - alone).mean(axis=(1, 2, 3))[changed]
@@ -107,7 +110,7 @@ def test_damage_in_small_level_is_named(copied):
     for index in range(len(half.starts)):
         change_quantization(half, index)
     with pytest.raises(TrainingError, match=r"is damaged in train\.half\.beton: checksum mismatch"):
-        pixels(copied, 8)
+        read_pixels(copied, 8)
     assert "37 samples of train.half.beton are damaged" in "".join(
         finding.what for finding in check_data(copied)
     )
@@ -117,11 +120,11 @@ def test_damage_in_small_level_is_named(copied):
 def test_full_level_is_checked_after_small_level(copied):
     source = open_samples(copied / "train.beton")
     images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
-    fill(images, 8)
+    read_every_image(images, 8)
     change_quantization(source.beton, 0)
-    fill(images, 8)
+    read_every_image(images, 8)
     with pytest.raises(UnreadableError, match="checksum mismatch"):
-        fill(images, 45)
+        read_every_image(images, 45)
 
 
 def test_small_level_of_other_images_is_rejected(copied, betons):

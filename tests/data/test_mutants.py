@@ -27,7 +27,7 @@ from tests.data.native.batch import Batch, encoded, photo
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 
 
-def refusal(data: bytes) -> str:
+def explain_rejection(data: bytes) -> str:
     """Decode an image in every way; return why it is rejected, or ""."""
     try:
         picture = Picture(data)
@@ -42,11 +42,11 @@ def refusal(data: bytes) -> str:
 
 def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     good = mutants.images()
-    assert not any(refusal(data) for _, data in good)
+    assert not any(explain_rejection(data) for _, data in good)
     refused = 0
     for name, data in mutants.mutants(good, COUNT):
         (tmp_path / name).write_bytes(data)
-        why = refusal(data)
+        why = explain_rejection(data)
         refused += bool(why)
         source = Original.files(Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path)
         assert check_image(tmp_path / name).bad == why
@@ -66,7 +66,7 @@ def test_engine_is_deterministic_on_damaged_jpegs():
     assert np.array_equal(runs[0].pixels, runs[1].pixels)
     assert {Status.DONE, Status.DAMAGED, Status.FOREIGN} <= {*status.tolist()}
     assert not {*status.tolist()} & {Status.WAITING, Status.RUNNING, Status.CANCELLED}
-    assert not any(refusal(files[row]) for row in np.flatnonzero(status == Status.DONE))
+    assert not any(explain_rejection(files[row]) for row in np.flatnonzero(status == Status.DONE))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     """Return a small .beton file and its sidecar."""
     monkeypatch.setattr(room, "PAGE_SIZE", 1 << 14)
     for number in range(12):
-        path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
+        path = tmp_path / "make_images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)

@@ -62,7 +62,9 @@ COUNTS = 400, 90, 9, 1
 LABELS = np.repeat(np.arange(4), COUNTS)
 
 
-def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
+def count_occurrences_in_epoch(
+    share: float, epoch: int = 0, labels: np.ndarray = LABELS
+) -> np.ndarray:
     """Return how often each image occurs in an epoch."""
     order = sample_classes(labels, share)(7, epoch, len(labels))
     assert len(order) == len(labels)
@@ -79,12 +81,15 @@ def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarr
     ],
 )
 def test_classes_are_sampled_by_their_fraction(share, expected):
-    found = np.bincount(LABELS, weights=shown(share), minlength=4)
+    found = np.bincount(LABELS, weights=count_occurrences_in_epoch(share), minlength=4)
     assert np.all(np.abs(found - expected) <= 1)
 
 
 def test_remainder_images_vary_by_epoch():
-    found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
+    found = [
+        np.bincount(LABELS, weights=count_occurrences_in_epoch(0.5, epoch)).tolist()
+        for epoch in range(40)
+    ]
     assert len(set(map(tuple, found))) > 1
     order = sample_classes(LABELS, 1.0)
     assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # also depends on the seed
@@ -92,16 +97,20 @@ def test_remainder_images_vary_by_epoch():
 
 
 def test_images_of_a_class_are_sampled_equally():
-    assert {*shown(0.0)} == {1}
-    times = np.split(shown(1.0), np.cumsum(COUNTS)[:-1])
+    assert {*count_occurrences_in_epoch(0.0)} == {1}
+    times = np.split(count_occurrences_in_epoch(1.0), np.cumsum(COUNTS)[:-1])
     assert all(np.ptp(of_class) <= 1 for of_class in times)
     # over many epochs, every image of a large class is used
-    assert sum(shown(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
+    assert sum(count_occurrences_in_epoch(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
 
 
 def test_classes_without_images_are_skipped():
     labels = np.repeat([0, 2], [30, 10])
-    assert np.bincount(labels, weights=shown(1.0, labels=labels)).tolist() == [20, 0, 20]
+    assert np.bincount(labels, weights=count_occurrences_in_epoch(1.0, labels=labels)).tolist() == [
+        20,
+        0,
+        20,
+    ]
 
 
 def test_occurrences_count_earlier_repeats():
@@ -138,7 +147,7 @@ def test_unequal_classes_suggest_a_setting():
     assert not list(find_imbalance(np.array([100, 150]), DataConfig()))
 
 
-def rows_of(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
+def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
     config, order = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
     if repeats > 1:
@@ -155,20 +164,20 @@ def rows_of(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int,
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_batches_are_equal_on_any_ranks_and_resume(repeats):
-    whole = rows_of(1, 0, 50, repeats)
-    assert rows_of(4, 0, 50, repeats) == whole
-    assert rows_of(2, 37, 13, repeats) == whole[37 * 40 :]
+    whole = list_rows(1, 0, 50, repeats)
+    assert list_rows(4, 0, 50, repeats) == whole
+    assert list_rows(2, 37, 13, repeats) == whole[37 * 40 :]
 
 
 def test_copies_of_an_image_are_in_separate_micro_batches():
-    found = rows_of(1, 0, 50, 3)
+    found = list_rows(1, 0, 50, 3)
     images = [index for _, index, _ in found]
     assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))
     assert len({*found}) == len(found)  # no two are equal
 
 
 def test_repeated_image_gets_a_new_crop():
-    found = rows_of(1, 0, 24, 1)
+    found = list_rows(1, 0, 24, 1)
     assert len(set(found)) == len(found)
     assert max(copy for *_, copy in found) > 50
 

@@ -24,7 +24,7 @@ def open_arrays(name: str) -> SharedArrays:
     return SharedArrays.open_named(name, **LAYOUT)
 
 
-def held(name: str) -> list[Path]:
+def list_descriptors(name: str) -> list[Path]:
     """Return this process's open descriptors of the memory file with a name."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
@@ -59,16 +59,18 @@ def test_memory_ends_with_its_last_holder(name):
     first["numbers"][:] = 5
     assert second["numbers"].tolist() == [5, 5, 5]
     del first
-    assert held(name)
+    assert list_descriptors(name)
     del second
-    assert not held(name)
+    assert not list_descriptors(name)
     assert open_arrays(name)["numbers"].tolist() == [0, 0, 0]
 
 
 def test_oversized_memory_takes_only_written_pages(name):
     arrays = open_arrays(name)
     arrays["rest"][[0, 1 << 39, -1]] = 1
-    assert held(name)[0].stat().st_blocks * 512 < 10 << 20  # three pages, huge pages if allowed
+    assert (
+        list_descriptors(name)[0].stat().st_blocks * 512 < 10 << 20
+    )  # three pages, huge pages if allowed
 
 
 def test_end_of_last_array_is_freed_and_becomes_zero(name):
@@ -79,7 +81,7 @@ def test_end_of_last_array_is_freed_and_becomes_zero(name):
     arrays["rest"][:] = 7
     for pages in (6, 6, 0):
         arrays.free("rest", pages * page)
-        assert held(name)[0].stat().st_blocks * 512 == (1 + pages) * page
+        assert list_descriptors(name)[0].stat().st_blocks * 512 == (1 + pages) * page
         assert other["numbers"].tolist() == [5, 5, 5]
         assert other["rest"].tolist() == [7] * pages * page + [0] * ((8 - pages) * page - 5)
 

@@ -31,7 +31,7 @@ SHAPE = 2, 1, 99
 ABOUT = {"teacher": "a", "data.seed": "1"}
 
 
-def begun(path: Path, count: int = 2, classes: int = 3) -> Outputs:
+def begin_file(path: Path, count: int = 2, classes: int = 3) -> Outputs:
     """Create a file, and map it for writing."""
     open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
     return map_outputs(path, "r+")[0]
@@ -42,9 +42,9 @@ def finish(outputs: Outputs, epoch: int) -> None:
     outputs.sha256[epoch] = outputs.digest(epoch)
 
 
-def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
+def write_outputs(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
     """Write a file with the same outputs in every epoch."""
-    found = begun(path, outputs[0].shape[1], classes)
+    found = begin_file(path, outputs[0].shape[1], classes)
     for epoch in range(2):
         found.values[epoch, 0], found.classes[epoch, 0] = outputs
         finish(found, epoch)
@@ -69,21 +69,23 @@ def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
     assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
 
 
-def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
+def find_fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
     with pytest.raises(ValueError, match="it") as caught:
         outputs.check(shape, classes)
     return str(caught.value)
 
 
 def test_written_outputs_have_no_fault(tmp_path):
-    outputs, about = map_outputs(written(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2)))
+    outputs, about = map_outputs(
+        write_outputs(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
+    )
     assert about == ABOUT
     outputs.check(SHAPE, 3)
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
-        assert "do not belong to these images" in fault(outputs, shape)
-    assert "do not belong to these images" in fault(outputs, classes=1)
+        assert "do not belong to these images" in find_fault(outputs, shape)
+    assert "do not belong to these images" in find_fault(outputs, classes=1)
     none = outputs._replace(**{name: part[:0] for name, part in outputs._asdict().items()})
-    assert "do not belong to these images" in fault(none, (0, 1, 99))
+    assert "do not belong to these images" in find_fault(none, (0, 1, 99))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +93,14 @@ def test_written_outputs_have_no_fault(tmp_path):
 )
 def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    found = map_outputs(written(tmp_path / "two.safetensors", outputs))[0]
-    assert "not finite numbers, or of no class" in fault(found)
+    found = map_outputs(write_outputs(tmp_path / "two.safetensors", outputs))[0]
+    assert "not finite numbers, or of no class" in find_fault(found)
 
 
 def test_incomplete_epoch_is_a_fault(tmp_path):
-    outputs = begun(tmp_path / "two.safetensors")
+    outputs = begin_file(tmp_path / "two.safetensors")
     finish(outputs, 0)
-    assert "was changed" in fault(outputs)
+    assert "was changed" in find_fault(outputs)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +117,12 @@ sha256 uint8 2,31
 )
 def test_outputs_reject_other_tensors(tmp_path, changes):
     outputs = map_outputs(
-        written(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
+        write_outputs(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
     )[0]
     for name, kind, shape in map(str.split, changes):
         zeros = np.zeros([*map(int, shape.split(","))], kind)
         outputs = outputs._replace(**{name: zeros})
-    assert "do not belong to these images" in fault(outputs)
+    assert "do not belong to these images" in find_fault(outputs)
 
 
 @pytest.fixture
@@ -187,11 +189,11 @@ def stored_in(path: Path) -> Stored:
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
-    written(path, choose_outputs(torch.randn(99, 3), 2))
+    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
     sent = pickle.dumps(Taught(images, stored_in(path)))  # as sent to a process
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
-    written(path, choose_outputs(torch.randn(99, 3), 2))
+    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         pickle.loads(sent)
 
@@ -215,7 +217,7 @@ def test_rewritten_file_is_read_again(tmp_path):
     """A later run in the same process reads it again."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for found in ([2.0, 1.0], [1.0, 2.0]):
-        written(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
+        write_outputs(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
         Taught(Mock(), stored_in(path)).fill(filled)
         wanted = torch.tensor(found).softmax(0).tolist()

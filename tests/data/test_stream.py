@@ -77,7 +77,7 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
     return side, current
 
 
-def on_device() -> RawBatch:
+def make_device_batch() -> RawBatch:
     """Return a stand-in for a batch on the device."""
     tensor = SimpleNamespace(record_stream=lambda _: None)
     tensor.to = lambda *_, **__: tensor
@@ -90,14 +90,14 @@ def test_loader_fills_memory_only_after_its_last_copy(queues):
     def batches() -> Iterator[RawBatch]:
         for copies in range(4):
             assert (side.recorded, side.synchronized) == (copies, [*range(1, copies + 1)])
-            yield on_device()
+            yield make_device_batch()
 
     assert len(list(Stream(batches(), torch.device("cuda")))) == 4
 
 
 def test_copy_waits_for_third_batch_before(queues):
     side, current = queues
-    assert len(list(Stream(iter([on_device()] * 6), torch.device("cuda")))) == 6
+    assert len(list(Stream(iter([make_device_batch()] * 6), torch.device("cuda")))) == 6
     # current records an event before each batch; the copy of batch 4 waits for event 2
     assert side.waits == [1, 2, 3, 4]
     assert current.waits == [1, 2, 3, 4, 5, 6]  # waits for its copy

@@ -35,7 +35,7 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(images, "explain_unavailable", lambda: "was not built")
 
 
-def fixes(findings: list[Finding]) -> list[Finding]:
+def list_fixes(findings: list[Finding]) -> list[Finding]:
     """Return the findings that must be fixed."""
     return [finding for finding in findings if finding.level == "fix"]
 
@@ -65,14 +65,14 @@ def test_valid_betons_have_no_findings(betons, reader):
 def test_damaged_samples_are_named(betons, reader):
     for index in (1, 4, 5):
         damage(betons / "train.beton", index, 300, b"\1\2\3")
-    (finding,) = fixes(check_data(betons))
+    (finding,) = list_fixes(check_data(betons))
     assert "3 samples of train.beton are damaged" in finding.what
     assert [path.partition(":")[0] for path in finding.paths] == [
         "sample 1",
         "sample 4",
         "sample 5",
     ]
-    assert not fixes(check_data(betons, images=False))
+    assert not list_fixes(check_data(betons, images=False))
 
 
 @readers
@@ -83,21 +83,21 @@ def test_without_checksums_the_decoder_decides(betons, reader):
         damage(path, index, tables, b"\xff" * 16)
     get_sidecar_path(path).unlink()
     assert not any(open_beton(path).complaint(index) for index in range(6))
-    (finding,) = fixes(check_data(path))
+    (finding,) = list_fixes(check_data(path))
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
 
 
 def test_unreadable_beton_is_reported(betons):
     path = betons / "train.beton"
     path.write_bytes(path.read_bytes()[:-1])
-    (finding,) = fixes(check_data(betons))
+    (finding,) = list_fixes(check_data(betons))
     assert "damaged or truncated" in finding.what
 
 
 def test_class_mismatch_is_reported_before_samples(betons):
     note = get_sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
-    (finding,) = fixes(
+    (finding,) = list_fixes(
         check_data(betons, progress=lambda done, total: pytest.fail("samples were read"))
     )
     assert "val.beton differs from train.beton in its classes" in finding.what
@@ -105,9 +105,9 @@ def test_class_mismatch_is_reported_before_samples(betons):
 
 def test_single_beton_can_be_checked(betons):
     (betons / "val.beton").unlink()
-    (finding,) = fixes(check_data(betons))
+    (finding,) = list_fixes(check_data(betons))
     assert "has no val.beton" in finding.what
-    assert not fixes(check_data(betons / "train.beton"))
+    assert not list_fixes(check_data(betons / "train.beton"))
 
 
 @readers
@@ -121,4 +121,4 @@ def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.doctor.count_cores", lambda: 2)
     monkeypatch.setattr(doctor_beton, "make_verifier", meets)
-    assert not fixes(check_data(betons / "train.beton"))
+    assert not list_fixes(check_data(betons / "train.beton"))

@@ -25,7 +25,7 @@ def forgetful() -> Iterator[None]:
 
 
 @pytest.fixture
-def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets whether torch finds a GPU, and its build."""
 
     def make(gpu: bool, cuda: str | None = "13.2", hip: str | None = None) -> None:
@@ -45,14 +45,16 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (4, "", Gpus(4)),  # without libcuda, as in tests
     ],
 )
-def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees, monkeypatch):
+def test_gpus_are_counted_as_cuda_lists_them(
+    physical, answer, found, set_visible_gpus, monkeypatch
+):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # reported by NVML
     asked = subprocess.CompletedProcess([], 0, answer)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
-    torch_sees(False)  # torch cannot use the driver
+    set_visible_gpus(False)  # torch cannot use the driver
     assert cuda.find_gpus() == Gpus()
     cuda.find_gpus.cache_clear()
-    torch_sees(True)
+    set_visible_gpus(True)
     assert cuda.find_gpus() == found
 
 
@@ -71,7 +73,7 @@ def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees
     ),
 )
 def test_unusable_gpu_is_reported_with_reason(
-    build, hip, visible, driver, why, fix, torch_sees, monkeypatch
+    build, hip, visible, driver, why, fix, set_visible_gpus, monkeypatch
 ):
     found = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
     build, hip, visible, driver = found
@@ -84,7 +86,7 @@ def test_unusable_gpu_is_reported_with_reason(
         )
 
     monkeypatch.setattr(cuda.ctypes, "CDLL", library)
-    torch_sees(False, build, hip)
+    set_visible_gpus(False, build, hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible.strip("'"))
@@ -96,7 +98,7 @@ def test_unusable_gpu_is_reported_with_reason(
     assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
     assert why in found.what
     assert fix in " ".join(list_advice(found.fix))
-    torch_sees(True)
+    set_visible_gpus(True)
     assert cuda.explain_unused_gpu() is None
 
 
@@ -113,12 +115,12 @@ def test_reason_replaces_the_torch_warning(monkeypatch):
     assert shown == []
 
 
-def test_mps_and_rocm_are_reported_as_untested(torch_sees, monkeypatch):
+def test_mps_and_rocm_are_reported_as_untested(set_visible_gpus, monkeypatch):
     monkeypatch.setattr(cuda.sys, "platform", "linux")
     assert cuda.explain_untested_machine() is None
-    torch_sees(False, None, "7.1")
+    set_visible_gpus(False, None, "7.1")
     assert cuda.explain_untested_machine() is None  # no GPU
-    torch_sees(True, None, "7.1")
+    set_visible_gpus(True, None, "7.1")
     assert "AMD GPUs (ROCm)" in cuda.explain_untested_machine().what
     monkeypatch.setattr(cuda.sys, "platform", "darwin")
     assert "Apple GPUs (mps) are not supported" in cuda.explain_untested_machine().what

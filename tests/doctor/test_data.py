@@ -20,7 +20,7 @@ from resnet_recipes.doctor.data import check_data
 from tests.tables import rows
 
 
-def only(findings: list[Finding], level: str) -> Finding:
+def get_only_finding(findings: list[Finding], level: str) -> Finding:
     """Return the only finding of a level."""
     found = [finding for finding in findings if finding.level == level]
     assert len(found) == 1, found
@@ -46,7 +46,7 @@ def test_flat_validation_set_suggests_its_command(root):
     for folder in ("ant", "bee", "cat"):
         (root / "val" / folder).rmdir()
     findings = check_data(root)
-    finding = only(findings, "fix")
+    finding = get_only_finding(findings, "fix")
     assert "val contains images without class folders" in finding.what
     assert finding.fix == (f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv",)
     assert get_exit_code(findings) == 3
@@ -57,14 +57,14 @@ def test_findings_repeat_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
     with pytest.raises(NotReadyError) as refused:
         measure(DataConfig(root=str(root)))
-    found = only(check_data(root), "fix")
+    found = get_only_finding(check_data(root), "fix")
     (problem,) = refused.value.problems
     assert problem.clause.removeprefix("train: ").removeprefix("val: ") in found.what
 
 
 def test_image_in_both_splits_is_found_by_content(root):
     shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
-    finding = only(check_data(root), "warn")
+    finding = get_only_finding(check_data(root), "warn")
     assert finding.what.startswith("validation images that are identical to training images")
     assert finding.paths == (f"{root / 'val/cat/renamed.jpg'}  {root / 'train/ant/ant0.jpg'}",)
 
@@ -115,7 +115,7 @@ def test_unreadable_image_is_named_with_reason(root):
     (root / "train/bee/bee0.jpg").write_text("hello")
     (root / "train/bee/bee1.jpg").unlink()
     os.mkfifo(root / "train/bee/bee1.jpg")
-    finding = only(check_data(root), "fix")
+    finding = get_only_finding(check_data(root), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
         f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})",
         "bee1.jpg cannot be read: Not a regular file",
@@ -124,7 +124,7 @@ def test_unreadable_image_is_named_with_reason(root):
 
 
 def test_wrong_folder_suggests_the_right_folder(root):
-    finding = only(check_data(root / "val"), "fix")
+    finding = get_only_finding(check_data(root / "val"), "fix")
     assert finding.fix == (f"resnet-recipes doctor data {root}",)
 
 
@@ -139,7 +139,7 @@ def test_unreadable_images_are_not_duplicates(root):
 def test_incomplete_imagenet_is_reported(root, monkeypatch):
     monkeypatch.setattr(doctor_data, "is_imagenet", lambda classes: True)
     monkeypatch.setattr(doctor_data, "IMAGENET", {"train": 6, "val": 50})
-    assert only(check_data(root), "warn").what.startswith("val looks like ImageNet")
+    assert get_only_finding(check_data(root), "warn").what.startswith("val looks like ImageNet")
 
 
 def test_second_image_of_phone_is_not_animation(root):

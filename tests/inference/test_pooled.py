@@ -42,13 +42,13 @@ def folds(make_run, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def evaluated(enter):
+def evaluate_runs(enter):
     return lambda words: json.loads(enter(f"resnet-recipes eval {words} --json").out)
 
 
-def test_each_image_counts_once_by_its_own_network(folds, evaluated, enter):
-    pooled = evaluated("first second --images all.csv")
-    parts = [evaluated(f"{name} --images {name}.csv") for name in ("first", "second")]
+def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, enter):
+    pooled = evaluate_runs("first second --images all.csv")
+    parts = [evaluate_runs(f"{name} --images {name}.csv") for name in ("first", "second")]
     assert [part["eval_examples"] for part in parts] == [15, 15]
     assert pooled["eval_examples"] == 30
     assert csv_rows("all.csv") == [*csv_rows("first.csv"), *csv_rows("second.csv")]
@@ -77,8 +77,8 @@ def test_images_count_once_in_folds_of_any_size():
     assert pooled.seconds == 4
 
 
-def test_gallery_mixes_the_networks_by_confidence(folds, evaluated):
-    evaluated("first second --images a.csv --gallery a.html")
+def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
+    evaluate_runs("first second --images a.csv --gallery a.html")
     wrong = [row for row in csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()

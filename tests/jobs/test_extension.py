@@ -32,7 +32,7 @@ WORDS = (
 
 
 @pytest.fixture
-def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+def prepare_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run with some steps."""
 
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
@@ -44,7 +44,7 @@ def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Pat
     return make
 
 
-def measured(folder: Path) -> list[tuple]:
+def read_measurements(folder: Path) -> list[tuple]:
     """Return the recorded steps and evaluations of a run, without clocks."""
     keys = ("kind", "step", "loss", "lr", "pixels", "ema_loss", "is_best")
     return [
@@ -55,10 +55,10 @@ def measured(folder: Path) -> list[tuple]:
 
 
 @pytest.mark.slow
-def test_extended_run_is_bit_identical_even_if_killed(prepared, launcher):
-    launcher.train(prepared("short", 16, 2), 2)
-    longer = prepared("longer", 24, 2, extends="short")
-    alone = launcher.train(prepared("alone", 24, 2), 2)
+def test_extended_run_is_bit_identical_even_if_killed(prepare_run, launcher):
+    launcher.train(prepare_run("short", 16, 2), 2)
+    longer = prepare_run("longer", 24, 2, extends="short")
+    alone = launcher.train(prepare_run("alone", 24, 2), 2)
     command = launcher.start(longer, 2)
     while not any(beat.step >= 14 for beat in watchdog.read_beats(longer)):
         time.sleep(0.002)
@@ -67,16 +67,16 @@ def test_extended_run_is_bit_identical_even_if_killed(prepared, launcher):
     assert command.wait()[0] == 1
     shutil.rmtree(longer.parent / "short")
     launcher.train(longer, 2)
-    assert {record[4] for record in measured(alone) if record[0] == "step"} == {16, 24, 32}
+    assert {record[4] for record in read_measurements(alone) if record[0] == "step"} == {16, 24, 32}
     assert_same(longer, alone, 24)
-    assert measured(longer) == measured(alone)
+    assert read_measurements(longer) == read_measurements(alone)
     assert read_run(longer).extends.endswith("short at step 12")
     assert read_run(longer).pflops == read_run(alone).pflops
 
 
 @pytest.mark.slow
-def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, launcher):
-    short = launcher.train(prepared("short", 16))
+def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launcher):
+    short = launcher.train(prepare_run("short", 16))
     (short / "exit.json").unlink()  # like a run that has not ended
     recipe = read(short / "config.yaml")
 
@@ -112,8 +112,8 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, launcher
         find(99)
 
 
-def test_extended_run_rejects_other_training_images(prepared, recipe, tmp_path):
-    prepared("short", 16)
+def test_extended_run_rejects_other_training_images(prepare_run, recipe, tmp_path):
+    prepare_run("short", 16)
     longer = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.measure(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
@@ -123,8 +123,8 @@ def test_extended_run_rejects_other_training_images(prepared, recipe, tmp_path):
         find_stable_state(replace(plan, facts=others[1]))
 
 
-def test_extended_run_rejects_other_schedule_or_settings(prepared, recipe, tmp_path):
-    prepared("short", 16)
+def test_extended_run_rejects_other_schedule_or_settings(prepare_run, recipe, tmp_path):
+    prepare_run("short", 16)
     cosine = recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
     for words, said in (

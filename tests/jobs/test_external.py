@@ -32,7 +32,7 @@ SRUN = (
 )
 
 
-def variables(words: str) -> dict[str, str]:
+def parse_variables(words: str) -> dict[str, str]:
     """Return variables as a shell would set them; the last value of a variable is used."""
     return dict(word.split("=", 1) for word in words.split())
 
@@ -40,14 +40,17 @@ def variables(words: str) -> dict[str, str]:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment, without the variables of a launcher."""
-    for name in [*variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="), "TORCHELASTIC_RESTART_COUNT"]:
+    for name in [
+        *parse_variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="),
+        "TORCHELASTIC_RESTART_COUNT",
+    ]:
         monkeypatch.setenv(name, "")  # restored after the test, even if other code sets it
         monkeypatch.delenv(name)
     return monkeypatch
 
 
 def put(told: pytest.MonkeyPatch, words: str) -> None:
-    for name, value in variables(words).items():
+    for name, value in parse_variables(words).items():
         told.setenv(name, value)
 
 
@@ -134,7 +137,7 @@ def test_join_reports_impossible_port(address, told):
 
 
 def test_join_sets_allocator_as_our_launcher_does(told):
-    told.setattr(os, "environ", variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
+    told.setattr(os, "environ", parse_variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
     told.setattr(external, "_join_meeting", Mock())
     told.setattr(external, "_await_others", Mock())
@@ -177,13 +180,13 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks,
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
 def test_srun_task_has_the_rank_of_torchrun(nodes, first):
-    found = external._get_variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
+    found = external._get_variables(parse_variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
     ours = "RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 MASTER_PORT=21234"
-    assert found == variables(f"{ours} MASTER_ADDR={first}")
+    assert found == parse_variables(f"{ours} MASTER_ADDR={first}")
 
 
 def test_srun_port_exists_for_large_federated_job_id(told):
-    found = external._get_variables(variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
+    found = external._get_variables(parse_variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
     assert found["MASTER_PORT"] == "31841"
 
 
@@ -193,7 +196,7 @@ def test_srun_port_exists_for_large_federated_job_id(told):
 def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = f"SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_NODEID={node} SLURM_CPUS_ON_NODE={cores}"
-    found = external._get_variables(variables(f"{SRUN} {slurm}"))
+    found = external._get_variables(parse_variables(f"{SRUN} {slurm}"))
     assert found["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
@@ -205,7 +208,7 @@ def test_restarted_group_resumes_its_own_run(tmp_path, told):
     told.setattr(external.watchdog, "read_beats", lambda folder: beats.get(folder.name, []))
     assert external.find_restarted_run(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert external.find_restarted_run(tmp_path) == tmp_path / "mine"
+    assert external.find_restarted_run(tmp_path) == tmp_path / "start_run"
 
 
 def without_interface() -> dict[str, str]:
@@ -213,7 +216,7 @@ def without_interface() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
 
 
-def tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> list[Command]:
+def start_tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> list[Command]:
     """Start tasks as srun would on one node, each with its own changes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -230,7 +233,7 @@ def tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> list[Com
             *SMALL,
             *words,
             environment=without_interface()
-            | variables(f"{SRUN} {one_node} SLURM_PROCID={rank} SLURM_LOCALID={rank}"),
+            | parse_variables(f"{SRUN} {one_node} SLURM_PROCID={rank} SLURM_LOCALID={rank}"),
         )
         for rank, words in enumerate(changes)
     ]
@@ -238,7 +241,7 @@ def tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> list[Com
 
 @pytest.mark.slow
 def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, told):
-    (code, out, err), other = (task.wait() for task in tasks(forks, tmp_path, [[], []]))
+    (code, out, err), other = (task.wait() for task in start_tasks(forks, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
     assert "8 images per step: 2 devices x 1 micro-batch of 4" in err
@@ -249,14 +252,14 @@ def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, told):
 
 @pytest.mark.slow
 def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, told):
-    started = tasks(forks, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
+    started = start_tasks(forks, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
     assert "seed is not given on rank 0, but 9 on rank 1" in err
     assert not (tmp_path / "runs").exists()
 
 
-def listening(pids: set[int]) -> set[str]:
+def list_listening_addresses(pids: set[int]) -> set[str]:
     """Return the TCP addresses that the processes listen on, as in /proc/net."""
     files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
     own, found = {os.readlink(file) for file in files}, set()
@@ -273,7 +276,7 @@ def listening(pids: set[int]) -> set[str]:
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
 def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
     if by == "srun":
-        started = tasks(forks, tmp_path, [["max_duration=5000ba"]] * 2)
+        started = start_tasks(forks, tmp_path, [["max_duration=5000ba"]] * 2)
     else:
         words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
         started = [forks.run(tmp_path, *words, environment=without_interface())]
@@ -284,7 +287,9 @@ def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
             ]
             time.sleep(0.05)
         ranks = {beat.pid for beat in watchdog.read_beats(tmp_path / "runs/one")}
-        assert listening({*ranks, *(task.pid for task in started)}) == {"0100007F"}  # 127.0.0.1
+        assert list_listening_addresses({*ranks, *(task.pid for task in started)}) == {
+            "0100007F"
+        }  # 127.0.0.1
     finally:
         for task in started:
             os.kill(task.pid, signal.SIGTERM)

@@ -18,7 +18,7 @@ AUTO = [
 
 
 @pytest.fixture
-def on_gpu(tmp_path, monkeypatch):
+def fit_on_gpu(tmp_path, monkeypatch):
     """Return a function that finds the number on two simulated GPUs that fit 4 images each."""
 
     def found():
@@ -38,16 +38,16 @@ def on_gpu(tmp_path, monkeypatch):
     return found
 
 
-def test_fitted_batch_replaces_auto_and_is_printed(on_gpu):
-    plan, told, _ = on_gpu()
+def test_fitted_batch_replaces_auto_and_is_printed(fit_on_gpu):
+    plan, told, _ = fit_on_gpu()
     assert (plan.recipe.batch.bn_size, plan.bn_size) == (4, 4)
     assert plan.microbatches == plan.rank_size // 4
     assert told[0] == "batch.bn_size=4 is the most that fits on H200."
     assert "BatchNorm sees 4 images at a time" in told[1]
 
 
-def test_fit_tries_the_batch_of_one_gpu(on_gpu):
-    plan, _, asked = on_gpu()
+def test_fit_tries_the_batch_of_one_gpu(fit_on_gpu):
+    plan, _, asked = fit_on_gpu()
     tried = asked["tried"]
     assert (asked["ranks"], tried.batch.global_size) == (1, plan.rank_size)
     assert (tried.batch.bn_size, tried.data.backend) == ("auto", "synthetic")

@@ -31,7 +31,7 @@ from tests.tables import rows
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the launcher start the stand-in, and wait less for a repeated signal."""
-    monkeypatch.setattr(group_module, "PROGRAM", "stand_in")
+    monkeypatch.setattr(group_module, "PROGRAM", "make_stand_in")
     monkeypatch.setattr(launching, "ECHO", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
@@ -65,7 +65,7 @@ class Started:
         return (self.folder / f"logs/rank{rank}.log").read_text()
 
 
-def running(folder: Path) -> list[str]:
+def list_running(folder: Path) -> list[str]:
     """Return the other processes whose command line contains the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -121,7 +121,7 @@ def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
     assert Started(tmp_path, "finish@0").ending.code == 0
 
 
-def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
+def act_when_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
     """Return a function that acts as soon as a rank of the run is stuck."""
 
     def wait() -> None:
@@ -234,10 +234,10 @@ def test_second_ctrl_c_stops_at_once(tmp_path):
         time.sleep(launching.ECHO + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, twice))
+    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, twice))
     assert run.ending.code == 1
     assert "stopped at once" in run.said[-1]
-    assert not running(tmp_path)
+    assert not list_running(tmp_path)
 
 
 def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
@@ -250,26 +250,26 @@ def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
 
 def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "GRACE", -9.8)
-    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
+    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
-    assert not running(tmp_path)
+    assert not list_running(tmp_path)
 
 
-def stops(folder: Path) -> bool:
+def wait_for_processes(folder: Path) -> bool:
     """Wait for the processes of a run to end; return whether they do so in time."""
     deadline = time.monotonic() + 30
-    while running(folder) and time.monotonic() < deadline:
+    while list_running(folder) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not running(folder)
+    return not list_running(folder)
 
 
 def test_loader_workers_of_dead_rank_are_killed(tmp_path):
     Started(tmp_path, "leave-a-child@0")
     assert (tmp_path / "child").exists()
-    assert stops(tmp_path)
+    assert wait_for_processes(tmp_path)
 
 
-def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
+def launch_separately(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher in a separate process, and return it when its ranks train."""
     (folder / "behavior").write_text("")
     command = [sys.executable, "-m", "tests.jobs.launcher", str(folder), str(ranks), "stand_in"]
@@ -280,7 +280,7 @@ def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
 
 
 def test_streams_of_rank_0_reach_the_user(tmp_path):
-    process = launched(tmp_path)
+    process = launch_separately(tmp_path)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert out == "output of 0\n"
@@ -291,10 +291,10 @@ def test_streams_of_rank_0_reach_the_user(tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_die_with_a_killed_launcher(tmp_path, ranks):
-    process = launched(tmp_path, ranks)
+    process = launch_separately(tmp_path, ranks)
     process.kill()
     process.communicate(timeout=60)
-    assert stops(tmp_path)
+    assert wait_for_processes(tmp_path)
 
 
 @pytest.mark.slow
@@ -308,14 +308,14 @@ def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     assert run.log(1).startswith("output of 1\nlog of 1\n")
     assert (tmp_path / "stuck").exists()
     assert not (tmp_path / "endings/rank0.json").exists()  # the rank would sleep for a minute
-    assert not running(tmp_path)
+    assert not list_running(tmp_path)
 
 
 @pytest.mark.slow
 def test_killed_rank_is_the_cause_not_its_peers(tmp_path):
     run = Started(tmp_path, "kill@1 peer@0", ranks=2)
     assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
-    assert not running(tmp_path)
+    assert not list_running(tmp_path)
 
 
 @pytest.mark.slow
@@ -323,7 +323,7 @@ def test_ctrl_c_stops_all_ranks(tmp_path):
     run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
     assert run.ending.code == 130
     assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
-    assert not running(tmp_path)
+    assert not list_running(tmp_path)
 
 
 @pytest.mark.slow

@@ -68,12 +68,12 @@ def test_partial_memory_averages_both_costs(monkeypatch):
     assert Supply.of(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
 
 
-def speeds(plan: Plan, rate: float, **changes) -> Speeds:
+def make_speeds(plan: Plan, rate: float, **changes) -> Speeds:
     """Return speeds of a device with the same number of images per second at all sizes."""
     return replace(Speeds({88: (1 / rate,)}, rate, {176: 32 / FILES}), **changes)
 
 
-def fast(plan: Plan) -> Speeds:
+def make_fast_gpus(plan: Plan) -> Speeds:
     """Return speeds of GPUs that are twice as fast as files, at all sizes."""
     seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
     return add_loading(plan, Speeds(seconds))
@@ -82,9 +82,9 @@ def fast(plan: Plan) -> Speeds:
 def test_memory_halves_time_of_run_limited_by_loading():
     """Expected: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = imagenet("mild epochs=32", 8)
-    saves = find_gain(plan, fast(plan))
+    saves = find_gain(plan, make_fast_gpus(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
-    assert estimate(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
+    assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
     assert saves.alone == pytest.approx(32 * epoch)
     assert saves.minutes == pytest.approx((31 + 8) * epoch)
     assert (saves.memory.pixels, saves.fix) == (352, "cache=ram")
@@ -130,7 +130,7 @@ def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
     if why == "engine":
         monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
-    saves = find_gain(plan, fast(plan))
+    saves = find_gain(plan, make_fast_gpus(plan))
     assert saves.alone < saves.minutes
     assert (saves.memory, saves.fix) == (None, "")
 
@@ -142,8 +142,11 @@ def test_partial_memory_is_not_suggested(monkeypatch):
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: part)
     faster = imagenet("mild cache=264 epochs=32", 8)
-    assert estimate(faster, fast(faster)).minutes < estimate(plan, fast(plan)).minutes
-    assert find_gain(plan, fast(plan)).memory is None
+    assert (
+        estimate(faster, make_fast_gpus(faster)).minutes
+        < estimate(plan, make_fast_gpus(plan)).minutes
+    )
+    assert find_gain(plan, make_fast_gpus(plan)).memory is None
     assert [supply.place for supply in list_supplies(plan)] == ["files"]
     assert Supply.of(imagenet("mild cache=ram", 8)).place == "files"
 
@@ -164,7 +167,7 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     plan = imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
-    assert find_gain(plan, fast(plan)).fix == fix
+    assert find_gain(plan, make_fast_gpus(plan)).fix == fix
 
 
 def test_both_storages_are_listed():

@@ -14,24 +14,29 @@ from tests.plans import imagenet
 PER_PIXEL = 2.2
 
 
-def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
+def set_free_memory(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
     """Set the memory in bytes that is free for images, in addition to batches."""
     monkeypatch.setattr(memory, "get_available_memory", lambda: free + plan.batch_memory + 10**10)
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 10**10)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "")
 
 
-def needed(pixels: int) -> float:
+def compute_needed(pixels: int) -> float:
     return PER_PIXEL * pixels**2 * (1_281_167 + 50_000)
 
 
 @pytest.mark.parametrize(
     ("free", "pixels"),
-    [(needed(352), 352), (needed(351), 264), (needed(264), 264), (needed(263), 0)],
+    [
+        (compute_needed(352), 352),
+        (compute_needed(351), 264),
+        (compute_needed(264), 264),
+        (compute_needed(263), 0),
+    ],
 )
 def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
     plan, said = imagenet("mild cache=ram", 8), []
-    having(monkeypatch, plan, free)
+    set_free_memory(monkeypatch, plan, free)
     made = resolve_memory_pixels(plan, said.append)
     assert made.recipe.data.memory_pixels == pixels
     assert f"data.memory_pixels={pixels}: " in said[0]
@@ -41,13 +46,13 @@ def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch)
 
 def test_largest_crop_of_a_run_counts(monkeypatch):
     plan = imagenet("mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8)
-    having(monkeypatch, plan, needed(256))
+    set_free_memory(monkeypatch, plan, compute_needed(256))
     assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
 
 
 def test_images_beyond_memory_are_kept_in_part(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    having(monkeypatch, plan, needed(352) / 4)
+    set_free_memory(monkeypatch, plan, compute_needed(352) / 4)
     kept = plan_memory(plan)
     assert kept.fraction == pytest.approx(0.25, rel=1e-3)
     assert str(kept).startswith("25% of the images fit at 352 px: ")
@@ -56,7 +61,7 @@ def test_images_beyond_memory_are_kept_in_part(monkeypatch):
 
 def test_full_memory_keeps_no_images(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    having(monkeypatch, plan, -(10**9))
+    set_free_memory(monkeypatch, plan, -(10**9))
     kept = plan_memory(plan)
     assert (kept.usable, kept.fraction) == (0, 0.0)
 

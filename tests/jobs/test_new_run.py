@@ -20,7 +20,7 @@ from resnet_recipes.run_folder import CONFIG, SUMMARY
 from tests.tables import rows
 
 
-def planned(recipe: str | Path, *words: str) -> Plan:
+def make_test_plan(recipe: str | Path, *words: str) -> Plan:
     """Return the plan of a recipe for images that do not exist."""
     composed = compose(str(recipe), ["data=/data", *words])
     return make_plan(composed.recipe, IMAGENET, 1, composed.origin)
@@ -32,9 +32,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def made(*words: str) -> Path:
+def create_run(*words: str) -> Path:
     """Create the folder of a run in ./runs, without training."""
-    with create(planned("mild", *words), ["resnet-train"]) as held:
+    with create(make_test_plan("mild", *words), ["resnet-train"]) as held:
         return held.path
 
 
@@ -51,16 +51,16 @@ def test_failed_create_leaves_no_folder(failure, monkeypatch):
 
     monkeypatch.setattr(atomic, "write_text", failing)
     with pytest.raises(NotReadyError if isinstance(failure, OSError) else KeyboardInterrupt):
-        made("run=mine")
+        create_run("run=mine")
     assert list(Path("runs").iterdir()) == []
     monkeypatch.undo()
 
 
 def test_name_of_run_without_steps_is_free():
-    (made("run=mine") / "logs").mkdir()
-    assert not (made("run=mine") / "logs").exists()
+    (create_run("run=mine") / "logs").mkdir()
+    assert not (create_run("run=mine") / "logs").exists()
     Path("runs/mine/metrics.jsonl").write_text('{"kind": "begin", "step": 0}\n')
-    made("run=mine")
+    create_run("run=mine")
     assert [path.name for path in Path("runs").iterdir()] == ["mine"]
 
 
@@ -76,23 +76,23 @@ metrics.jsonl | {"kind": "step", "step": 20}
     ),
 )
 def test_name_of_trained_run_is_taken(name, text):
-    path = made("run=mine") / name
+    path = create_run("run=mine") / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     with pytest.raises(RecipeError, match="is taken"):
-        made("run=mine")
+        create_run("run=mine")
     assert path.read_text() == text
 
 
 @pytest.mark.timeout(30)
 def test_create_rejects_fifo_in_place_of_records():
-    os.mkfifo(made("run=mine") / "metrics.jsonl")
+    os.mkfifo(create_run("run=mine") / "metrics.jsonl")
     with pytest.raises(NotReadyError, match="Not a regular file"):
-        made("run=mine")
+        create_run("run=mine")
 
 
 def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
-    folder = made("run=mine", "seed=1")
+    folder = create_run("run=mine", "seed=1")
     rmtree, deleted = shutil.rmtree, []
 
     def recorded(path: Path, **options: bool) -> None:
@@ -100,7 +100,7 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
         rmtree(path, **options)
 
     monkeypatch.setattr(shutil, "rmtree", recorded)
-    assert made("run=mine", "seed=2") == folder
+    assert create_run("run=mine", "seed=2") == folder
     assert deleted
     assert folder not in deleted  # another command may be about to train it
     assert "seed: 2" in (folder / "config.yaml").read_text()
@@ -116,10 +116,10 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 )
 @pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
 def test_run_about_to_start_keeps_its_name(make, words, clause):
-    with create(planned("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
+    with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
         with pytest.raises(NotReadyError) as refused:
-            make(planned("mild", "run=mine", *words), ["resnet-train"])
+            make(make_test_plan("mild", "run=mine", *words), ["resnet-train"])
         assert (held.path / CONFIG).read_bytes() == config
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
     (problem,) = refused.value.problems
@@ -129,11 +129,11 @@ def test_run_about_to_start_keeps_its_name(make, words, clause):
 
 
 def test_run_that_started_training_meanwhile_is_kept(monkeypatch):
-    folder = made("run=first")
+    folder = create_run("run=first")
     summary = folder / SUMMARY
     monkeypatch.setattr(new_run, "refuse_links", lambda folder: summary.write_text("{}"))
     with pytest.raises(RecipeError, match="is taken"):
-        made("run=first")
+        create_run("run=first")
     assert summary.read_text() == "{}"
 
 
@@ -143,7 +143,7 @@ def test_create_names_folder_on_disk_without_locks(monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(NotReadyError) as refused:
-        made("run=mine")
+        create_run("run=mine")
     (problem,) = refused.value.problems
     assert (problem.key, problem.kind) == (str(Path("runs").absolute()), Kind.WRONG)
     assert list(Path("runs").iterdir()) == []
@@ -162,15 +162,15 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
     with pytest.raises(
         RecipeError, match=r"is taken, as .* exists\n    hint:  choose another name$"
     ):
-        made("run=mine")
+        create_run("run=mine")
     assert list(other.iterdir()) == []
 
 
 def test_taken_run_name_suggests_two_commands():
-    folder = made("run=mine")
+    folder = create_run("run=mine")
     (folder / "weights.pt").touch()
     with pytest.raises(RecipeError) as refused:
-        made("run=mine")
+        create_run("run=mine")
     *first, _ = refused.value.problems[0].lines()[1:]
     assert first == [
         f"try:   resnet-train --resume {folder}",
@@ -187,14 +187,14 @@ def repository(tmp_path: Path) -> Path:
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\ntouch {tmp_path}/marker\n")
     script.chmod(0o755)
-    git(folder, "init", "-q")
-    git(folder, "add", ".")
-    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")
-    git(folder, "config", "core.fsmonitor", str(script))
+    run_git(folder, "init", "-q")
+    run_git(folder, "add", ".")
+    run_git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")
+    run_git(folder, "config", "core.fsmonitor", str(script))
     return folder
 
 
-def git(folder: Path, *words: str) -> str:
+def run_git(folder: Path, *words: str) -> str:
     """Run git, and return its output."""
     return subprocess.run(
         ["git", "-C", folder, *words], capture_output=True, text=True, check=True
@@ -202,12 +202,12 @@ def git(folder: Path, *words: str) -> str:
 
 
 def test_recipe_commit_is_read_without_running_git_hooks(repository, tmp_path):
-    commit = git(repository, "rev-parse", "HEAD")
+    commit = run_git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
-    known = collect_provenance(planned(repository / "mine.yaml"), "")
+    known = collect_provenance(make_test_plan(repository / "mine.yaml"), "")
     assert (known["git_commit"], known["origin"]) == (commit, "file")
     assert not (tmp_path / "marker").exists()
-    git(repository, "status")
+    run_git(repository, "status")
     assert (tmp_path / "marker").exists()  # shows that the test would notice the program
 
 
@@ -219,24 +219,24 @@ def test_invalid_repository_has_no_commit(head, tmp_path):
         os.mkfifo(tmp_path / ".git/HEAD")
     else:
         (tmp_path / ".git/HEAD").write_text(head)
-    assert collect_provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
+    assert collect_provenance(make_test_plan(tmp_path / "mine.yaml"), "")["git_commit"] is None
 
 
 def test_create_rejects_run_larger_than_disk(free):
     free(2_000_000_000)
-    check(planned("mild", "run.root=deep/runs"))
+    check(make_test_plan("mild", "run.root=deep/runs"))
     free(1_000_000_000)
     with pytest.raises(NotReadyError, match=r"has 1 GB free, and the run needs 1.14 GB: 3 ch"):
-        check(planned("mild", "run.root=deep/runs"))
-    check(planned("mild", "model.name=resnet18"))
+        check(make_test_plan("mild", "run.root=deep/runs"))
+    check(make_test_plan("mild", "model.name=resnet18"))
     assert list(Path().iterdir()) == []
 
 
 def test_create_rejects_tracker_without_its_package(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
-    check(planned("mild"))
+    check(make_test_plan("mild"))
     with pytest.raises(NotReadyError, match="packages that are not installed: wandb"):
-        check(planned("mild", "log.to=[wandb]"))
+        check(make_test_plan("mild", "log.to=[wandb]"))
 
 
 def test_create_rejects_unwritable_root(monkeypatch):
@@ -244,25 +244,25 @@ def test_create_rejects_unwritable_root(monkeypatch):
     with pytest.raises(
         NotReadyError, match=r"run.root=.*/file/a cannot be written to: .* is a file"
     ):
-        check(planned("mild", "run.root=file/a"))
+        check(make_test_plan("mild", "run.root=file/a"))
     with pytest.raises(NotReadyError, match="File name too long"):
-        check(planned("mild", f"run.root={'a' * 300}"))
+        check(make_test_plan("mild", f"run.root={'a' * 300}"))
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(NotReadyError, match="cannot be written to: Permission denied"):
-        check(planned("mild"))
+        check(make_test_plan("mild"))
 
 
 def test_plan_rejects_names_that_create_rejects():
-    folder = made("run=mine")
-    check(planned("mild", "run=mine"))  # it never trained
+    folder = create_run("run=mine")
+    check(make_test_plan("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")
-    for act in (lambda: check(planned("mild", "run=mine")), lambda: made("run=mine")):
+    for act in (lambda: check(make_test_plan("mild", "run=mine")), lambda: create_run("run=mine")):
         with pytest.raises(RecipeError, match=r"is taken, as .*mine already exists") as caught:
             act()
         assert "--resume" in str(caught.value)
     Path("runs/file").touch()
     with pytest.raises(RecipeError, match="is taken"):
-        check(planned("mild", "run=file"))
+        check(make_test_plan("mild", "run=file"))
     Path("runs/empty").mkdir()
-    check(planned("mild", "run=empty"))
-    made("run=empty")
+    check(make_test_plan("mild", "run=empty"))
+    create_run("run=empty")

@@ -59,7 +59,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
     assert "access denied" in (refused / "logs/rank0.log").read_text()
 
 
-def verdicts(facts: list[dict]) -> list[str]:
+def collect_verdicts(facts: list[dict]) -> list[str]:
     """Return the errors of the ranks, which are threads."""
     store = dist.HashStore()
 
@@ -75,11 +75,11 @@ def verdicts(facts: list[dict]) -> list[str]:
 
 
 def test_meeting_accepts_ranks_with_equal_facts():
-    assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
+    assert collect_verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
 def test_meeting_names_differing_rank_to_all():
-    said = verdicts(
+    said = collect_verdicts(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
     assert len(set(said)) == 1
@@ -87,7 +87,7 @@ def test_meeting_names_differing_rank_to_all():
 
 
 def test_meeting_names_fact_of_a_single_rank():
-    (said, _) = verdicts([{}, {"seed": 9}])
+    (said, _) = collect_verdicts([{}, {"seed": 9}])
     assert "seed is not given on rank 0, but 9 on rank 1" in said
 
 

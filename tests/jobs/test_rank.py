@@ -10,7 +10,7 @@ import torch
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
-from tests.jobs.test_survival import SMALL, Run, assert_same, state
+from tests.jobs.test_survival import SMALL, Run, assert_same, read_state
 from tests.tiny_networks import shallow_resnet18
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def test_frozen_run_resumes_bit_identical_without_weights_file(
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
     assert len(frozen) == 3
-    learned = state(whole.folder)["model"]
+    learned = read_state(whole.folder)["model"]
     assert all(torch.equal(learned[name], loaded[name]) for name in frozen)
     assert not torch.equal(learned["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
 

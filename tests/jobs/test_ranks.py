@@ -33,7 +33,7 @@ from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.data.conftest import built
-from tests.jobs.test_survival import state
+from tests.jobs.test_survival import read_state
 from tests.run_folders import begun
 from tests.trained_runs import random_images
 
@@ -55,7 +55,7 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
     return make
 
 
-def killed_after(step: int, run: Path) -> Path:
+def copy_as_killed(step: int, run: Path) -> Path:
     """Return a copy of a finished run as if it was killed right after a checkpoint."""
     folder = Path(tempfile.mkdtemp(dir=run.parent))
     (folder / "checkpoints").mkdir()
@@ -65,7 +65,7 @@ def killed_after(step: int, run: Path) -> Path:
     return folder
 
 
-def differing(run: Path, other: Path) -> list[str]:
+def find_differing(run: Path, other: Path) -> list[str]:
     """Return the names of weights and statistics that are not bit-identical in two runs."""
     weights, others = (
         load_file(run / "weights.safetensors"),
@@ -74,13 +74,13 @@ def differing(run: Path, other: Path) -> list[str]:
     return [name for name in weights if not torch.equal(weights[name], others[name])]
 
 
-def trained(process: RankProcess) -> int:
+def train_rank(process: RankProcess) -> int:
     """Run a rank with small gradient buckets, so that a small model has several."""
     all_reduce.BUCKET_BYTES = 30_000
     return work(process)
 
 
-def fused(process: RankProcess) -> int:
+def train_fused(process: RankProcess) -> int:
     """Run a rank with the operations for GPUs, in their CPU implementation.
 
     Return the number of calls.
@@ -93,7 +93,7 @@ def fused(process: RankProcess) -> int:
     return normalize.call_count
 
 
-def flipped(process: RankProcess) -> str:
+def train_with_flipped_bit(process: RankProcess) -> str:
     """Run a rank; before the first checkpoint, one bit of a weight flips on rank 1.
 
     Return the error.
@@ -114,7 +114,7 @@ def flipped(process: RankProcess) -> str:
 
 def test_flipped_bit_stops_all_ranks_before_saving(launcher, new_run):
     folder = new_run()
-    errors = launcher.call(folder, 3, flipped)
+    errors = launcher.call(folder, 3, train_with_flipped_bit)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
     assert not list((folder / "checkpoints").iterdir())
     assert not (folder / "weights.safetensors").exists()
@@ -135,10 +135,10 @@ def test_three_ranks_with_teacher_resume_bit_identical(launcher, new_run, make_r
         f"methods.distill.teacher={teacher} methods.sam.interval=2 methods.mixup={{}} "
         "methods.ema.half_life=2ba"
     )
-    launcher.call(whole, 3, trained)
-    resumed = killed_after(3, whole)
-    launcher.call(resumed, 3, trained)
-    assert differing(resumed, whole) == []
+    launcher.call(whole, 3, train_rank)
+    resumed = copy_as_killed(3, whole)
+    launcher.call(resumed, 3, train_rank)
+    assert find_differing(resumed, whole) == []
 
 
 def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run):
@@ -149,11 +149,11 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
         "methods.label_smoothing={} methods.mixup={}"
     )
     plain, whole = new_run(changes), new_run(changes)
-    launcher.call(plain, 2, trained)
-    assert all(calls >= 6 * 6 for calls in launcher.call(whole, 2, fused))
-    resumed = killed_after(3, whole)
-    launcher.call(resumed, 2, fused)
-    assert differing(resumed, whole) == []
+    launcher.call(plain, 2, train_rank)
+    assert all(calls >= 6 * 6 for calls in launcher.call(whole, 2, train_fused))
+    resumed = copy_as_killed(3, whole)
+    launcher.call(resumed, 2, train_fused)
+    assert find_differing(resumed, whole) == []
     expected, found = (load_file(run / "weights.safetensors") for run in (plain, whole))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -165,62 +165,62 @@ def test_float16_resumes_bit_identical(launcher, new_run):
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
         "data.eval_resize=16 data.eval_size=16 model.name=resnet34"
     )
-    launcher.call(whole, 2, trained)
-    resumed = killed_after(3, whole)
-    launcher.call(resumed, 2, trained)
-    assert state(whole, 3)["precision"]["scale"] < 2**16  # the scale started at 2**16
-    assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
-    assert differing(resumed, whole) == []
+    launcher.call(whole, 2, train_rank)
+    resumed = copy_as_killed(3, whole)
+    launcher.call(resumed, 2, train_rank)
+    assert read_state(whole, 3)["precision"]["scale"] < 2**16  # the scale started at 2**16
+    assert read_state(resumed, 6)["precision"] == read_state(whole, 6)["precision"]
+    assert find_differing(resumed, whole) == []
 
 
-def refusal(process: RankProcess) -> str:
+def explain_rejection(process: RankProcess) -> str:
     """Train, and return the reason for the rejection."""
     with pytest.raises(NotReadyError) as refused:
         work(process)
     return str(refused.value)
 
 
-def elsewhere(process: RankProcess) -> str:
+def train_with_local_images(process: RankProcess) -> str:
     """Train with images on this rank's own disk; some are missing on rank 1."""
     read = DataFacts.read
     DataFacts.read = lambda *named: replace(read(*named), train_examples=128 - process.rank)
-    return refusal(process)
+    return explain_rejection(process)
 
 
-def fetched_later(process: RankProcess) -> str:
+def train_with_later_version(process: RankProcess) -> str:
     """Train with fetched images; rank 1 got a later version."""
     copy = process.folder / f"version{process.rank}"
     copy.mkdir()
     (copy / "labels.csv").touch()
     local = copy / "labels.csv" if process.rank else copy
     prepare.data.fetch = lambda config, *_: replace(config, root=str(local))
-    return refusal(process)
+    return explain_rejection(process)
 
 
-def taught_otherwise(process: RankProcess) -> str:
+def train_with_other_teacher(process: RankProcess) -> str:
     """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     prepare.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
-    return refusal(process)
+    return explain_rejection(process)
 
 
-def without_its_gpu(process: RankProcess) -> str:
+def train_without_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch cannot use on the node of rank 1."""
     own = distributed.read_rank
     distributed.read_rank = lambda *given: replace(
         own(*given), device=torch.device("cpu" if process.rank else "cuda")
     )
-    return refusal(process)
+    return explain_rejection(process)
 
 
 @pytest.mark.parametrize(
     ("differing", "said"),
     [
-        (elsewhere, "number of training images is 128 on rank 0, but 127 on rank 1"),
-        (fetched_later, "fetched images is version0 on rank 0, but version1 on rank 1"),
-        (taught_otherwise, "methods.distill.teacher is 0 on rank 0, but 1 on"),
+        (train_with_local_images, "number of training images is 128 on rank 0, but 127 on rank 1"),
+        (train_with_later_version, "fetched images is version0 on rank 0, but version1 on rank 1"),
+        (train_with_other_teacher, "methods.distill.teacher is 0 on rank 0, but 1 on"),
         # they would wait for each other for half an hour, one in NCCL and one in gloo
-        (without_its_gpu, "device is cuda on rank 0, but cpu on rank 1"),
+        (train_without_gpu, "device is cuda on rank 0, but cpu on rank 1"),
     ],
 )
 def test_ranks_reject_other_images_teachers_or_devices(differing, said, launcher, new_run):
@@ -230,17 +230,17 @@ def test_ranks_reject_other_images_teachers_or_devices(differing, said, launcher
 
 def test_run_crashed_after_its_target_ends_on_resume(launcher, new_run):
     whole = new_run("evaluation.interval=3ba evaluation.stop_at_top1=1.0")
-    launcher.call(whole, 3, trained)
-    crashed = killed_after(3, whole)
+    launcher.call(whole, 3, train_rank)
+    crashed = copy_as_killed(3, whole)
     shutil.copy(whole / "metrics.jsonl", crashed)
-    launcher.call(crashed, 3, trained)
+    launcher.call(crashed, 3, train_rank)
     first, second = (
         json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed)
     )
     assert second["steps"] == first["steps"] == 3
     assert second["raw_top1_percent"] == first["raw_top1_percent"]
     assert second["mlperf_seconds"] == first["mlperf_seconds"]
-    assert differing(crashed, whole) == []
+    assert find_differing(crashed, whole) == []
 
 
 def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
@@ -271,11 +271,11 @@ def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tm
     )
     other = new_run(in_memory.replace("data.memory_pixels=30", "data.memory_pixels=29"))
     for run in (on_disk, kept, other):
-        launcher.call(run, 2, trained)
-    resumed = killed_after(3, kept)
-    launcher.call(resumed, 2, trained)
-    assert differing(kept, on_disk) == differing(resumed, on_disk) == []
-    assert differing(other, on_disk) != []
+        launcher.call(run, 2, train_rank)
+    resumed = copy_as_killed(3, kept)
+    launcher.call(resumed, 2, train_rank)
+    assert find_differing(kept, on_disk) == find_differing(resumed, on_disk) == []
+    assert find_differing(other, on_disk) != []
     losses = [
         [
             record["raw_loss"]

@@ -51,13 +51,13 @@ def configs() -> dict[int, Recipe]:
     }
 
 
-def with_largest_file(process: RankProcess, size: int) -> int:
+def train_with_file_limit(process: RankProcess, size: int) -> int:
     """Do the work of a rank whose files are limited to a number of bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     return work(process)
 
 
-def terminated_at(process: RankProcess, step: int) -> int:
+def train_until_sigterm(process: RankProcess, step: int) -> int:
     """Do the work of a rank; the last rank gets SIGTERM after a number of steps."""
     beat = process.watchdog.beat
 
@@ -113,7 +113,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def untouched(
+def train_uninterrupted(
     tmp_path_factory: pytest.TempPathFactory, configs: dict, launcher: Launcher
 ) -> Callable[[int], Run]:
     """Return a function that returns a finished, uninterrupted run on a number of ranks."""
@@ -124,37 +124,37 @@ def untouched(
     )
 
 
-def state(folder: Path, step: int = STEPS) -> dict:
+def read_state(folder: Path, step: int = STEPS) -> dict:
     """Return a checkpoint of a run."""
     return archive.read(folder / f"checkpoints/step-{step:08d}.pt")
 
 
 def assert_same(folder: Path, other: Path, step: int = STEPS) -> None:
     """Check that the weights of two runs are bit-identical."""
-    a, b = state(folder, step), state(other, step)
+    a, b = read_state(folder, step), read_state(other, step)
     for part in ("model", "optimizer", "methods", "precision", "best"):
-        left, right = dict(tensors(a[part])), dict(tensors(b[part]))
+        left, right = dict(list_tensors(a[part])), dict(list_tensors(b[part]))
         assert left.keys() == right.keys()
         assert [name for name in left if not torch.equal(left[name], right[name])] == []
 
 
-def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def list_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every value in a state with its key; plain numbers as tensors."""
     if isinstance(value, torch.Tensor):
         yield key, value
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from tensors(item, f"{key}/{name}")
+            yield from list_tensors(item, f"{key}/{name}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from tensors(item, f"{key}/{i}")
+            yield from list_tensors(item, f"{key}/{i}")
     elif isinstance(value, int | float):
         yield key, torch.tensor(value)
 
 
-def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, untouched):
+def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, train_uninterrupted):
     run = Run(tmp_path / "run", configs, launcher, 1)
-    run.start(with_largest_file, size=100_000)
+    run.start(train_with_file_limit, size=100_000)
     os.kill(run.await_step(3)[0], signal.SIGTERM)
     assert run.wait() == (1, [1])  # not 75: nothing could be saved
     assert "could not be written" in find_first_failure(run.observer.read_endings()).message
@@ -172,19 +172,21 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, u
     content = bytearray(last.read_bytes())
     content[random.Random(1).randrange(len(content))] ^= 4
     last.write_bytes(content)
-    assert_same(run.finish().folder, untouched(1).folder)
+    assert_same(run.finish().folder, train_uninterrupted(1).folder)
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
-def test_weights_are_written_when_last_checkpoint_fails(tmp_path, configs, launcher, untouched):
-    folder = untouched(1).folder
+def test_weights_are_written_when_last_checkpoint_fails(
+    tmp_path, configs, launcher, train_uninterrupted
+):
+    folder = train_uninterrupted(1).folder
     weights, checkpoint = (
         (folder / name).stat().st_size
         for name in ("weights.safetensors", f"checkpoints/step-{STEPS:08d}.pt")
     )
     assert weights + 100_000 < checkpoint
     run = Run(tmp_path / "run", configs, launcher, 1)
-    run.start(with_largest_file, size=weights + 100_000)
+    run.start(train_with_file_limit, size=weights + 100_000)
     assert run.wait() == (0, [0])
     for name in ("weights.safetensors", "weights-raw.safetensors"):
         assert (run.folder / name).stat().st_size == (folder / name).stat().st_size
@@ -196,7 +198,7 @@ def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, launcher, lar
     run = Run(tmp_path / "run", configs, launcher, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
-    run.start(with_largest_file, size=largest_file)
+    run.start(train_with_file_limit, size=largest_file)
     assert run.wait() == (1, [1])
     said = find_first_failure(run.observer.read_endings()).message
     assert said.startswith("training is done, but its results could not be written")
@@ -216,10 +218,12 @@ def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, launcher):
     )
 
 
-def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, launcher, untouched):
+def test_two_ranks_resume_after_stops_and_evaluation(
+    tmp_path, configs, launcher, train_uninterrupted
+):
     run, saved = Run(tmp_path / "run", configs, launcher, 2), []
     for step in (1, 4, 5, STEPS):
-        assert run.start(terminated_at, step=step).wait() == (75, [75, 75])
+        assert run.start(train_until_sigterm, step=step).wait() == (75, [75, 75])
         saved.append(run.newest())
     # the vote takes two steps; step 4, after a SAM step, is evaluated, and so is the last
     assert saved == [3, 4, 7, STEPS]
@@ -228,10 +232,12 @@ def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, launcher
     run.finish()
     assert run.evaluated() == [4, 8, 10]
     for name in (WEIGHTS, BEST, "weights-raw.safetensors"):
-        assert (run.folder / name).read_bytes() == (untouched(2).folder / name).read_bytes()
+        assert (run.folder / name).read_bytes() == (
+            train_uninterrupted(2).folder / name
+        ).read_bytes()
 
 
-def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, untouched):
+def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, train_uninterrupted):
     run = Run(tmp_path / "run", configs, launcher, 3)
     os.kill(run.start().await_step(1)[2], signal.SIGTERM)
     assert run.wait() == (75, [75, 75, 75])
@@ -241,4 +247,4 @@ def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, u
     assert run.wait() == (1, [1, 1])
     ending = read_ending(run.folder / "exit.json")
     assert (ending.error, ending.rank) == ("SIGKILL", killed)
-    assert_same(run.finish().folder, untouched(3).folder)
+    assert_same(run.finish().folder, train_uninterrupted(3).folder)

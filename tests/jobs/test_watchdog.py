@@ -29,7 +29,7 @@ stuck_in_a_collective()
 """
 
 
-def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> str:
+def read_log(folder: Path, seconds: float, stalled: float, act: str = "") -> str:
     """Return the log of a watched process."""
     script = WATCHED.format(seconds=seconds, stalled=stalled, act=act)
     return subprocess.run(
@@ -38,7 +38,7 @@ def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> st
 
 
 def test_last_beat_is_readable_by_another_process(tmp_path):
-    stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
+    read_log(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
     (beat,) = read_beats(tmp_path)
     assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
 
@@ -46,12 +46,12 @@ def test_last_beat_is_readable_by_another_process(tmp_path):
 def test_beat_on_full_disk_is_reported_once(tmp_path):
     (tmp_path / "heartbeat").mkdir()
     (tmp_path / "heartbeat/rank3").symlink_to("/dev/full")
-    log = stderr_of(tmp_path, 0, 60, "watchdog.beat(8, 'train')\nprint('done', file=sys.stderr)")
+    log = read_log(tmp_path, 0, 60, "watchdog.beat(8, 'train')\nprint('done', file=sys.stderr)")
     assert log == "the heartbeat cannot be written: No space left on device\ndone\n"
 
 
 def test_observer_survives_an_unresponsive_disk(tmp_path, monkeypatch):
-    stderr_of(tmp_path, 0, 60)
+    read_log(tmp_path, 0, 60)
     write_ending(tmp_path / "endings/rank3.json", Ending(0, 3))
     assert len(read_beats(tmp_path)) == 1
 
@@ -64,19 +64,19 @@ def test_observer_survives_an_unresponsive_disk(tmp_path, monkeypatch):
 
 
 def test_stalled_process_dumps_stacks_and_continues(tmp_path):
-    log = stderr_of(tmp_path, 0.3, 0.1)
+    log = read_log(tmp_path, 0.3, 0.1)
     assert "Timeout" in log
     assert "stuck_in_a_collective" in log
 
 
 def test_progressing_process_dumps_nothing(tmp_path):
     act = "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
-    assert stderr_of(tmp_path, 0, 0.4, act) == ""
+    assert read_log(tmp_path, 0, 0.4, act) == ""
 
 
 def test_sigusr2_and_crashes_dump_stacks(tmp_path):
     asked, crashed = (
-        stderr_of(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
+        read_log(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
         for name in ("SIGUSR2", "SIGSEGV")
     )
     assert "stuck_in_a_collective" not in asked

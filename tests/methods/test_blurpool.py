@@ -8,7 +8,7 @@ from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.module_class import adopt
-from tests.ops.test_blur import reference
+from tests.ops.test_blur import blur_by_definition
 
 #: Values that the settings must reject.
 WRONG = {"min_channels": [0]}
@@ -28,7 +28,7 @@ def test_max_pool_is_blurred_before_its_stride():
 def test_convolution_reads_blurred_input(kernel):
     conv = nn.Conv2d(16, 8, kernel, stride=2, padding=kernel // 2, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
-    expected = conv(reference(x))
+    expected = conv(blur_by_definition(x))
     adopt(conv, BlurConv2d)
     assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact up to the order of a sum
 
@@ -36,7 +36,7 @@ def test_convolution_reads_blurred_input(kernel):
 def test_blur_after_convolution_runs_at_full_resolution():
     conv = nn.Conv2d(16, 8, 3, stride=2, padding=1, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
-    expected = reference(F.conv2d(x, conv.weight, conv.bias, padding=1), stride=2)
+    expected = blur_by_definition(F.conv2d(x, conv.weight, conv.bias, padding=1), stride=2)
     adopt(conv, ConvBlur2d)
     assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)
 

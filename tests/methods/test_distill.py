@@ -80,12 +80,12 @@ def methods(teacher: object, **others: dict) -> dict[str, dict]:
     return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
 
 
-def network_of(method: Distill) -> nn.Module:
+def get_teacher(method: Distill) -> nn.Module:
     """Return the teacher network that the method calls."""
     return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
 
 
-def trained(run: Run) -> torch.Tensor:
+def train_steps(run: Run) -> torch.Tensor:
     record(run)
     return compute_digest(run.model)
 
@@ -93,19 +93,19 @@ def trained(run: Run) -> torch.Tensor:
 def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
     run = make_run("max_duration=4ba", methods=methods(teacher))
     (method,) = run.methods
-    model = network_of(method)
+    model = get_teacher(method)
     before = compute_digest(model)
-    trained(run)
+    train_steps(run)
     assert not model.training
     assert torch.equal(compute_digest(model), before)
     plain = make_run("max_duration=4ba")
-    assert not torch.equal(trained(plain), compute_digest(run.model))
+    assert not torch.equal(train_steps(plain), compute_digest(run.model))
 
 
 def test_teacher_is_folded_and_cast_once(teacher, make_run):
     run = make_run("precision.dtype=bf16", methods=methods(teacher))
     (method,) = run.methods
-    model, logits = network_of(method), method._logits
+    model, logits = get_teacher(method), method._logits
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
     assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     images, whole = torch.randn(4, 3, 32, 32), load(teacher).model.eval()

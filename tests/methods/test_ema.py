@@ -46,7 +46,7 @@ def test_decay_follows_interval_and_half_life(half_life, interval, decay, now_at
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def trained(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
+def train_steps(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
     model = network()
     for step in range(steps):
         model(torch.randn(4, 3, 16, 16)).sum().backward()
@@ -59,7 +59,7 @@ def trained(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
 
 def test_floats_are_averaged_and_integers_copied(network, now_at):
     ema = EMA("1ba", "1ba")
-    model = trained(network, ema, now_at, steps=1)
+    model = train_steps(network, ema, now_at, steps=1)
     before = deepcopy(model.state_dict())
     model(torch.randn(4, 3, 16, 16))
     ema.after_step(model, now_at(1))
@@ -73,7 +73,7 @@ def test_floats_are_averaged_and_integers_copied(network, now_at):
 
 def test_evaluation_uses_average_and_restores_weights(network, now_at):
     ema = EMA("2ba", "1ba")
-    model = trained(network, ema, now_at)
+    model = train_steps(network, ema, now_at)
     before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
@@ -93,7 +93,7 @@ def test_raw_weights_are_evaluated_before_first_step(network):
 
 def test_updates_happen_in_place(network, now_at):
     ema = EMA("2ba", "1ba")
-    model = trained(network, ema, now_at)
+    model = train_steps(network, ema, now_at)
     addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}
     ema.after_step(model, now_at(2))
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
@@ -101,7 +101,7 @@ def test_updates_happen_in_place(network, now_at):
 
 def test_loaded_average_continues_bit_identical(network, now_at):
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
-    model = trained(network, ema, now_at).to(memory_format=torch.channels_last)
+    model = train_steps(network, ema, now_at).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
         method.after_step(model, now_at(2))

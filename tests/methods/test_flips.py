@@ -11,7 +11,7 @@ from resnet_recipes.methods.flips import Flips
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 
 
-def drawn(method: Flips, pixels: np.ndarray, seed: int) -> np.ndarray:
+def flip_with_seed(method: Flips, pixels: np.ndarray, seed: int) -> np.ndarray:
     """Return the pixels that a seed produces."""
     augment = method.augment_sample()
     return np.asarray(augment(Image.fromarray(pixels), np.random.default_rng(seed)))
@@ -26,7 +26,7 @@ def test_flips_reach_eight_symmetries_equally_often():
     counts = Counter()
     for seed in range(800):
         loaded = PIXELS[:, ::-1] if seed % 2 else PIXELS  # horizontal flips of the loader
-        counts[symmetries[drawn(Flips(), loaded, seed).tobytes()]] += 1
+        counts[symmetries[flip_with_seed(Flips(), loaded, seed).tobytes()]] += 1
     assert len(counts) == 8
     assert min(counts.values()) > 70  # of 100; a lower count occurs once in 2,000 samples
 
@@ -40,5 +40,5 @@ def test_flips_reach_eight_symmetries_equally_often():
     ],
 )
 def test_disabled_flips_are_never_sampled(method, images):
-    seen = {drawn(method, PIXELS, seed).tobytes() for seed in range(40)}
+    seen = {flip_with_seed(method, PIXELS, seed).tobytes() for seed in range(40)}
     assert seen == {image.tobytes() for image in images}

@@ -34,7 +34,7 @@ def fail():
 
 
 @pytest.fixture
-def offer(tmp_path, monkeypatch):
+def install_package(tmp_path, monkeypatch):
     """Return a function that installs a package with these entry points and this source."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "theirs", raising=False)
@@ -46,11 +46,11 @@ def offer(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "entry_points", lambda group: found.select(group=group))
 
     yield install
-    sys.modules.pop("theirs", None)
+    sys.modules.pop("compute_their_logits", None)
 
 
-def test_method_of_another_package_is_found(offer):
-    offer(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
+def test_method_of_another_package_is_found(install_package):
+    install_package(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
     (found,) = find_installed({"mixup"})
     assert found().alpha == 1.0
 
@@ -72,8 +72,8 @@ theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 """
     ),
 )
-def test_invalid_method_of_a_package_is_rejected(offer, name, body, entries, why):
-    offer(CLASS.format(name=name, body=body), *entries.split())
+def test_invalid_method_of_a_package_is_rejected(install_package, name, body, entries, why):
+    install_package(CLASS.format(name=name, body=body), *entries.split())
     with pytest.raises(NotReadyError) as refused:
         list(find_installed({"mixup"}))
     (problem,) = refused.value.problems
@@ -85,8 +85,8 @@ def test_invalid_method_of_a_package_is_rejected(offer, name, body, entries, why
 @pytest.mark.parametrize(
     "raised", ['ValueError("no\\nway")', "SystemExit(0)", 'OSError(5, "x", "y")']
 )
-def test_error_in_installed_method_names_its_package(offer, raised, monkeypatch, capsys):
-    offer(CLASS.format(name="theirs", body="") + FAILING.format(raised=raised), "theirs")
+def test_error_in_installed_method_names_its_package(install_package, raised, monkeypatch, capsys):
+    install_package(CLASS.format(name="theirs", body="") + FAILING.format(raised=raised), "theirs")
     (method,) = find_installed(set())
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", (method,))
 
@@ -100,8 +100,8 @@ def test_error_in_installed_method_names_its_package(offer, raised, monkeypatch,
     assert "try: '~methods.theirs'" in said
 
 
-def test_error_outside_installed_methods_names_no_package(offer, monkeypatch):
-    offer(CLASS.format(name="theirs", body="pass"), "theirs")
+def test_error_outside_installed_methods_names_no_package(install_package, monkeypatch):
+    install_package(CLASS.format(name="theirs", body="pass"), "theirs")
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_installed(set())))
     with pytest.raises(ZeroDivisionError):
         run_guarded(lambda _: 1 // 0, [])

@@ -90,7 +90,7 @@ class After(NamedTuple):
     methods: dict[str, Tensor]
 
 
-def trained(run: Run, bad: int) -> list[After]:
+def train_run(run: Run, bad: int) -> list[After]:
     """Train a run to its end; the features of forward pass number `bad` (from 1) are infinite."""
     passes, states = [], []
 
@@ -126,7 +126,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
         "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.sam.interval=1 "
         "methods.ema.half_life=2ba methods.ema.update_interval=2ba"
     )
-    states = trained(run, bad=6 + bad_pass)  # a forward pass of the fourth step
+    states = train_run(run, bad=6 + bad_pass)  # a forward pass of the fourth step
     before, skipped, last = states[2:]
     assert [state.rate for state in states] == [run.plan.lr_at(step) for step in range(5)]
     assert [state.scale for state in states] == [before.scale] * 3 + [before.scale / 2] * 2

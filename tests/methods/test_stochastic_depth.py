@@ -14,7 +14,7 @@ from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, Stoc
 WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}
 
 
-def dropping(rate: float) -> DropSamplesBatchNorm2d:
+def make_dropping(rate: float) -> DropSamplesBatchNorm2d:
     norm = nn.BatchNorm2d(4)
     adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
     return norm
@@ -50,7 +50,7 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
 
 
 def test_examples_are_dropped_at_rate_of_block():
-    norm = dropping(0.1).train()
+    norm = make_dropping(0.1).train()
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
     found = norm(x)

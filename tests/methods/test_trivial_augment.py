@@ -11,7 +11,7 @@ from tests.fixtures import noise
 IMAGE = noise(64, 64)
 
 
-def possible(image: Image.Image) -> set[bytes]:
+def list_possible(image: Image.Image) -> set[bytes]:
     """Return every image that the torchvision transform can produce from an image."""
     images = set()
     for name, (strengths, signed) in TrivialAugmentWide()._augmentation_space(31).items():
@@ -26,7 +26,7 @@ def possible(image: Image.Image) -> set[bytes]:
 
 
 def test_results_match_torchvision_over_its_range():
-    augment, wanted = TrivialAugment().augment_sample(), possible(IMAGE)
+    augment, wanted = TrivialAugment().augment_sample(), list_possible(IMAGE)
     results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
     assert results <= wanted
     assert len(results) > 0.9 * len(wanted)

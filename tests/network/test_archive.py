@@ -34,7 +34,7 @@ class Call:
         return self.reduced
 
 
-def torch_file(
+def write_torch_file(
     path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED, **extra: bytes
 ) -> Path:
     """Write an archive in the format of torch.save around a pickle."""
@@ -51,7 +51,7 @@ def torch_file(
     return path
 
 
-def touching(marker: Path) -> dict[str, bytes]:
+def make_touching_pickles(marker: Path) -> dict[str, bytes]:
     """Return, by name, pickles that create `marker` when loaded without checks."""
     code = f"open({str(marker)!r}, 'w').close()"
     inner = io.BytesIO()
@@ -75,14 +75,14 @@ def touching(marker: Path) -> dict[str, bytes]:
     }
 
 
-PAYLOADS = tuple(touching(Path("marker")))
+PAYLOADS = tuple(make_touching_pickles(Path("marker")))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
     marker = tmp_path / "marker"
-    pickled = touching(marker)[payload]
-    path = torch_file(tmp_path / "weights.pt", pickled)
+    pickled = make_touching_pickles(marker)[payload]
+    path = write_torch_file(tmp_path / "weights.pt", pickled)
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)
     assert not marker.exists()
@@ -102,7 +102,7 @@ def test_old_format_with_code_is_rejected_unrun(payload, place, tmp_path):
         start = stream.tell()
         list(pickletools.genops(stream))
         pickles.append(stream.getvalue()[start : stream.tell()])
-    pickles[place] = touching(marker)[payload]
+    pickles[place] = make_touching_pickles(marker)[payload]
     path.write_bytes(b"".join(pickles) + stream.read())
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)
@@ -142,7 +142,7 @@ def test_old_format_cut_or_overlong_is_rejected(tmp_path):
 
 def test_zip_bomb_is_rejected_before_unpacking(tmp_path):
     zeros = bytes(50_000_000)
-    deflated = torch_file(
+    deflated = write_torch_file(
         tmp_path / "deflated.pt",
         pickle.dumps({}, protocol=2),
         zipfile.ZIP_DEFLATED,
@@ -157,7 +157,7 @@ def test_zip_bomb_is_rejected_before_unpacking(tmp_path):
     with pytest.raises(ArchiveError, match="bytes"):
         archive.read(huge)
 
-    allocation = torch_file(
+    allocation = write_torch_file(
         tmp_path / "allocation.pt", pickle.dumps({"w": Call(bytearray, 10**12)}, protocol=2)
     )
     with pytest.raises(ArchiveError, match="bytearray"):
@@ -174,7 +174,7 @@ def test_zip_bomb_is_rejected_before_unpacking(tmp_path):
 )
 def test_slow_pickle_is_rejected_early(pickled, message, tmp_path):
     with pytest.raises(ArchiveError, match=message):
-        archive.read(torch_file(tmp_path / "long.pt", pickled))
+        archive.read(write_torch_file(tmp_path / "long.pt", pickled))
 
 
 def test_empty_file_is_rejected_as_empty(tmp_path):
@@ -203,7 +203,7 @@ def test_safetensors_file_with_20000_entries_is_read(tmp_path):
 
 def test_archive_with_20000_entries_is_read(tmp_path):
     files = {f"data/{number}": b"" for number in range(20_000)}
-    path = torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
+    path = write_torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
     with pytest.raises(ArchiveError, match="too many or duplicate entries"):
         archive.read(path)
 
@@ -233,7 +233,7 @@ def test_list_containing_itself_is_visited_once(tmp_path):
 
 
 def test_other_archives_are_rejected(tmp_path):
-    script = torch_file(
+    script = write_torch_file(
         tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())}
     )
     with pytest.raises(ArchiveError, match=r"exactly one data\.pkl"):

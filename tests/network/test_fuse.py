@@ -29,7 +29,7 @@ from tests.tiny_networks import narrow_resnet18
 FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()})
 
 
-def twins(network, *methods):
+def make_twins(network, *methods):
     """Return a network and a fused network with the same weights."""
     torch.manual_seed(0)
     unfused, fused = network(num_classes=10), network(num_classes=10)
@@ -42,12 +42,12 @@ def twins(network, *methods):
     return unfused, fused
 
 
-def images(side=33):
+def make_images(side=33):
     """Return two channels_last images."""
     return torch.randn(2, 3, side, side, dtype=torch.float64).to(memory_format=torch.channels_last)
 
 
-def four_bottlenecks(num_classes):
+def make_four_bottlenecks(num_classes):
     """Return a small network with the blocks of a ResNet-50, an eighth as wide inside."""
     return ResNet(Bottleneck, [1, 1, 1, 1], num_classes, width_per_group=8)
 
@@ -89,13 +89,13 @@ def test_other_first_convolution_is_not_folded(kernel, stride, padding):
     ("network", "methods", "norms", "dropping"),
     [
         (narrow_resnet18, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 8),
-        (four_bottlenecks, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 4),
+        (make_four_bottlenecks, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 4),
     ],
 )
 def test_fused_network_matches_outputs_gradients_and_statistics(network, methods, norms, dropping):
-    unfused, fused = twins(network, *methods)
+    unfused, fused = make_twins(network, *methods)
     for _ in range(2):
-        x, outputs = images(), []
+        x, outputs = make_images(), []
         for model in (unfused, fused):
             torch.manual_seed(1)
             outputs.append(model(x))
@@ -161,7 +161,7 @@ def test_blurred_pool_calls_the_max_pool_operation():
 
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])
-@pytest.mark.parametrize("make", [narrow_resnet18, four_bottlenecks])
+@pytest.mark.parametrize("make", [narrow_resnet18, make_four_bottlenecks])
 def test_folded_batchnorm_gives_the_same_output(blur, make):
     torch.manual_seed(0)
     model = make(4)

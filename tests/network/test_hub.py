@@ -146,7 +146,7 @@ def test_pushed_network_loads_and_serves_as_weights(run, hub, enter):
     assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
 
 
-def written(folder: Path) -> set[str]:
+def write_file(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
@@ -166,10 +166,10 @@ def test_mirror_headers_never_become_paths(sent, run, hub, tmp_path, monkeypatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     hub.files["model.safetensors"] = (run / "weights.safetensors").read_bytes()
     hub.sent = {key: value.format(outside=tmp_path) for key, value in sent.items()}
-    before = written(tmp_path)
+    before = write_file(tmp_path)
     with suppress(NotReadyError):
         resnet_recipes.load("hf:me/net")
-    outside = {name for name in written(tmp_path) - before if "home/resnet-recipes/" not in name}
+    outside = {name for name in write_file(tmp_path) - before if "home/resnet-recipes/" not in name}
     assert not outside
 
 

@@ -22,7 +22,7 @@ from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
-from tests.base.test_reading import special
+from tests.base.test_reading import make_special_file
 from tests.data.mutants import damaged
 from tests.fixtures import same
 from tests.tiny_networks import narrow_resnet18
@@ -42,13 +42,13 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
     return narrow_resnet18(4).eval()
 
 
-def outputs(model: nn.Module) -> torch.Tensor:
+def compute_outputs(model: nn.Module) -> torch.Tensor:
     """Return the logits of two images."""
     with torch.no_grad():
         return model(IMAGES)
 
 
-def refused(path: Path) -> str:
+def explain_rejection(path: Path) -> str:
     """Return why a file is rejected; the message must name the file."""
     with pytest.raises(NotReadyError) as caught:
         load(path)
@@ -79,8 +79,8 @@ def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path
         torch.save(saved, path)
     loaded = load(path)
     torch.testing.assert_close(
-        outputs(loaded.model),
-        outputs(narrow),
+        compute_outputs(loaded.model),
+        compute_outputs(narrow),
         rtol=1e-2 if kept == "half" else 0,
         atol=1e-2 if kept == "half" else 1e-6,
     )
@@ -94,13 +94,13 @@ def test_checkpoint_loads_averaged_network_with_methods(make_run, tmp_path):
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(average)
     run.model.eval()
-    expected = outputs(run.model)
+    expected = compute_outputs(run.model)
     with torch.no_grad():
         run.model.fc.weight.zero_()
     checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(8, capture(run, 8), wait=True)
     loaded = load(tmp_path / "step-00000008.pt")
-    torch.testing.assert_close(outputs(loaded.model), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(compute_outputs(loaded.model), expected, rtol=1e-4, atol=1e-4)
     assert loaded.about.classes == run.plan.facts.classes
 
 
@@ -216,14 +216,14 @@ def test_embed_returns_input_of_classifier(name):
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
     def path(kind: str) -> Path:
-        return special(tmp_path / f"{kind}.{suffix}", kind)
+        return make_special_file(tmp_path / f"{kind}.{suffix}", kind)
 
-    assert "Not a regular file" in refused(path("fifo"))
-    assert "Not a regular file" in refused(path("device"))
-    assert "Larger than" in refused(path("sparse"))
-    assert "No such file" in refused(path("nowhere"))
-    assert "too long" in refused(tmp_path / f"{'a' * 5000}.{suffix}")
-    assert "null byte" in refused(tmp_path / f"a\0b.{suffix}")
+    assert "Not a regular file" in explain_rejection(path("fifo"))
+    assert "Not a regular file" in explain_rejection(path("device"))
+    assert "Larger than" in explain_rejection(path("sparse"))
+    assert "No such file" in explain_rejection(path("nowhere"))
+    assert "too long" in explain_rejection(tmp_path / f"{'a' * 5000}.{suffix}")
+    assert "null byte" in explain_rejection(tmp_path / f"a\0b.{suffix}")
     os.mkfifo(tmp_path / "weights.safetensors")
     with pytest.raises(NotReadyError, match="Not a regular file"):
         load(tmp_path)
@@ -248,10 +248,10 @@ def test_weights_that_fit_no_network_are_rejected(narrow, tmp_path):
     }
     for message, saved in wrong.items():
         torch.save(saved, path)
-        assert message in refused(path)
+        assert message in explain_rejection(path)
     for recipe in ({"name": [[[[[[[]]]]]]]}, torch.zeros(1)):
         torch.save({"recipe": recipe, "model": state, "methods": {}, "classes": []}, path)
-        assert "not a checkpoint of" in refused(path)
+        assert "not a checkpoint of" in explain_rejection(path)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])

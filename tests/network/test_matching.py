@@ -24,7 +24,7 @@ def model() -> nn.Module:
     return model.eval()
 
 
-def renamed(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def rename_tensors(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return tensors with the names of another library, in the same order."""
     return {
         f"net.part{place}.{name.rpartition('.')[2]}": tensor
@@ -32,25 +32,25 @@ def renamed(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     }
 
 
-def logits(model: nn.Module) -> torch.Tensor:
+def compute_logits(model: nn.Module) -> torch.Tensor:
     with torch.no_grad():
         return model(torch.ones(2, 3, 64, 64))
 
 
 @pytest.mark.parametrize("counters", [True, False])
 def test_names_of_another_library_match_by_order(counters, model, tmp_path):
-    path, state = tmp_path / "w.pth", renamed(model.state_dict())
+    path, state = tmp_path / "w.pth", rename_tensors(model.state_dict())
     if not counters:
         state = {name: item for name, item in state.items() if not name.endswith("_tracked")}
     torch.save(state, path, _use_new_zipfile_serialization=False)
     network = open_network(str(path), CONFIG)
     assert network.about.num_classes == 5
-    torch.testing.assert_close(logits(network), logits(model))
+    torch.testing.assert_close(compute_logits(network), compute_logits(model))
     assert "by order and shape" in next(list_notes(network, str(path)))
 
 
 def test_order_does_not_match_other_kinds_or_shapes(model, tmp_path):
-    path, state = tmp_path / "w.pth", renamed(model.state_dict())
+    path, state = tmp_path / "w.pth", rename_tensors(model.state_dict())
     names = list(state)
     turned = {name: state[name] for name in (names[0], names[2], names[1], *names[3:])}
     safetensors.torch.save_file(state, tmp_path / "w.safetensors")
@@ -67,7 +67,7 @@ def test_unknown_network_error_suggests_fitting_names(model, tmp_path, monkeypat
     small = [name for name in backbones.list_networks("timm") if name.startswith("test_")]
     monkeypatch.setattr(backbones, "list_networks", {"timm": small, "torchvision": []}.get)
     path = tmp_path / "Test-EfficientNet-0123abcd.pth"
-    torch.save(renamed(model.state_dict()), path)
+    torch.save(rename_tensors(model.state_dict()), path)
     with pytest.raises(NotReadyError) as caught:
         open_network(str(path))
     (problem,) = caught.value.problems

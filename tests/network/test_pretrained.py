@@ -57,13 +57,13 @@ def weights(tmp_path: Path) -> Path:
 SEVEN, THREE = tuple("abcdefg"), tuple("abc")
 
 
-def config_of(path: Path, **changes) -> ModelConfig:
+def make_config(path: Path, **changes) -> ModelConfig:
     return replace(CONFIG, weights=str(path), **changes)
 
 
-def refusal(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
+def explain_rejection(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
     with pytest.raises(NotReadyError) as error:
-        pretrained.find(config_of(path, **changes), classes)
+        pretrained.find(make_config(path, **changes), classes)
     return str(error.value)
 
 
@@ -83,7 +83,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
     kept, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", About("resnet18", 7, named))
-    start = pretrained.find(config_of(path), ours)
+    start = pretrained.find(make_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
     expected = trained.state_dict() | {
@@ -93,9 +93,9 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     }
     assert same(model.state_dict(), expected)
     assert text in " ".join(start.details(CONFIG, DataConfig()))
-    stem = config_of(path, freeze="stem")
+    stem = make_config(path, freeze="stem")
     assert "frozen up to stem" in [*start.details(stem, DataConfig())]
-    still = config_of(path, freeze_bn=True)
+    still = make_config(path, freeze_bn=True)
     assert "BatchNorm statistics frozen" in [*start.details(still, DataConfig())]
     alone = [*start.details(replace(still, freeze="backbone"), DataConfig())]
     assert "only the classifier is trained" in alone
@@ -106,10 +106,10 @@ def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
     model = narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     folders = get_wordnet_ids()
-    assert pretrained.find(config_of(tmp_path / "w.pt"), folders).head == "classifier kept"
-    turned = pretrained.find(config_of(tmp_path / "w.pt"), folders[::-1])
+    assert pretrained.find(make_config(tmp_path / "w.pt"), folders).head == "classifier kept"
+    turned = pretrained.find(make_config(tmp_path / "w.pt"), folders[::-1])
     assert torch.equal(turned.tensors["fc.weight"], model.fc.weight.flip(0))
-    others = pretrained.find(config_of(tmp_path / "w.pt"), (*folders[1:], "zebra"))
+    others = pretrained.find(make_config(tmp_path / "w.pt"), (*folders[1:], "zebra"))
     assert "new classifier" in others.head
 
 
@@ -119,7 +119,7 @@ def test_stochastic_depth_starts_with_output_of_file(weights):
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)
     BlurPool().modify_model(standard)
-    pretrained.load(deep, pretrained.find(config_of(weights), SEVEN))
+    pretrained.load(deep, pretrained.find(make_config(weights), SEVEN))
     standard.fc = deep.fc
     images = torch.randn(4, 3, 32, 32)
     torch.testing.assert_close(deep.eval()(images), standard.eval()(images), rtol=1e-4, atol=1e-5)
@@ -137,26 +137,26 @@ def test_weights_that_do_not_fit_are_rejected(change, weights, tmp_path):
     state = torch.load(weights, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")
-    assert refusal(tmp_path / "odd.pt").count("odd.pt") == 1
+    assert explain_rejection(tmp_path / "odd.pt").count("odd.pt") == 1
 
 
 def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
-    assert "model.name=resnet18" in refusal(weights, name="resnet34")
-    assert "model.stem=standard\n" in refusal(weights, stem="small") + "\n"
+    assert "model.name=resnet18" in explain_rejection(weights, name="resnet34")
+    assert "model.stem=standard\n" in explain_rejection(weights, stem="small") + "\n"
     small = replace(CONFIG, stem="small", width=0.125)
     path = write_weights(
         build_model(small, 7, seed=0),
         tmp_path / "s.pt",
         About("resnet18", 7, arguments=small.arguments),
     )
-    assert "model.stem=small model.width=0.125" in refusal(path)
+    assert "model.stem=small model.width=0.125" in explain_rejection(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
-    assert whole in refusal(path, name="resnet50")
+    assert whole in explain_rejection(path, name="resnet50")
     assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
 def test_color_weights_are_summed_for_gray_images(weights):
-    gray = config_of(weights, in_channels=1)
+    gray = make_config(weights, in_channels=1)
     start = pretrained.find(gray, SEVEN)
     assert "summed over colors" in " ".join(start.details(gray, DataConfig()))
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
@@ -178,13 +178,13 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
-    message = refusal("torchvision")
+    message = explain_rejection("torchvision")
     assert "or copy https://download.pytorch.org/models/resnet18-" in message
     assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in message
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     (cache / Path(member.url).name).write_bytes(weights.read_bytes())
-    assert "has a wrong checksum" in refusal("torchvision")
+    assert "has a wrong checksum" in explain_rejection("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
@@ -195,12 +195,14 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
         "these weights were published with "
         "data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
     ) in text
-    assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
+    assert "torchvision:IMAGENET1K_V1" in explain_rejection("torchvision:V9")
 
 
 def test_timm_weights_are_read_from_hub_cache(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert "hf download timm/resnet18.a1_in1k model.safetensors" in refusal("timm:resnet18.a1_in1k")
+    assert "hf download timm/resnet18.a1_in1k model.safetensors" in explain_rejection(
+        "timm:resnet18.a1_in1k"
+    )
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
     snapshot.mkdir(parents=True)
     safetensors.torch.save_file(
@@ -220,7 +222,7 @@ def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monk
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path))
-    assert f"{tmp_path / place / 'models--me--net'} has no" in refusal("hf:me/net")
+    assert f"{tmp_path / place / 'models--me--net'} has no" in explain_rejection("hf:me/net")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ def test_backbone_rate_scales_only_the_backbone(optimizer):
 
 def test_freezing_random_weights_is_rejected():
     assert [problem.key for problem in replace(CONFIG, freeze="stem").problems()] == ["freeze"]
-    assert not list(config_of(Path("weights.pt"), freeze="stem").problems())
+    assert not list(make_config(Path("weights.pt"), freeze="stem").problems())
     random = replace(CONFIG, freeze_bn=True)
     assert [problem.fix for problem in random.problems()] == ["model.freeze_bn=false"]
-    assert not list(config_of(Path("weights.pt"), freeze_bn=True).problems())
+    assert not list(make_config(Path("weights.pt"), freeze_bn=True).problems())

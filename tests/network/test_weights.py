@@ -19,7 +19,7 @@ from tests.tables import rows
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-def described(run: Run) -> About:
+def describe_run(run: Run) -> About:
     """Return the description of a run's network."""
     return about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
 
@@ -28,7 +28,7 @@ def described(run: Run) -> About:
 def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suffix):
     run = make_run("methods.stochastic_depth.drop_rate=0.3")
     before = deepcopy(run.model.state_dict())
-    path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
+    path = write_weights(run.model, tmp_path / f"weights.{suffix}", describe_run(run))
     state = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
     state.load_state_dict(
         torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path)
@@ -42,7 +42,7 @@ def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suff
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_network_is_restored_with_methods_and_classes(make_run, tmp_path, suffix):
     run = make_run("methods.blurpool.blur_first=false methods.bce_loss={}")
-    path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
+    path = write_weights(run.model, tmp_path / f"weights.{suffix}", describe_run(run))
     loaded = load(path)
     run.model.eval()
     with torch.no_grad():
@@ -54,7 +54,7 @@ def test_network_is_restored_with_methods_and_classes(make_run, tmp_path, suffix
 
 def test_same_network_writes_the_same_file(make_run, tmp_path):
     run = make_run()
-    about = replace(described(run), license="caf\u00e9 \ud800")
+    about = replace(describe_run(run), license="caf\u00e9 \ud800")
     files = {
         write_weights(run.model, tmp_path / f"{copy}.safetensors", about).read_bytes()
         for copy in range(20)
@@ -67,7 +67,7 @@ def test_same_network_writes_the_same_file(make_run, tmp_path):
 def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
     run = make_run()
     with pytest.raises(OSError, match="File too large"), files_at_most(100_000):
-        write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
+        write_weights(run.model, tmp_path / f"weights.{suffix}", describe_run(run))
     assert not list(tmp_path.iterdir())
 
 
@@ -78,7 +78,7 @@ def test_averaged_weights_are_written(make_run, tmp_path):
     }
     run.methods.load_state_dict(zeros)
     with run.methods.eval_weights(run.model):
-        weights = archive.read(write_weights(run.model, tmp_path / "weights.pt", described(run)))
+        weights = archive.read(write_weights(run.model, tmp_path / "weights.pt", describe_run(run)))
     assert all((tensor == 0).all() for tensor in weights.values())
 
 
@@ -140,7 +140,7 @@ def test_untrusted_description_is_rejected(text):
 
 def test_changed_description_or_tensor_fails_checksum(make_run, tmp_path):
     run = make_run()
-    path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
+    path = write_weights(run.model, tmp_path / "weights.safetensors", describe_run(run))
     state, stored = read_weights(path)
     for name, change in (
         ("text", {KEY: replace(stored, flip=True).to_json()}),

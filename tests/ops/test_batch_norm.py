@@ -20,7 +20,9 @@ CASES = (
 )
 
 
-def arguments(add, drop, relu, twice, dtype=torch.float64) -> tuple[torch.Tensor, Norm, Epilogue]:
+def make_arguments(
+    add, drop, relu, twice, dtype=torch.float64
+) -> tuple[torch.Tensor, Norm, Epilogue]:
     """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
@@ -45,7 +47,7 @@ class Backwards(TorchDispatchMode):
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
-    found, expected = (arguments(add, drop, relu, twice) for _ in range(2))
+    found, expected = (make_arguments(add, drop, relu, twice) for _ in range(2))
     outputs, references = batch_norm.fused(*found), batch_norm.unfused(*expected)
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
     for output, reference in zip(outputs, references, strict=True):
@@ -58,7 +60,7 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_gradients_are_correct(add, drop, relu, twice):
-    x, norm, epilogue = arguments(add, drop, relu, twice)
+    x, norm, epilogue = make_arguments(add, drop, relu, twice)
     inputs = [x, norm.weight, norm.bias, *([epilogue.residual] if add else [])]
 
     def call(x, weight, bias, residual=None):
@@ -75,7 +77,7 @@ def test_gradients_are_correct(add, drop, relu, twice):
 # every kind of argument and output
 @pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3]])
 def test_registration_passes_opcheck(add, drop, relu, twice):
-    x, norm, epilogue = arguments(add, drop, relu, twice, torch.float32)
+    x, norm, epilogue = make_arguments(add, drop, relu, twice, torch.float32)
     call = x, *norm, *epilogue[:-1]
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
     z, moments = torch.ops.resnet_recipes.batch_norm.default(*call)
@@ -87,7 +89,7 @@ def test_registration_passes_opcheck(add, drop, relu, twice):
 
 @pytest.mark.parametrize("used", [0, 1])
 def test_each_output_has_its_own_gradient(used):
-    x, *rest = arguments(False, False, True, True)
+    x, *rest = make_arguments(False, False, True, True)
     assert torch.autograd.gradcheck(
         lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_(), fast_mode=True
     )

@@ -12,7 +12,7 @@ from resnet_recipes.ops import blur
 SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 
 
-def reference(x: Tensor, stride: int = 1) -> Tensor:
+def blur_by_definition(x: Tensor, stride: int = 1) -> Tensor:
     """Blur by definition: a weighted sum of nine shifted maps."""
     height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
     blurred = sum(
@@ -28,7 +28,7 @@ def reference(x: Tensor, stride: int = 1) -> Tensor:
 @pytest.mark.parametrize("way", [blur.unfused, blur.fused])
 def test_every_implementation_is_the_binomial_filter(way, sides, stride):
     x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(way(x, stride), reference(x, stride), rtol=0, atol=1e-15)
+    assert torch.allclose(way(x, stride), blur_by_definition(x, stride), rtol=0, atol=1e-15)
     assert way(x, stride).is_contiguous(memory_format=torch.channels_last)
 
 
@@ -41,7 +41,9 @@ def test_fused_blur_has_correct_gradient(sides, stride):
 
 def test_stride_without_kernel_falls_back_to_torch():
     x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
-    assert torch.allclose(blur.fused(x, (2, 1)), reference(x)[:, :, ::2], rtol=0, atol=1e-15)
+    assert torch.allclose(
+        blur.fused(x, (2, 1)), blur_by_definition(x)[:, :, ::2], rtol=0, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -58,7 +60,7 @@ def test_unfused_bf16_strided_blur_rounds_once():
     x = (torch.randint(-255, 256, (2, 8, 9, 12)) / 64).bfloat16().requires_grad_()
     exact = x.detach().double().requires_grad_()
     upstream = (torch.randint(-255, 256, (2, 8, 5, 6)) / 64).bfloat16()
-    expected = reference(exact, 2)
+    expected = blur_by_definition(exact, 2)
     with torch.autocast("cpu", torch.bfloat16):
         ours = blur.unfused(x, 2)
     assert torch.equal(ours, expected.bfloat16())

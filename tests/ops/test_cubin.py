@@ -34,7 +34,7 @@ class Case(NamedTuple):
     resident: int = 0  # programs that must fit on a multiprocessor at once
 
 
-def compiled(case, arch, folder):
+def compile_kernel(case, arch, folder):
     """Compile a kernel for bfloat16 activations, or float16 on a T4, which has no bfloat16."""
     kernel = case.kernel
     types = {name: kind for name, kind in ARGUMENTS.items() if name in kernel.arg_names}
@@ -44,7 +44,7 @@ def compiled(case, arch, folder):
     return cubin(kernel, arch, types, aligned, case.options, folder, **case.constants)
 
 
-def everywhere(cases, usual):
+def list_cases(cases, usual):
     """Return each case with each architecture.
 
     Without `-m exhaustive`, only the usual case on an H200 is compiled.
@@ -67,7 +67,7 @@ def is_cheap(instructions, case, arch):
     return instructions * 32 * case.options["num_warps"] / case.elements <= limit
 
 
-def fits(case, binary):
+def has_enough_registers(case, binary):
     """Return whether the registers suffice for all programs; threads get multiples of eight."""
     threads = 32 * case.options["num_warps"]
     return case.resident * threads * -(-binary.registers // 8) * 8 <= 65536
@@ -93,9 +93,9 @@ MAPS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(MAPS, "max pool backward, stride 1"))
+@pytest.mark.parametrize(("case", "arch"), list_cases(MAPS, "max pool backward, stride 1"))
 def test_operations_on_maps_cost_few_instructions(case, arch, tmp_path):
-    binary = compiled(case, arch, tmp_path)
+    binary = compile_kernel(case, arch, tmp_path)
     assert binary.spills == 0
     for kind in ("LDG", "STG"):  # 16 bytes, or 8 where values have one byte
         assert binary.count(kind) == binary.count(rf"{kind}.*\.(128|64)") > 0
@@ -142,13 +142,13 @@ BATCH_NORMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(BATCH_NORMS, "reduce of a sum"))
+@pytest.mark.parametrize(("case", "arch"), list_cases(BATCH_NORMS, "reduce of a sum"))
 def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
-    binary = compiled(case, arch, tmp_path)
+    binary = compile_kernel(case, arch, tmp_path)
     # once per program, outside the loop over rows; the most occur with Triton 3.6
     assert binary.spills <= (22 if case.resident else 0)
     assert binary.count(r"LDG.*\.128") >= 2
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     instructions = binary.first_loop() if case.resident else binary.count(r"^\s*/")
     assert is_cheap(instructions, case, arch)
-    assert fits(case, binary)
+    assert has_enough_registers(case, binary)

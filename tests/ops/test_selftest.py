@@ -13,14 +13,14 @@ from resnet_recipes.ops.selftest import find_mismatch
 CPU = torch.device("cpu")
 
 
-def stand_in(fused, operation=blur):
+def make_stand_in(fused, operation=blur):
     """Return an operation with another fused implementation."""
     return SimpleNamespace(
         unfused=operation.unfused, fused=fused, make_samples=operation.make_samples
     )
 
 
-def rounded_once(x, norm, epilogue):
+def round_once(x, norm, epilogue):
     """Compute a BatchNorm in float32 and round outputs and gradients, as the kernels do."""
     if epilogue.residual is not None:
         epilogue = epilogue._replace(residual=epilogue.residual.float())
@@ -31,7 +31,7 @@ def rounded_once(x, norm, epilogue):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("operation", [blur, stand_in(rounded_once, batch_norm)])
+@pytest.mark.parametrize("operation", [blur, make_stand_in(round_once, batch_norm)])
 def test_correct_operation_agrees(operation, dtype):
     assert find_mismatch(operation, CPU, dtype, CPU) == ""
 
@@ -46,17 +46,17 @@ def test_correct_operation_agrees(operation, dtype):
 )
 def test_wrong_output_or_gradient_is_detected(wrong):
     assert "differ from torch on the CPU by " in find_mismatch(
-        stand_in(wrong), CPU, torch.bfloat16, CPU
+        make_stand_in(wrong), CPU, torch.bfloat16, CPU
     )
 
 
 def test_float32_statistics_must_be_accurate_for_any_images():
     def wrong(x, norm, epilogue):
-        y = rounded_once(x, norm, epilogue)
+        y = round_once(x, norm, epilogue)
         norm.running_var.data.mul_(1.001)  # less than the rounding error of bfloat16
         return y
 
-    found = find_mismatch(stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
+    found = find_mismatch(make_stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
     assert found.startswith("its torch.float32 results differ from torch on the CPU by 1.0e-03")
 
 
@@ -66,14 +66,14 @@ def test_count_must_be_exact():
         norm.tracked.add_(1)
         return y
 
-    found = find_mismatch(stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
+    found = find_mismatch(make_stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
     assert found.startswith("its torch.int64 results differ")
 
 
 PYTHON = "python{}.{}".format(*sys.version_info)
 
 
-def fails(x, stride):
+def fail(x, stride):
     raise RuntimeError("Command '['gcc', ...]' failed.\nsecond line")
 
 
@@ -86,11 +86,11 @@ def bare(monkeypatch, tmp_path):
 
 
 def test_missing_headers_are_named_with_package(bare):
-    found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
+    found = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
     commands = f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"
     assert found == f"Python.h is missing: {commands}"
     (bare / "Python.h").touch()
-    found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
+    found = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
     assert found == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
 
 

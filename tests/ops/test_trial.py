@@ -17,7 +17,7 @@ RIGHT, FAULTY = "blur", "faulty"
 ALL_RIGHT, NONE = {RIGHT: "", FAULTY: ""}, {RIGHT: "no compiler", FAULTY: "no compiler"}
 
 
-def tried(process: RankProcess) -> trial.Verdicts:
+def try_operations(process: RankProcess) -> trial.Verdicts:
     """Try operations; the first reads invalid memory. Processes are forks."""
     MODULES[FAULTY] = SimpleNamespace(
         unfused=blur.unfused,
@@ -28,7 +28,7 @@ def tried(process: RankProcess) -> trial.Verdicts:
 
 
 def test_out_of_bounds_kernel_ends_only_its_process(launcher, tmp_path):
-    (found,) = launcher.call(tmp_path, 1, tried)
+    (found,) = launcher.call(tmp_path, 1, try_operations)
     assert found == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
 
 

@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     groups: int
 
 
-def kinds() -> dict[Kind, set[int]]:
+def list_convolutions() -> dict[Kind, set[int]]:
     """Return the convolutions of all families, with the small input sizes and the last size."""
     found: dict[Kind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
@@ -63,7 +63,7 @@ def kinds() -> dict[Kind, set[int]]:
     return found
 
 
-def results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[Tensor]:
+def compute_results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[Tensor]:
     """Return a convolution's output and both gradients, computed on memory full of NaN."""
     x, weight = x.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
     y = avoid_wrong_gradients(
@@ -74,7 +74,7 @@ def results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[T
     return [y, *torch.autograd.grad(y, (x, weight), g)]
 
 
-def drawn(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
+def draw_inputs(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
     """Return an input and weights with the same values in bf16 and in float64."""
     torch.manual_seed(side)
     x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)
@@ -85,10 +85,12 @@ def drawn(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
 
 def test_convolutions_have_correct_gradients_on_small_maps():
     wrong = []
-    for kind, sides in kinds().items():
+    for kind, sides in list_convolutions().items():
         for side in sides:
-            given = drawn(kind, side)
-            found, exact = (results(kind, *given, one) for one in (torch.bfloat16, torch.float64))
+            given = draw_inputs(kind, side)
+            found, exact = (
+                compute_results(kind, *given, one) for one in (torch.bfloat16, torch.float64)
+            )
             # bf16 rounds to 1/256; NaN is never close
             if not all(
                 (one - other).abs().max() < other.abs().max() / 64
@@ -145,7 +147,7 @@ def test_networks_except_resnets_are_wrapped_off_the_cpu(name, is_wrapped):
     assert ("forward" in vars(model)) == is_wrapped
 
 
-def trained(process: RankProcess) -> bool:
+def compute_gradients(process: RankProcess) -> bool:
     """Compute gradients of a network at an eighth of its usual width, and use the memory."""
     recipe = compose("small", ["model.width=0.125"], needs_data=False).recipe
     model = build_network(recipe, Stack.of(recipe.methods), 10, torch.device("cpu"))
@@ -157,4 +159,4 @@ def trained(process: RankProcess) -> bool:
 
 
 def test_convolution_of_few_channels_writes_within_its_memory(launcher, tmp_path):
-    assert launcher.call(tmp_path, 1, trained) == [True]  # not SIGABRT or SIGSEGV
+    assert launcher.call(tmp_path, 1, compute_gradients) == [True]  # not SIGABRT or SIGSEGV

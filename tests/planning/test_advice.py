@@ -11,20 +11,22 @@ from tests.plans import imagenet
 from tests.tables import rows
 
 
-def notes(line: str) -> str:
+def list_notes(line: str) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet and usually eight GPUs."""
     ranks = re.findall(r"\bgpus=(\d+)", line) or [8]
     return "\n".join(imagenet(line, int(ranks[0])).notes)
 
 
 def test_frozen_statistics_need_no_batch():
-    assert "batch.bn_size" in notes("finetune model.freeze=none model.freeze_bn=false bs=8 gpus=1")
-    assert "batch.bn_size" not in notes("finetune bs=8 gpus=1")
+    assert "batch.bn_size" in list_notes(
+        "finetune model.freeze=none model.freeze_bn=false bs=8 gpus=1"
+    )
+    assert "batch.bn_size" not in list_notes("finetune bs=8 gpus=1")
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
 def test_notes_on_published_recipes_are_empty(name):
-    assert notes(name) == ""
+    assert list_notes(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -51,12 +53,12 @@ mild optimizer=lars lr=0.5 | of lars for a batch of 2048. Try lr=8.3.
     ),
 )
 def test_notes_name_settings_that_rarely_help(line, expected):
-    assert expected in notes(line)
+    assert expected in list_notes(line)
 
 
 def test_notes_report_images_below_full_size():
     resizing = "methods.progressive_resizing"
-    text = notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
+    text = list_notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
     assert f"{resizing}.finetune=0.2dur, or '~{resizing}'" in text
 
 
@@ -64,11 +66,11 @@ def test_notes_report_images_below_full_size():
     "line", ["medium epochs=60", "hot epochs=240", "mild epochs=16", "mild optimizer=lamb"]
 )
 def test_notes_at_the_limit_are_empty(line):
-    assert notes(line) == ""
+    assert list_notes(line) == ""
 
 
 def test_advice_never_scales_a_typed_learning_rate():
-    advice = notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
+    advice = list_notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
     assert "Try a smaller batch: bs=19200." in advice
     few = replace(IMAGENET, train_examples=100)
     for words, fix in (

@@ -6,7 +6,7 @@ from tests.plans import imagenet
 from tests.tables import rows
 
 
-def disk(words: str = ""):
+def plan_disk(words: str = ""):
     """Return the disk space of Mild on ImageNet."""
     return imagenet(f"mild {words}", 1).disk
 
@@ -25,7 +25,7 @@ optimizer=adamw methods.sam={} | 4
     ),
 )
 def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
-    weights, estimate = 4 * 25_557_032, disk(words)  # parameters of ResNet-50 in torchvision
+    weights, estimate = 4 * 25_557_032, plan_disk(words)  # parameters of ResNet-50 in torchvision
     assert estimate.checkpoint == pytest.approx(int(copies) * weights, rel=0.02)
     # final, raw and best weights
     files = 1 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
@@ -45,4 +45,4 @@ checkpoint.interval=100ep checkpoint.keep=100 | 1
     ),
 )
 def test_disk_counts_checkpoints_that_exist_at_once(words, count):
-    assert disk(words).checkpoints == int(count)
+    assert plan_disk(words).checkpoints == int(count)

@@ -32,14 +32,14 @@ def run_of(*sides: int, images: int = 1000, last: int | None = None, evaluated: 
     return run
 
 
-def minutes(made: Estimate) -> list[float]:
+def estimate_minutes(made: Estimate) -> list[float]:
     return [phase.minutes for phase in made.phases]
 
 
 def test_estimate_multiplies_images_by_seconds_per_size():
     made = estimate(run_of(88, 88, 176, last=500, evaluated=3000), SPEEDS)
     assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
-    assert minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
+    assert estimate_minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
     assert [phase.images_per_second for phase in made.phases] == pytest.approx([1000, 250])
     assert made.evaluation_minutes == pytest.approx(3000 / 500 / 60)
     assert made.cost(60.0) == pytest.approx(made.minutes + made.evaluation_minutes)
@@ -76,7 +76,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     """
     made = estimate(run_of(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in made.phases] == limits
-    assert [60 * each for each in minutes(made)] == pytest.approx(seconds)
+    assert [60 * each for each in estimate_minutes(made)] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_recall_needs_equal_facts(monkeypatch, tmp_path):
     assert speeds.recall(key) is None
 
 
-def epochs_of(sizes: dict[int, int]) -> list[int]:
+def list_epoch_sizes(sizes: dict[int, int]) -> list[int]:
     """Return the size of every epoch."""
     return [side for side, count in sizes.items() for _ in range(count)]
 
@@ -134,7 +134,7 @@ def epochs_of(sizes: dict[int, int]) -> list[int]:
     ),
 )
 def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
-    assert sample_epochs(epochs_of(sizes), count) == epochs
+    assert sample_epochs(list_epoch_sizes(sizes), count) == epochs
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 )
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
     """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
-    run = run_of(*epochs_of(sizes), evaluated=300)
+    run = run_of(*list_epoch_sizes(sizes), evaluated=300)
     made = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)
     assert {phase.limit for phase in made.phases} == {"?"}

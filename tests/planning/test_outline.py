@@ -6,14 +6,14 @@ from resnet_recipes.planning import outline
 from tests.plans import imagenet
 
 
-def text(words: str, ranks: int = 8) -> str:
+def write_outline(words: str, ranks: int = 8) -> str:
     """Return the outline of a packaged recipe on ImageNet."""
     return "\n".join(outline.format_lines(outline.describe_plan(imagenet(words, ranks))))
 
 
 def test_outline_is_ascii_in_eighty_columns():
     for name in ("mild", "medium", "hot"):
-        lines = text(name).splitlines()
+        lines = write_outline(name).splitlines()
         assert max(map(len, lines)) <= 80
         assert all(line.isascii() for line in lines)
 
@@ -31,7 +31,7 @@ def test_outline_of_hot_matches_golden_file():
 
 
 def test_outline_lists_rates_sizes_hooks_and_published_results():
-    outline_text = " ".join(text("hot").split())
+    outline_text = " ".join(write_outline("hot").split())
     for part in (
         "PFLOPs (10^15 operations), forward and backward",
         "100 px (epochs 1-59), 104 (60-69)",
@@ -44,17 +44,17 @@ def test_outline_lists_rates_sizes_hooks_and_published_results():
 
 
 def test_outline_describes_each_learning_rate_schedule():
-    outline_text = text("mild schedule=constant schedule.warmup=0ep")
+    outline_text = write_outline("mild schedule=constant schedule.warmup=0ep")
     assert "learning rate 2.048, constant" in outline_text
-    outline_text = text("mild checkpoint.interval=2ep schedule.warmup=1ep")
+    outline_text = write_outline("mild checkpoint.interval=2ep schedule.warmup=1ep")
     assert "evaluate every epoch, save a checkpoint every 2 epochs" in outline_text
     assert "up to 2.048 in 1 epoch, then cosine" in outline_text
-    outline_text = text("mild schedule=step schedule.warmup=500ba")
+    outline_text = write_outline("mild schedule=step schedule.warmup=500ba")
     assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in outline_text
 
 
 def test_outline_names_the_target_that_ends_a_run():
-    outline_text = " ".join(text("nvidia_mlperf_pt").split())
+    outline_text = " ".join(write_outline("nvidia_mlperf_pt").split())
     assert "steps; stops early if an evaluation reaches 75.9% top-1 batch" in outline_text
 
 
@@ -67,7 +67,7 @@ def test_outline_reports_frozen_batchnorm_statistics():
         f"{thawed} model.freeze=layer2": own,
         "finetune model.freeze_bn=false": frozen,
     }.items():
-        assert part in " ".join(text(words, 1).split())
+        assert part in " ".join(write_outline(words, 1).split())
 
 
 def test_loader_memory_is_independent_of_threads_and_ranks():
@@ -76,9 +76,11 @@ def test_loader_memory_is_independent_of_threads_and_ranks():
         "mild batch.eval_size=32",
         "up to 687 MB of memory for the batches of 8 devices",
     )
-    assert "loader     up to 585 MB of memory for the batches of 1 device" in text(words, 1)
-    assert expected in text(words)
-    assert expected in text(f"{words} data.workers=64")
+    assert "loader     up to 585 MB of memory for the batches of 1 device" in write_outline(
+        words, 1
+    )
+    assert expected in write_outline(words)
+    assert expected in write_outline(f"{words} data.workers=64")
 
 
 def test_format_sizes_groups_epochs_of_one_size():

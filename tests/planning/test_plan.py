@@ -23,7 +23,7 @@ from tests.plans import imagenet
 from tests.tables import rows, values
 
 
-def facts(
+def make_facts(
     examples: int = 1_281_167, classes: int = 1000, backend: str = "torchvision"
 ) -> DataFacts:
     """Return the facts of a data folder."""
@@ -32,7 +32,7 @@ def facts(
     )
 
 
-def small(words: str = "") -> Recipe:
+def make_small_recipe(words: str = "") -> Recipe:
     """Return a recipe for 1,000 images: 10 steps of 100 per epoch."""
     base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
     recipe, problems = build_recipe(
@@ -42,32 +42,32 @@ def small(words: str = "") -> Recipe:
     return recipe
 
 
-def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_changes) -> Plan:
+def plan_small(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_changes) -> Plan:
     """Plan a small recipe on ten classes."""
-    return make_plan(recipe, facts(examples, classes=10, **facts_changes), ranks)
+    return make_plan(recipe, make_facts(examples, classes=10, **facts_changes), ranks)
 
 
-def refused(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
+def list_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
     """Return the problems of a rejected plan, by key."""
     with pytest.raises(RecipeError) as caught:
-        make_plan(recipe, facts(**{"examples": 1000, "classes": 10} | facts_changes), ranks)
+        make_plan(recipe, make_facts(**{"examples": 1000, "classes": 10} | facts_changes), ranks)
     return {problem.key: str(problem) for problem in caught.value.problems}
 
 
 def test_make_plan_rejects_beton_order_for_image_files():
-    recipe = small("data.order=quasi_random")
-    assert "works only with .beton files" in refused(recipe)["data.order"]
-    make_plan(recipe, facts(1000, 10, "ffcv"), 1)
+    recipe = make_small_recipe("data.order=quasi_random")
+    assert "works only with .beton files" in list_problems(recipe)["data.order"]
+    make_plan(recipe, make_facts(1000, 10, "ffcv"), 1)
 
 
 def test_batch_memory_of_synthetic_images_is_zero():
     assert [
-        make_plan(small(), facts(1000, 10, backend), 1).batch_memory > 0
+        make_plan(make_small_recipe(), make_facts(1000, 10, backend), 1).batch_memory > 0
         for backend in ("torchvision", "ffcv", "synthetic")
     ] == [True, True, False]
 
 
-def starts(plan: Plan) -> str:
+def find_size_starts(plan: Plan) -> str:
     """Return the epochs, counted from 0, where a new size starts: "0:88 15:92"."""
     return " ".join(
         f"{epoch}:{size}"
@@ -110,7 +110,7 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
     ),
 )
 def test_sizes_grow_as_in_the_published_runs(words, expected):
-    assert starts(imagenet(words)) == expected
+    assert find_size_starts(imagenet(words)) == expected
 
 
 def test_loader_pixels_are_sizes_before_colout():
@@ -136,18 +136,18 @@ def test_global_batch_is_equal_on_any_device_count(ranks, parts):
 
 
 def test_plan_in_batches_may_end_within_an_epoch():
-    plan = planned(small("max_duration=25ba"))
+    plan = plan_small(make_small_recipe("max_duration=25ba"))
     assert (plan.total_steps, float(plan.epochs), len(plan.sizes)) == (25, 2.5, 3)
     assert plan.pixels_at(24) == plan.sizes[2]
 
 
 def test_steps_per_epoch_drops_the_incomplete_batch():
-    assert planned(small(), examples=1099).steps_per_epoch == 10
+    assert plan_small(make_small_recipe(), examples=1099).steps_per_epoch == 10
 
 
 def test_intervals_are_due_at_the_end_too():
-    plan = planned(
-        small(
+    plan = plan_small(
+        make_small_recipe(
             "max_duration=25ba log.interval=4ba evaluation.interval=1ep checkpoint.interval=0.5dur"
         )
     )
@@ -171,13 +171,13 @@ name=cosine schedule.interval=epoch | [0, 9, 10, 19] | [0.1, 0.1, 0.1, 0.1]
     ),
 )
 def test_lr_at_follows_each_schedule(schedule, steps, rates):
-    plan = planned(small(f"schedule.{schedule}"))
+    plan = plan_small(make_small_recipe(f"schedule.{schedule}"))
     assert [plan.lr_at(step) for step in steps] == pytest.approx(rates)
 
 
 def test_milestones_stretch_with_the_run():
     steps = "schedule.name=multistep schedule.milestones=[2ep,0.75dur]"
-    plan = planned(small(f"max_duration=4ep scale_schedule_ratio=2.5 {steps}"))
+    plan = plan_small(make_small_recipe(f"max_duration=4ep scale_schedule_ratio=2.5 {steps}"))
     assert [plan.lr_at(step) for step in (49, 50, 74, 75)] == pytest.approx(
         [0.1, 0.01, 0.01, 0.001]
     )
@@ -189,13 +189,13 @@ def test_parameters_match_torchvision_models():
             model = torchvision.models.get_model(name, num_classes=10)
         assert (
             sum(map(torch.numel, model.parameters()))
-            == planned(small(f"model.name={name}")).network.parameters
+            == plan_small(make_small_recipe(f"model.name={name}")).network.parameters
         )
 
 
 def test_make_plan_reports_all_conflicts_at_once():
-    recipe = small("model.num_classes=7 batch.bn_size=30 schedule.warmup=20ep")
-    problems = refused(recipe, ranks=2)
+    recipe = make_small_recipe("model.num_classes=7 batch.bn_size=30 schedule.warmup=20ep")
+    problems = list_problems(recipe, ranks=2)
     assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in problems["model.num_classes"]
     assert "batch.bn_size=25" in problems["batch.bn_size"]
@@ -203,7 +203,9 @@ def test_make_plan_reports_all_conflicts_at_once():
 
 
 def test_make_plan_reports_unknown_network_and_other_conflicts():
-    problems = refused(small("model.name=torchvision:resnet19 batch.bn_size=30"), ranks=2)
+    problems = list_problems(
+        make_small_recipe("model.name=torchvision:resnet19 batch.bn_size=30"), ranks=2
+    )
     assert problems.keys() == {"model.name", "batch.bn_size"}
 
 
@@ -225,7 +227,7 @@ schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milest
     ),
 )
 def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, expected):
-    problems = refused(small(words or ""), ranks, **facts_changes)
+    problems = list_problems(make_small_recipe(words or ""), ranks, **facts_changes)
     assert [*problems] == [key]
     assert expected in problems[key]
 
@@ -241,9 +243,9 @@ def test_make_plan_rejects_methods_that_conflict():
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
 def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
-    recipe = small()
+    recipe = make_small_recipe()
     recipe.methods.trivial_augment = TrivialAugment()
-    synthetic, photographs = (planned(recipe, backend=each) for each in ("synthetic", backend))
+    synthetic, photographs = (plan_small(recipe, backend=each) for each in ("synthetic", backend))
     assert "augment_sample" not in synthetic.hooks
     assert synthetic.notes[0].startswith("trivial_augment is skipped: synthetic")
     assert photographs.hooks["augment_sample"] == ["trivial_augment"]
@@ -253,7 +255,7 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
 def test_published_results_need_imagenet():
     assert imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
-    assert planned(recipe, examples=5000).published == []
+    assert plan_small(recipe, examples=5000).published == []
 
 
 def test_as_dict_is_json():
@@ -272,7 +274,7 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
 
     def plan_mild(words: str) -> Plan:
         recipe = compose("mild", words.split(), needs_data=False).recipe
-        return make_plan(recipe, facts(examples, classes=4), ranks)
+        return make_plan(recipe, make_facts(examples, classes=4), ranks)
 
     with pytest.raises(RecipeError) as caught:
         plan_mild(changes)
@@ -289,7 +291,7 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
 )
 def test_make_plan_rejects_an_endless_run(changes):
     with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
-        make_plan(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)
+        make_plan(compose("mild", changes, needs_data=False).recipe, make_facts(4000, classes=4), 1)
 
 
 def test_flops_count_all_sizes_and_sam():
@@ -304,7 +306,9 @@ def test_flops_count_all_sizes_and_sam():
 
 
 def test_evaluation_offset_sets_the_first_evaluation():
-    plan = make_plan(small("evaluation.interval=4ep evaluation.offset=3ep"), facts(1000), 1)
+    plan = make_plan(
+        make_small_recipe("evaluation.interval=4ep evaluation.offset=3ep"), make_facts(1000), 1
+    )
     evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
     assert evaluated == [30, 70, 100]
 
@@ -317,8 +321,10 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     monkeypatch.setattr(network_facts, "_MADE", {})
     base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"
     words = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
-    plans = [make_plan(small(f"{base} {word}"), facts(1000, 10), 1) for word in words]
-    plans.append(make_plan(small(f"{base} seed=1"), facts(1000, 9), 1))
+    plans = [
+        make_plan(make_small_recipe(f"{base} {word}"), make_facts(1000, 10), 1) for word in words
+    ]
+    plans.append(make_plan(make_small_recipe(f"{base} seed=1"), make_facts(1000, 9), 1))
     assert len(built) == 2 * 4  # the library network and the changed network
     assert plans[0].network is plans[1].network
     operations = [plan.network.operations(32).training for plan in plans]

@@ -53,7 +53,7 @@ def test_published_results_name_source_and_are_possible():
             assert figure is None or least <= figure <= most
 
 
-def curves() -> dict[str, list[Published]]:
+def read_curves() -> dict[str, list[Published]]:
     """Return the published results in the file of each packaged recipe."""
     return {
         name: compose(name, needs_data=False).recipe.published for name in Library().list_names()
@@ -63,7 +63,7 @@ def curves() -> dict[str, list[Published]]:
 def test_interpolation_error_is_the_largest_of_omitted_rows():
     listed = {(one.recipe, one.epochs, one.top1_percent) for one in read_published()}
     errors = []
-    for recipe, results in curves().items():
+    for recipe, results in read_curves().items():
         lengths = sorted({one.epochs for one in results if one.epochs})
         for left_out in lengths[1:-1]:
             rest = [one for one in results if one.epochs != left_out]

@@ -3,7 +3,7 @@
 import pytest
 
 from resnet_recipes.planning.stable_phase import find_chains, find_departures
-from tests.planning.test_plan import planned, small
+from tests.planning.test_plan import make_small_recipe, plan_small
 from tests.tables import rows
 
 WSD = "schedule.name=wsd schedule.warmup=2ep"
@@ -12,14 +12,14 @@ RESIZING = "methods.progressive_resizing"
 
 def plan_length(epochs: int, words: str):
     """Return the plan of a run with 10 steps per epoch."""
-    return planned(small(f"{WSD} max_duration={epochs}ep {words}"))
+    return plan_small(make_small_recipe(f"{WSD} max_duration={epochs}ep {words}"))
 
 
 def test_stable_phase_ends_with_a_checkpoint_on_disk():
     plan = plan_length(10, "schedule.cooldown=0.33dur checkpoint.interval=50ba")
     assert (plan.stable_steps, plan.total_steps) == (67, 100)
     assert [step for step in range(1, 101) if plan.saves_at(step)] == [50, 67, 100]
-    cosine = planned(small("checkpoint.interval=50ba"))
+    cosine = plan_small(make_small_recipe("checkpoint.interval=50ba"))
     assert (cosine.stable_steps, cosine.disk.checkpoints) == (0, 2)
     assert plan.disk.checkpoints == 3
 
@@ -62,7 +62,7 @@ def test_find_chains_links_each_length_to_the_shorter():
     }
     plans |= {
         "dur": plan_length(30, "seed=1 methods.ema.half_life=0.1dur"),
-        "cosine": planned(small("max_duration=10ep")),
+        "cosine": plan_small(make_small_recipe("max_duration=10ep")),
         "lr": plan_length(20, "seed=1 optimizer.lr=0.2"),
     }
     pairs = {("20", "10"), ("40", "20")}

@@ -7,16 +7,16 @@ from resnet_recipes.recipe.compose import compose
 from tests.tables import rows
 
 
-def problems_of(recipe: str, *words: str) -> tuple[Problem, ...]:
+def list_problems(recipe: str, *words: str) -> tuple[Problem, ...]:
     """Return the problems of a rejected recipe."""
     with pytest.raises(RecipeError) as refused:
         compose(recipe, words, needs_data=False)
     return refused.value.problems
 
 
-def said_about(recipe: str, *words: str) -> str:
+def explain_rejection(recipe: str, *words: str) -> str:
     """Return the message for a rejected recipe."""
-    return str(RecipeError(problems_of(recipe, *words)))
+    return str(RecipeError(list_problems(recipe, *words)))
 
 
 def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(
         "optimizer: lamb\nmethods: {ema: false}\nlaunch: {device: mps, gpus: all}\n",
     )
-    said = said_about("mine.yaml")
+    said = explain_rejection("mine.yaml")
     assert "optimizer: {name: lamb}" in said
     assert "ema: null" in said
     assert "Apple GPUs are not supported" in said
@@ -45,20 +45,20 @@ methods=none | {} for their defaults
     ),
 )
 def test_suggestion_is_found_in_recipe_or_options(words, answer):
-    said = said_about("mild", *words.split())
+    said = explain_rejection("mild", *words.split())
     assert f"{answer}\n" in f"{said}\n"
 
 
 @pytest.mark.parametrize("word", ["methods.ema=[]", "model.args=[1]"])
 def test_suggested_sweeps_have_valid_runs(word):
-    assert "-m" not in said_about("mild", word)
+    assert "-m" not in explain_rejection("mild", word)
 
 
 def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")
-    said = said_about("mine", "seed=1", "bs=x")
+    said = explain_rejection("mine", "seed=1", "bs=x")
     assert "batch.global_size=x" in said
 
 
@@ -93,7 +93,7 @@ fine_tune=5 | recipe=finetune epochs=5
     ),
 )
 def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.fixes == (fix,)
 
 
@@ -134,7 +134,7 @@ def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
     ],
 )
 def test_unsupported_settings_of_other_tools_suggest_none(typed):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.fixes == ()
     assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
     assert problem.advice
@@ -156,13 +156,13 @@ methods.ema=never | '~methods.ema'
     ),
 )
 def test_no_spelling_of_off_switches_a_method_on(typed, fix):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.fixes == (fix,)
 
 
 @pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
 def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.fixes == ()
     assert problem.advice
 
@@ -199,7 +199,7 @@ methods.MixUp={} | 'methods.mixup={}'
     ),
 )
 def test_typing_errors_suggest_working_commands(typed, fix):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.command(problem.fixes[0]) == fix
 
 
@@ -219,7 +219,7 @@ def test_typing_errors_suggest_working_commands(typed, fix):
     ],
 )
 def test_suggestions_never_change_section_or_meaning(typed):
-    (problem,) = problems_of("mild", typed)
+    (problem,) = list_problems("mild", typed)
     assert problem.fixes == ()
 
 
@@ -248,6 +248,6 @@ resume: true |
 def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
-    (problem,) = problems_of("mine.yaml")
+    (problem,) = list_problems("mine.yaml")
     assert [problem.command(each) for each in problem.fixes] == ([fix] if fix else [])
     assert problem.advice

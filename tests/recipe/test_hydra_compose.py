@@ -71,14 +71,14 @@ def test_standalone_recipe_equals_hydra_result():
     assert (by_hydra["seed"], by_hydra["methods"]) == (8, {"ema": {}})
 
 
-def random_tree(rng: random.Random, depth: int = 3) -> dict:
+def make_random_tree(rng: random.Random, depth: int = 3) -> dict:
     """Return a tree with few different names, so that trees of a chain contradict each other.
 
     Lists have separate names, because Hydra cannot merge a list with a mapping.
     """
     leaves = {"a": [None, {}, 0.1], "b": [7, "text", True], "c": [None, [], [1, {"a": 2}], [3]]}
     return {
-        name: random_tree(rng, depth - 1)
+        name: make_random_tree(rng, depth - 1)
         if depth and name != "c" and rng.random() < 0.6
         else rng.choice(leaves[name])
         for name in rng.sample("abc", 2)
@@ -91,7 +91,7 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
     rng = random.Random(seed)
     parents = {"one": [], "two": above_two, "three": [], "child": ["two", "one"]}
     files = {
-        name: {"defaults": [*above, "_self_"], "model": {"args": random_tree(rng)}}
+        name: {"defaults": [*above, "_self_"], "model": {"args": make_random_tree(rng)}}
         for name, above in parents.items()
     }
     store = ConfigStore.instance()

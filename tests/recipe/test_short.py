@@ -13,7 +13,7 @@ from resnet_recipes.recipe.strict_yaml import parse
 PATH = Path("recipes/mine.yaml")
 
 
-def tree_of(text: str) -> dict:
+def read_tree(text: str) -> dict:
     """Return the full settings of a file with abbreviations."""
     return expand_document(parse(text.encode(), PATH)).tree
 
@@ -72,7 +72,7 @@ def test_command_overrides_short_settings_which_override_parents(tmp_path, monke
 )
 def test_setting_set_twice_is_rejected_with_both_lines(text, said):
     with pytest.raises(RecipeError) as caught:
-        tree_of(text)
+        read_tree(text)
     assert said in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from tests.tables import rows
 PATH = Path("recipes/mine.yaml")
 
 
-def refusal(text: str | bytes, references: bool = False) -> str:
+def explain_rejection(text: str | bytes, references: bool = False) -> str:
     """Return the message of the reader for a rejected file."""
     with pytest.raises(RecipeError) as caught:
         parse(text if isinstance(text, bytes) else text.encode(), PATH, references)
@@ -79,7 +79,7 @@ y | true or false
     ),
 )
 def test_values_ambiguous_between_readers_are_rejected(value, said):
-    message = refusal(f"name: mine\nseed: {value}\n")
+    message = explain_rejection(f"name: mine\nseed: {value}\n")
     assert message.startswith("recipes/mine.yaml:2")
     assert said in message
 
@@ -124,18 +124,18 @@ def test_values_ambiguous_between_readers_are_rejected(value, said):
     ],
 )
 def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, said):
-    message = refusal(text)
+    message = explain_rejection(text)
     assert f"recipes/mine.yaml:{line}" in message
     assert said in message
 
 
 def test_all_problems_are_reported_at_once():
-    message = refusal("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
+    message = explain_rejection("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 
 
 def test_reused_anchor_name_is_reported_as_an_anchor():
-    message = refusal("a: &x 1\nb: &x 2\nc: *x\n")
+    message = explain_rejection("a: &x 1\nb: &x 2\nc: *x\n")
     assert [line for line in message.splitlines() if line.startswith("recipes")] == [
         f"recipes/mine.yaml:{line}: {name}: anchors and aliases are not used in recipes"
         for line, name in enumerate(("&x", "&x", "*x"), 1)
@@ -144,8 +144,8 @@ def test_reused_anchor_name_is_reported_as_an_anchor():
 
 def test_references_are_read_only_where_allowed():
     assert parse(b"a: ${optimizer.lr}\n", PATH, references=True).tree == {"a": "${optimizer.lr}"}
-    assert "is not a reference" in refusal("a: ${oc.env:HOME}\n", references=True)
-    assert "one reference too many" in refusal(
+    assert "is not a reference" in explain_rejection("a: ${oc.env:HOME}\n", references=True)
+    assert "one reference too many" in explain_rejection(
         "".join(f"k{index}: ${{a.b}}\n" for index in range(17)), references=True
     )
 
@@ -175,4 +175,4 @@ def test_missing_file_is_reported(tmp_path):
     ],
 )
 def test_hostile_files_are_rejected_in_bounded_time(text):
-    refusal(text)
+    explain_rejection(text)

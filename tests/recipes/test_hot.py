@@ -55,19 +55,19 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     torch.set_default_dtype(torch.float32)
 
 
-def blurred(x: Tensor, stride: int) -> Tensor:
+def blur_like_composer(x: Tensor, stride: int) -> Tensor:
     line = torch.tensor([1.0, 2.0, 1.0]) / 4
     kernel = torch.outer(line, line).expand(x.shape[1], 1, 3, 3)
     return F.conv2d(x, kernel, stride=stride, padding=1, groups=x.shape[1])
 
 
-def logits(net: ResNet, x: Tensor) -> Tensor:
+def compute_logits(net: ResNet, x: Tensor) -> Tensor:
     """Return the output of a plain ResNet-18 in training with BlurPool and StochasticDepth."""
     x = F.relu(net.bn1(net.conv1(x)))
-    x = blurred(F.max_pool2d(x, 3, 1, 1), 2)
+    x = blur_like_composer(F.max_pool2d(x, 3, 1, 1), 2)
     blocks = [*net.layer1, *net.layer2, *net.layer3, *net.layer4]
     for number, block in enumerate(blocks, start=1):
-        before = blurred(x, 1) if block.stride == 2 else x
+        before = blur_like_composer(x, 1) if block.stride == 2 else x
         shortcut = x if block.downsample is None else block.downsample(before)
         inside = F.relu(block.bn1(block.conv1(before)))
         inside = block.bn2(block.conv2(inside))
@@ -76,17 +76,19 @@ def logits(net: ResNet, x: Tensor) -> Tensor:
     return net.fc(x.mean((2, 3)))
 
 
-def gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
+def compute_gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
     """Compute the gradient of the mean loss of two micro-batches; return the loss."""
     total = 0.0
     for part, wanted in zip(images.chunk(2), targets.chunk(2), strict=True):
-        loss = F.binary_cross_entropy_with_logits(logits(net, part), wanted, reduction="sum")
+        loss = F.binary_cross_entropy_with_logits(
+            compute_logits(net, part), wanted, reduction="sum"
+        )
         (loss / len(images)).backward()
         total += loss.item() / len(images)
     return total
 
 
-def batch_of(pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generator) -> list[Tensor]:
+def make_batch(pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generator) -> list[Tensor]:
     """Return normalized images and targets after ColOut, resizing, label smoothing and MixUp."""
     mean, std = (
         torch.tensor(values).view(3, 1, 1)
@@ -111,7 +113,9 @@ def floats(state: dict[str, Tensor]) -> list[Tensor]:
     return [value for value in state.values() if value.is_floating_point()]
 
 
-def by_hand(net: ResNet, raw: list[tuple[Tensor, Tensor]]) -> tuple[list[float], list[Tensor]]:
+def train_by_hand(
+    net: ResNet, raw: list[tuple[Tensor, Tensor]]
+) -> tuple[list[float], list[Tensor]]:
     """Train a network; return the losses, and the average of its floating-point state."""
     params, losses = list(net.parameters()), []
     momentum = [torch.zeros_like(param) for param in params]
@@ -119,17 +123,17 @@ def by_hand(net: ResNet, raw: list[tuple[Tensor, Tensor]]) -> tuple[list[float],
     for step, (pixels, labels) in enumerate(raw):
         rng = np.random.default_rng((SEED, 0, step))
         torch.manual_seed(int(rng.integers(2**63)))
-        batch = batch_of(pixels, labels, SIDES[step], rng)
+        batch = make_batch(pixels, labels, SIDES[step], rng)
         fall = (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP))) / 2
         rate = step / WARMUP if step < WARMUP else fall
-        losses.append(gradient(net, *batch))
+        losses.append(compute_gradient(net, *batch))
         if step % 3 == 2:  # SAM
             kept = [param.detach().clone() for param in params]
             norm = torch.stack([param.grad.square().sum() for param in params]).sum().sqrt()
             for param in params:
                 param.data += 0.5 * param.grad / norm
                 param.grad = None
-            gradient(net, *batch)
+            compute_gradient(net, *batch)
             for param, value in zip(params, kept, strict=True):
                 param.data.copy_(value)
         for param, moved in zip(params, momentum, strict=True):
@@ -154,7 +158,7 @@ def test_hot_six_steps_match_handwritten_loop(run):
         (batch.pixels.clone(), batch.labels.clone())
         for batch in islice(run.train_data.batches(0), STEPS)
     ]
-    losses, average = by_hand(net, raw)
+    losses, average = train_by_hand(net, raw)
     notes = record(run)
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with run.methods.eval_weights(run.model):

@@ -33,14 +33,14 @@ schedule | polynomial | nvidia_mlperf_pt
 )
 
 
-def section(group: str, recipe: str, *words: str) -> object:
+def read_section(group: str, recipe: str, *words: str) -> object:
     """Return a section of a recipe."""
     return getattr(compose(recipe, words, needs_data=False).recipe, group)
 
 
 @pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)
 def test_option_equals_section_of_its_recipe(group, name, origin):
-    assert section(group, "hot", f"{group}={name}") == section(group, origin)
+    assert read_section(group, "hot", f"{group}={name}") == read_section(group, origin)
     head = (find_packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
     assert origin in head
 
@@ -52,7 +52,7 @@ def test_every_optimizer_is_an_option():
 
 
 def test_adamw_option_uses_torch_defaults():
-    ours = section("optimizer", "mild", "optimizer=adamw")
+    ours = read_section("optimizer", "mild", "optimizer=adamw")
     theirs = torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).defaults
     assert {name: getattr(ours, name) for name in ("lr", "betas", "eps", "weight_decay")} == {
         name: theirs[name] for name in ("lr", "betas", "eps", "weight_decay")

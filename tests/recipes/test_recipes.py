@@ -84,28 +84,30 @@ methods.stochastic_depth.distribution | null | null | linear | YAMLS
 OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
 
 
-def leaves(tree: dict, prefix: str = "") -> dict:
+def list_settings(tree: dict, prefix: str = "") -> dict:
     """Return the settings in a recipe file, by full name."""
     found = {}
     for key, value in tree.items():
         found |= (
-            leaves(value, f"{prefix}{key}.")
+            list_settings(value, f"{prefix}{key}.")
             if isinstance(value, dict) and value
             else {f"{prefix}{key}": value}
         )
     return found
 
 
-def written(name: str) -> dict:
+def read_file_settings(name: str) -> dict:
     """Return the settings in the file of a packaged recipe."""
-    return leaves(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
+    return list_settings(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_equals_the_published_value(name):
     column = NAMES.index(name)
     expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
-    assert {key: value for key, value in written(name).items() if key not in OWN} == expected
+    assert {
+        key: value for key, value in read_file_settings(name).items() if key not in OWN
+    } == expected
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from resnet_recipes.recipe.compose import compose
 from tests import run_folders
-from tests.jobs.test_ranks import killed_after
+from tests.jobs.test_ranks import copy_as_killed
 from tests.jobs.test_survival import assert_same
 from tests.tables import rows
 
@@ -50,7 +50,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
+def begin_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a small run of a recipe."""
     words = (
         f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
@@ -79,8 +79,8 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     ],
 )
 def test_baseline_learns_and_resumes_bit_identical(name, ranks, images, launcher, tmp_path):
-    whole = launcher.train(begun(tmp_path / "whole", name, images, ranks), ranks)
-    assert_same(launcher.train(killed_after(6, whole), ranks), whole, 12)
+    whole = launcher.train(begin_run(tmp_path / "whole", name, images, ranks), ranks)
+    assert_same(launcher.train(copy_as_killed(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]
         for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())

@@ -29,7 +29,7 @@ def environment(monkeypatch):
     monkeypatch.setenv("LINES", "24")
 
 
-def shown(facts, driver, console):
+def show_run(facts, driver, console):
     """Simulate a complete run; return its output on both streams."""
     with closing(Recorder(facts, console)) as recorder:
         driver.recorder = recorder
@@ -49,7 +49,7 @@ def make_console(kind, **options):
     return console
 
 
-def plain(text):
+def strip_styles(text):
     """Return a text without colors and cursor movements."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
 
@@ -65,7 +65,7 @@ def test_open_console_is_live_only_on_a_terminal(monkeypatch):
 
 
 def test_plain_output_has_one_line_per_event(facts, driver):
-    log, _ = shown(facts, driver, make_console(PlainConsole, every=0.0))
+    log, _ = show_run(facts, driver, make_console(PlainConsole, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
     assert "\x1b" not in log
@@ -99,14 +99,14 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
 
 
 def test_plain_output_throttles_steps_but_not_evaluations(facts, driver):
-    log, _ = shown(facts, driver, make_console(PlainConsole))
+    log, _ = show_run(facts, driver, make_console(PlainConsole))
     assert log.count(" eval ") == 4
     steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
     assert steps == ["step=1/40", "step=40/40"]
 
 
 def test_live_display_fits_in_80_columns(facts, driver):
-    text = plain(shown(facts, driver, make_console(LiveConsole))[0])
+    text = strip_styles(show_run(facts, driver, make_console(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50%" in text
     assert "3:18 left" in text
@@ -125,7 +125,7 @@ def test_cursor_returns_after_an_exception(facts):
 
 def test_no_color_disables_color(facts, driver, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    log, page = shown(facts, driver, make_console(LiveConsole))
+    log, page = show_run(facts, driver, make_console(LiveConsole))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
@@ -134,7 +134,7 @@ def test_console_escapes_control_characters(kind, facts, driver):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
     console = make_console(kind)
-    _, page = shown(hostile, driver, console)
+    _, page = show_run(hostile, driver, console)
     console.show_stop(15, "x\x1b[2J", "y\u202e")
     log = console.err.getvalue()
     assert "\x1b[2J" not in log + page
@@ -148,8 +148,8 @@ def test_console_escapes_control_characters(kind, facts, driver):
 @pytest.mark.parametrize("full", [True, False])
 @BOTH
 def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
-    log, page = shown(replace(facts, shows_all_times=full), driver, make_console(kind))
-    page = plain(page)
+    log, page = show_run(replace(facts, shows_all_times=full), driver, make_console(kind))
+    page = strip_styles(page)
     assert "top-1 89.00%   top-5 90.00%   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page
     published = "published   top-1 76.60% after 5 epochs in 27 min\n"
@@ -177,7 +177,7 @@ def test_live_row_covers_steps_since_the_last_row(facts):
                 recorder.log_evaluation(
                     done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1
                 )
-    lines = plain(console.err.getvalue()).splitlines()
+    lines = strip_styles(console.err.getvalue()).splitlines()
     rows = [line.split() for line in lines if "50.00" in line]
     assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
 

@@ -14,7 +14,7 @@ from tests.run_folders import run_folder
 SIZES = (100, 300, 1000, 3000)
 
 
-def gain_of(errors, variance=0.04):
+def get_gain(errors, variance=0.04):
     """Return the interval of the gain."""
     gain, error = fit_gain(np.array(SIZES), 100 - np.array(errors), np.full(4, variance))
     return gain - error, gain + error
@@ -22,7 +22,7 @@ def gain_of(errors, variance=0.04):
 
 @pytest.mark.parametrize(("floor", "factor", "power"), [(0, 90, 0.3), (4, 100, 0.5), (2, 400, 1)])
 def test_gain_of_exact_curves_is_within_the_interval(floor, factor, power):
-    low, high = gain_of([floor + factor * n**-power for n in SIZES])
+    low, high = get_gain([floor + factor * n**-power for n in SIZES])
     truth = factor * (SIZES[-1] ** -power - (2 * SIZES[-1]) ** -power)
     assert low <= truth <= high
     assert (low + high) / 2 == pytest.approx(truth, abs=0.35)
@@ -32,7 +32,7 @@ def test_interval_covers_the_truth_in_noise():
     rng, deviation, covered = random.Random(0), 0.5, 0
     truth = 60 * (3000**-0.4 - 6000**-0.4)
     for _ in range(300):
-        low, high = gain_of([3 + 60 * n**-0.4 + rng.gauss(0, deviation) for n in SIZES], 0.25)
+        low, high = get_gain([3 + 60 * n**-0.4 + rng.gauss(0, deviation) for n in SIZES], 0.25)
         covered += low <= truth <= high
     assert covered >= 0.9 * 300
 
@@ -61,16 +61,16 @@ def test_gain_is_the_weighted_mean_over_powers(tops):
 
 
 def test_flat_or_rising_errors_predict_no_gain():
-    low, high = gain_of((5, 5, 5, 5))
+    low, high = get_gain((5, 5, 5, 5))
     assert low < 0 < high == pytest.approx(-low)
-    assert sum(gain_of((4, 5, 6, 7))) < 0
+    assert sum(get_gain((4, 5, 6, 7))) < 0
 
 
 def test_more_noise_widens_the_interval():
     errors = [4 + 100 * n**-0.5 for n in SIZES]
-    narrow, wide = (gain_of(errors, variance) for variance in (0.01, 4.0))
+    narrow, wide = (get_gain(errors, variance) for variance in (0.01, 4.0))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
-    bent = gain_of([9, 4, 9, 4], 0.01)  # no power law fits, so the noise was larger
+    bent = get_gain([9, 4, 9, 4], 0.01)  # no power law fits, so the noise was larger
     assert bent[1] - bent[0] > narrow[1] - narrow[0]
 
 

@@ -47,7 +47,7 @@ def test_first_failure_skips_consequences():
     assert find_first_failure([lost, *refused]) == refused[1]
 
 
-def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
+def make_error_class(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
     """Return an error class with this name, such as torch raises."""
     return type(name, (base,), {})
 
@@ -57,10 +57,14 @@ def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
     [
         ("torch.distributed.distributed_c10d", RuntimeError("[gloo/pair.cc:534] anything"), True),
         ("torch.autograd.graph", RuntimeError("anything"), True),
-        ("resnet_recipes.jobs.prepare", named("DistStoreError", named("DistError")), True),
+        (
+            "resnet_recipes.jobs.prepare",
+            make_error_class("DistStoreError", make_error_class("DistError")),
+            True,
+        ),
         ("resnet_recipes.data.files", RuntimeError("igloo: connection closed by peer"), False),
         ("torch.autograd.graph", TrainingError("gloo"), False),
-        ("torch.autograd.graph", named("OutOfMemoryError"), False),
+        ("torch.autograd.graph", make_error_class("OutOfMemoryError"), False),
     ],
 )
 def test_lost_peer_is_recognized_by_origin_not_text(module, error, is_loss):

@@ -84,19 +84,19 @@ def test_nearest_chooses_published_result_by_length(facts, summary):
     assert find_nearest((Published(80.0),), 2).top1 == 80.0
 
 
-def records(*written: tuple[str, float, dict]) -> list[dict]:
+def make_records(*written: tuple[str, float, dict]) -> list[dict]:
     """Return records of given kinds, with their wall seconds and other values."""
     return [{"kind": kind, "wall_seconds": wall, **values} for kind, wall, values in written]
 
 
 def test_papers_clock_counts_first_epoch_as_second():
-    epochs = records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
+    epochs = make_records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
     assert compute_papers_seconds(epochs, 77.0) == 67.0
     assert compute_papers_seconds(epochs[:1], 30.0) is None
 
 
 def test_mlperf_clock_includes_evaluations_and_checkpoints():
-    one = records(
+    one = make_records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("evaluation", 50.0, {"raw_seconds": 0.0}),
         ("saved", 55.0, {}),
@@ -108,7 +108,7 @@ def test_mlperf_clock_includes_evaluations_and_checkpoints():
 
 
 def test_mlperf_clock_counts_repeated_steps_not_startup():
-    resumed = records(
+    resumed = make_records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("saved", 30.0, {}),
         # the ten seconds after the checkpoint are lost
@@ -121,9 +121,9 @@ def test_mlperf_clock_counts_repeated_steps_not_startup():
 def test_epoch_seconds_ignore_records_between_epochs():
     """Epochs have four steps: the first, the second and the tenth end in a record."""
     ends = ((4, 9.0), (8, 15.0), (38, 18.0), (40, 22.0))
-    one = records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))
+    one = make_records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))
     assert time_epochs(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
-    two = records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
+    two = make_records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
     assert time_evaluations(two) == [3.0]
 
 

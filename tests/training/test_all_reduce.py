@@ -17,13 +17,13 @@ def network(seed: int = 0) -> nn.Module:
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
 
-def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
+def compute_loss(model: nn.Module, rank: int) -> torch.Tensor:
     """Return a loss that differs on every rank."""
     generator = torch.Generator().manual_seed(rank)
     return model(torch.randn(2, 3, 8, 8, generator=generator)).square().mean()
 
 
-def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
+def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     """Average gradients of small buckets over the ranks.
 
     Return the error relative to the mean that this function computes.
@@ -37,21 +37,21 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
     all_reduce._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))
     expected = network()
     for each in range(rank.world_size):
-        (loss_of(expected, each) / rank.world_size).backward()
+        (compute_loss(expected, each) / rank.world_size).backward()
     with averager.average(False):
-        loss_of(model, rank.rank).backward()
+        compute_loss(model, rank.rank).backward()
     results = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
     with averager.average(True):
         pass  # gradients without a backward pass in this context
-    results["announced by nobody"] = error(model, expected)
+    results["announced by nobody"] = compute_error(model, expected)
     model.zero_grad(set_to_none=True)
     sent_before.clear()
     with averager.average(True):
-        loss_of(model, rank.rank).backward()
+        compute_loss(model, rank.rank).backward()
         backward_ended.append(True)
     grads = [param.grad for param in model.parameters()]
     results |= {
-        "during backward": error(model, expected),
+        "during backward": compute_error(model, expected),
         "early": sum(sent_before),
         "buckets": len(averager._buckets),
         "rounded": all(torch.equal(grad, grad.bfloat16().float()) for grad in grads),
@@ -67,7 +67,7 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
     }
 
 
-def error(model: nn.Module, expected: nn.Module) -> float:
+def compute_error(model: nn.Module, expected: nn.Module) -> float:
     """Return the distance between gradients and expected gradients, as a fraction of their norm."""
     results, target = (
         torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
@@ -78,7 +78,7 @@ def error(model: nn.Module, expected: nn.Module) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
 def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
-    first, *others = launcher.call(tmp_path, 3, averaged, compress=compress)
+    first, *others = launcher.call(tmp_path, 3, average_gradients, compress=compress)
     assert first["announced by nobody"] < allowed
     assert first["during backward"] < allowed
     assert first["formats"]
@@ -94,8 +94,8 @@ def test_single_process_gradients_are_unchanged():
     assert not dist.is_initialized()
     model = network()
     with all_reduce.AllReduce(model).average(True):
-        loss_of(model, 0).backward()
+        compute_loss(model, 0).backward()
     results = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
-    loss_of(model, 0).backward()
+    compute_loss(model, 0).backward()
     assert same(results, [param.grad for param in model.parameters()])

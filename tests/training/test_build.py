@@ -44,7 +44,7 @@ ALL = " ".join(
 )
 
 
-def losses_of(run: Run) -> Tensor:
+def train_to_end(run: Run) -> Tensor:
     """Train to the end and return the loss of each step."""
     notes = record(run)
     return torch.stack(notes.losses)
@@ -98,11 +98,11 @@ def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
         "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={} "
         "methods.sam.interval=3 methods.ema.half_life=3ba methods.ema.update_interval=2ba"
     )
-    expected = losses_of(make_run(words))
+    expected = train_to_end(make_run(words))
     with counted_graphs(monkeypatch) as graphs:
         run = make_run(f"precision.compile=true {words}")
         assert run.plan.sizes == (40, 44, 48, 56, 60, 64)
-        compiled = losses_of(run)
+        compiled = train_to_end(run)
         trained = len(graphs)
         with run.methods.eval_weights(run.model):
             evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
@@ -215,7 +215,7 @@ def test_evaluation_searches_for_no_algorithms(make_run):
 
 
 @pytest.fixture
-def tried(make_run, monkeypatch):
+def micro_batch_search(make_run, monkeypatch):
     """Return a search on a simulated GPU that fits `most` images, its calls, and the run."""
     run, calls = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
 
@@ -238,28 +238,28 @@ def tried(make_run, monkeypatch):
 
 
 @pytest.mark.parametrize(("most", "expected"), [(96, 96), (95, 48), (40, 32), (1, 1)])
-def test_micro_batch_is_largest_divisor_that_fits(most, expected, tried):
-    search, calls, run = tried
+def test_micro_batch_is_largest_divisor_that_fits(most, expected, micro_batch_search):
+    search, calls, run = micro_batch_search
     assert search(most) == expected
     larger = [size for size in (96, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2) if size > expected]
     assert calls == [*chain.from_iterable((size, "freed") for size in larger), expected, run]
 
 
 @pytest.mark.parametrize(("most", "engine", "expected"), [(40, 48, 32), (48, 40, 32)])
-def test_micro_batch_without_cudnn_engine_does_not_fit(most, engine, expected, tried):
-    assert tried[0](most, engine) == expected
+def test_micro_batch_without_cudnn_engine_does_not_fit(most, engine, expected, micro_batch_search):
+    assert micro_batch_search[0](most, engine) == expected
 
 
 @pytest.mark.parametrize(
     ("engine", "why"), [(96, "out of memory"), (0, "GET was unable to find an engine")]
 )
-def test_micro_batch_search_fails_with_last_reason(engine, why, tried):
+def test_micro_batch_search_fails_with_last_reason(engine, why, micro_batch_search):
     with pytest.raises(TrainingError, match=f"not even one image can be computed .*: {why}"):
-        tried[0](0, engine)
+        micro_batch_search[0](0, engine)
 
 
-def test_micro_batch_search_reraises_other_errors(tried, monkeypatch):
-    search, *_, run = tried
+def test_micro_batch_search_reraises_other_errors(micro_batch_search, monkeypatch):
+    search, *_, run = micro_batch_search
 
     def fails(plan, rank):
         raise TrainingError("no images")

@@ -21,7 +21,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from tests.fixtures import files_at_most, flip, same
 
 
-def state_at(step: int) -> dict:
+def make_state(step: int) -> dict:
     """Return a state whose values depend on the step."""
     weight = (
         torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
@@ -48,15 +48,15 @@ def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
     saved = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
     saved.open_for_writing()
     for step in (10, 20):
-        saved.save(step, state_at(step), wait=True)
+        saved.save(step, make_state(step), wait=True)
     return saved
 
 
-def file_of(checkpoints: Checkpoints, step: int) -> Path:
+def get_file(checkpoints: Checkpoints, step: int) -> Path:
     return checkpoints.folder / f"step-{step:08d}.pt"
 
 
-def reopened(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> Checkpoints:
+def reopen(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> Checkpoints:
     """Return the same folder, opened as by another process."""
     again = Checkpoints(checkpoints.folder, checkpoints.keep, note=note)
     again.open_for_writing()
@@ -64,9 +64,9 @@ def reopened(checkpoints: Checkpoints, note: Callable[[str], object] = print) ->
 
 
 def test_saved_state_is_read_back_bit_identical(checkpoints):
-    step, state = reopened(checkpoints).newest()
+    step, state = reopen(checkpoints).newest()
     assert step == 20
-    assert same(state, state_at(20))
+    assert same(state, make_state(20))
     assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
@@ -77,11 +77,11 @@ def test_newest_in_empty_folder_returns_none(tmp_path):
 def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
-    state = state_at(30)
+    state = make_state(30)
     checkpoints.save(30, state)
     state["model"]["w"].zero_()
     checkpoints.wait()
-    assert same(checkpoints.newest()[1], state_at(30))
+    assert same(checkpoints.newest()[1], make_state(30))
 
 
 def test_save_rejects_types_that_cannot_be_read(checkpoints):
@@ -91,14 +91,14 @@ def test_save_rejects_types_that_cannot_be_read(checkpoints):
 
 def test_save_reuses_host_memory(checkpoints):
     before = {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()}
-    checkpoints.save(30, state_at(30), wait=True)
+    checkpoints.save(30, make_state(30), wait=True)
     assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
 
 
 def test_save_keeps_newest_and_stable_phase(checkpoints):
     checkpoints.stable_step = 20
     for step in (30, 40, 50):
-        checkpoints.save(step, state_at(step), wait=True)
+        checkpoints.save(step, make_state(step), wait=True)
     names = sorted(path.name for path in checkpoints.folder.glob("*.pt"))
     assert names == [f"step-000000{step}.pt" for step in (20, 40, 50)]
 
@@ -120,19 +120,19 @@ DAMAGES += [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
-    damage(file_of(checkpoints, 20))
-    step, state = reopened(checkpoints, warnings.append).newest()
-    assert (step, same(state, state_at(10))) == (10, True)
+    damage(get_file(checkpoints, 20))
+    step, state = reopen(checkpoints, warnings.append).newest()
+    assert (step, same(state, make_state(10))) == (10, True)
     assert len(warnings) == 1
     assert "step 20 was skipped" in warnings[0]
 
 
 def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
-    manifest = file_of(checkpoints, 20).with_suffix(".json")
+    manifest = get_file(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
     with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2; this version reads"):
-        reopened(checkpoints).newest()
-    assert file_of(checkpoints, 20).exists()
+        reopen(checkpoints).newest()
+    assert get_file(checkpoints, 20).exists()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
@@ -145,13 +145,13 @@ def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
             raise OSError(code, os.strerror(code), str(path))
         return open_regular(path, most)
 
-    again = reopened(checkpoints, warnings.append)
+    again = reopen(checkpoints, warnings.append)
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "open_regular", failing)
         assert again.newest()[0] == 10
     assert os.strerror(code) in warnings[0]
-    again.save(15, state_at(15), wait=True)
-    assert reopened(again).newest()[0] == 20
+    again.save(15, make_state(15), wait=True)
+    assert reopen(again).newest()[0] == 20
 
 
 def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
@@ -159,52 +159,52 @@ def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
         path = checkpoints.folder / "step-00000020"
         path.with_suffix(end).replace(path.with_name(f"step-00000010{end}"))
     with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
-        reopened(checkpoints).newest()
+        reopen(checkpoints).newest()
 
 
 def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
-        flip(file_of(checkpoints, step), 700)
+        flip(get_file(checkpoints, step), 700)
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
-        reopened(checkpoints).newest()
+        reopen(checkpoints).newest()
 
 
 @pytest.mark.parametrize("step", [15, 25])  # before and after the damaged checkpoint
 def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
-    flip(file_of(checkpoints, 20), 700)
-    again = reopened(checkpoints)
+    flip(get_file(checkpoints, 20), 700)
+    again = reopen(checkpoints)
     again.newest()
-    again.save(step, state_at(step), wait=True)
-    assert [file_of(again, each).exists() for each in (10, step, 20)] == [True, True, False]
-    assert reopened(again).newest()[0] == step
+    again.save(step, make_state(step), wait=True)
+    assert [get_file(again, each).exists() for each in (10, step, 20)] == [True, True, False]
+    assert reopen(again).newest()[0] == step
 
 
 def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
-    flip(file_of(checkpoints, 20), 700)
-    again = reopened(checkpoints)
+    flip(get_file(checkpoints, 20), 700)
+    again = reopen(checkpoints)
     again.newest()
-    again.save(20, state_at(20), wait=True)
-    assert same(reopened(again).newest()[1], state_at(20))
+    again.save(20, make_state(20), wait=True)
+    assert same(reopen(again).newest()[1], make_state(20))
 
 
 def test_open_deletes_only_parts_of_killed_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
-    assert reopened(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).newest()[0] == 20
     assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
 
 
 def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings):
     assert checkpoints.newest()
     with files_at_most(1024):
-        checkpoints.save(30, state_at(30))
-        checkpoints.save(40, state_at(40))
+        checkpoints.save(30, make_state(30))
+        checkpoints.save(40, make_state(40))
         checkpoints._pending.exception()
     assert warnings == [
         "a checkpoint could not be written (File too large); training continues; the newest "
         "checkpoint is from step 20"
     ]
-    assert reopened(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
 
@@ -215,15 +215,15 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", failing)
     for step in (30, 40, 50):
-        checkpoints.save(step, state_at(step))
+        checkpoints.save(step, make_state(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
-        checkpoints.save(60, state_at(60))
-    checkpoints.save(70, state_at(70), is_last=True)  # the run needs no more checkpoints
+        checkpoints.save(60, make_state(60))
+    checkpoints.save(70, make_state(70), is_last=True)  # the run needs no more checkpoints
     checkpoints.wait(is_last=True)
     with pytest.raises(TrainingError, match=os.strerror(code)):
         checkpoints.wait()
     monkeypatch.undo()
-    assert reopened(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).newest()[0] == 20
 
 
 def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
@@ -242,7 +242,7 @@ def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeyp
 
     for step in range(30, 100, 10):
         monkeypatch.setattr(os, "fsync", sync if step % 30 == 0 else failing)
-        checkpoints.save(step, state_at(step))
+        checkpoints.save(step, make_state(step))
         checkpoints._finish()
     assert len(warnings) == 4
     assert checkpoints.newest()[0] == 90
@@ -252,7 +252,7 @@ def test_failed_save_with_wait_raises(checkpoints):
     assert checkpoints.newest()
     match = r"\(File too large\); the newest checkpoint is from step 20"
     with pytest.raises(TrainingError, match=match), files_at_most(1024):
-        checkpoints.save(30, state_at(30), wait=True)
+        checkpoints.save(30, make_state(30), wait=True)
 
 
 def test_open_rejects_unwritable_folder(tmp_path):
@@ -268,7 +268,7 @@ def test_save_syncs_data_before_renaming(checkpoints, monkeypatch):
         monkeypatch.setattr(
             os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))
         )
-    checkpoints.save(30, state_at(30), wait=True)
+    checkpoints.save(30, make_state(30), wait=True)
     # write data, rename, write manifest, rename, sync the folder
     assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]
 
@@ -289,11 +289,11 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
         for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink")):
             setattr(owner, name, kill_at_place(getattr(owner, name), calls))
         try:
-            Checkpoints(checkpoints.folder, 2).save(30, state_at(30), wait=True)
+            Checkpoints(checkpoints.folder, 2).save(30, make_state(30), wait=True)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    step, state = reopened(checkpoints, warnings.append).newest()
+    step, state = reopen(checkpoints, warnings.append).newest()
     assert step == (20 if place < 5 else 30)  # the fifth call renames the manifest
-    assert same(state, state_at(step))
+    assert same(state, make_state(step))
     assert not warnings

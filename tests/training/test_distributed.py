@@ -70,7 +70,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
     assert summary["eval_examples"] == 2  # one rank has no images
 
 
-def averaged(process: RankProcess) -> list[object]:
+def average_on_ranks(process: RankProcess) -> list[object]:
     """Average statistics that differ between ranks, and those of a network without statistics."""
     rank = read_rank("cpu", process.launch.meeting)
     join(rank)
@@ -112,7 +112,7 @@ def test_vote_is_counted_in_next_step(monkeypatch):
 
 
 def test_average_statistics_is_mean_and_keeps_counts(launcher, tmp_path):
-    results = launcher.call(tmp_path, 3, averaged)
+    results = launcher.call(tmp_path, 3, average_on_ranks)
     assert results == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
 
 
@@ -140,7 +140,7 @@ def test_digest_changes_with_one_bit():
     assert not torch.equal(compute_digest(model), before)
 
 
-def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
+def agree_without_blur(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
     """Agree on operations when rank 1 lacks one operation and rank 2 another."""
     operations = ops.Operations(**{name: module.fused for name, module in ops.MODULES.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
@@ -153,7 +153,7 @@ def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...
 
 
 def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
-    (first, notes), *others = launcher.call(tmp_path, 3, without_blur_on_one)
+    (first, notes), *others = launcher.call(tmp_path, 3, agree_without_blur)
     assert [first, *(fused for fused, _ in others)] == [["max_pool"]] * 3
     assert notes == [
         f"the {name} kernel cannot be used on the GPU of rank {rank}; all ranks use plain torch "

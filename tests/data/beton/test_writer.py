@@ -11,7 +11,7 @@ from resnet_recipes.data.beton.writer import RECORD, BetonWriter
 
 
 @pytest.fixture
-def synced(monkeypatch) -> list[str]:
+def syncs(monkeypatch) -> list[str]:
     """Return the names of synced and renamed files, in order."""
     noted, sync, replace = [], os.fsync, os.replace
 
@@ -30,19 +30,19 @@ def synced(monkeypatch) -> list[str]:
     return noted
 
 
-def test_images_are_synced_before_their_journal(tmp_path, synced):
+def test_images_are_synced_before_their_journal(tmp_path, syncs):
     writer = BetonWriter(tmp_path / "a.beton", 2, 1 << 12, "key")
     for _ in range(2):
         writer.append([(np.zeros((), RECORD), b"pixels")])
     writer.close()
-    assert synced == 2 * ["a.beton.partial without a header", "a.beton.partial.journal"]
+    assert syncs == 2 * ["a.beton.partial without a header", "a.beton.partial.journal"]
 
 
-def test_header_is_synced_after_images_before_rename(tmp_path, synced):
+def test_header_is_synced_after_images_before_rename(tmp_path, syncs):
     writer = BetonWriter(tmp_path / "a.beton", 1, 1 << 12, "key")
     writer.append([(np.zeros((), RECORD), b"pixels")])
-    synced.clear()
+    syncs.clear()
     writer.finish({"classes": (), "source": "", "source_sha256": "", "skipped": (), "options": {}})
     writer.publish()
-    assert synced[:2] == ["a.beton.partial without a header", "a.beton.partial"]
-    assert synced[-3:] == ["-> a.beton.json", "-> a.beton", tmp_path.name]
+    assert syncs[:2] == ["a.beton.partial without a header", "a.beton.partial"]
+    assert syncs[-3:] == ["-> a.beton.json", "-> a.beton", tmp_path.name]

@@ -27,7 +27,7 @@ from tests.forks import is_alive
 pytestmark = pytest.mark.usefixtures("small_pages")
 
 
-def contents(path: Path) -> list[tuple[int, bytes]]:
+def read_contents(path: Path) -> list[tuple[int, bytes]]:
     """Return (label, bytes) of every sample."""
     beton = open_beton(path)
     return [(int(label), beton.sample(index).tobytes()) for index, label in enumerate(beton.labels)]
@@ -44,7 +44,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_CHUNK", 4)
 
 
-def interrupted(source: Path, target: Path, options: ConvertOptions = RAW, after: int = 1) -> None:
+def convert_interrupted(
+    source: Path, target: Path, options: ConvertOptions = RAW, after: int = 1
+) -> None:
     """Convert, and stop after this number of images."""
 
     def interrupt(done: int, _: int) -> None:
@@ -55,7 +57,7 @@ def interrupted(source: Path, target: Path, options: ConvertOptions = RAW, after
         convert(source, target, options, interrupt)
 
 
-def first_step(source: Path, target: Path) -> int:
+def convert_to_first_step(source: Path, target: Path) -> int:
     """Convert; return the number of converted images at the first progress report."""
     steps: list[int] = []
     convert(source, target, RAW, lambda done, _: steps.append(done))
@@ -71,7 +73,7 @@ def test_convert_keeps_images_labels_and_options(folder, tmp_path):
             for label, name in enumerate(CLASSES)
             for path in (folder / split / name).iterdir()
         ]
-        assert sorted(contents(tmp_path / f"{split}.beton")) == sorted(expected)
+        assert sorted(read_contents(tmp_path / f"{split}.beton")) == sorted(expected)
     assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
     note = json.loads(get_sidecar_path(tmp_path / "train.beton").read_text())
     assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
@@ -110,13 +112,13 @@ def test_beton_converts_to_another_size(betons, tmp_path):
 def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_chunks):
     source, whole, target = folder / "train", tmp_path / "whole.beton", tmp_path / "train.beton"
     convert(source, whole, RAW, silent)
-    interrupted(source, target, after=16)
+    convert_interrupted(source, target, after=16)
     assert not target.exists()
     for end in ("partial", "partial.journal"):
         with (tmp_path / f"train.beton.{end}").open("ab") as file:
             file.write(b"torn")
     assert forecast(source, target, RAW).resumed_images == 16
-    assert first_step(source, target) == 20
+    assert convert_to_first_step(source, target) == 20
     assert target.read_bytes() == whole.read_bytes()
     assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
 
@@ -149,7 +151,7 @@ def test_finished_split_is_not_converted_again(folder, tmp_path):
 def test_convert_rejects_resume_with_other_options_or_source(folder, tmp_path, small_chunks):
     source, target = tmp_path / "train", tmp_path / "a.beton"
     shutil.copytree(folder / "train", source)
-    interrupted(source, target, after=16)
+    convert_interrupted(source, target, after=16)
     assert forecast(source, target, ConvertOptions("raw", seed=1)).resumed_images == 0
     assert forecast(source, target, RAW).resumed_images == 16
     path = next(source.glob("*/*"))
@@ -220,7 +222,7 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
             convert(folder / "train", target, RAW, silent)
     assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
-    assert first_step(folder / "train", target) > 4
+    assert convert_to_first_step(folder / "train", target) > 4
     assert len(open_beton(target)) == 37
 
 
@@ -255,7 +257,7 @@ def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, sm
         ConvertOptions("raw", shuffle=False, on_bad_image=rule, workers=1)
         for rule in ("skip", "error")
     )
-    interrupted(root, target, skip)
+    convert_interrupted(root, target, skip)
     with pytest.raises(NotReadyError, match="was skipped") as refusal:
         convert(root, target, strict, silent)
     assert [problem.key for problem in refusal.value.problems] == bad[:1]

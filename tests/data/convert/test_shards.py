@@ -65,7 +65,7 @@ def write_rows(
     writer.write_table(described, path, row_group_size=group)
 
 
-def of_classes(feature: object) -> dict:
+def describe_classes(feature: object) -> dict:
     """Return the description of a dataset with this label feature."""
     return {"info": {"features": {"label": feature}}}
 
@@ -77,11 +77,14 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
         cells = [
             {"bytes": content, "path": name} for content, name in zip(contents, names, strict=True)
         ]
-        path, described = to / "data" / f"{stem}-0-of-1.parquet", of_classes({"names": [*CLASSES]})
+        path, described = (
+            to / "data" / f"{stem}-0-of-1.parquet",
+            describe_classes({"names": [*CLASSES]}),
+        )
         write_rows(path, cells, [*labels], described, group)
 
 
-def contents(path: Path) -> list[tuple[int, bytes]]:
+def read_contents(path: Path) -> list[tuple[int, bytes]]:
     """Return (label, bytes) of every sample, sorted."""
     beton = open_beton(path)
     assert beton.classes == CLASSES
@@ -89,7 +92,7 @@ def contents(path: Path) -> list[tuple[int, bytes]]:
     return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
 
 
-def refused(folder: Path, said: str) -> None:
+def assert_rejected(folder: Path, said: str) -> None:
     """Assert that shards are rejected for this reason."""
     with pytest.raises(NotReadyError, match=said):
         find_shards(folder)
@@ -104,8 +107,8 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
     convert(folder, tmp_path / "from-folder", RAW, silent)
     convert(tmp_path / "shards", tmp_path / "from-shards", RAW, silent)
     for split in ("train.beton", "val.beton"):
-        wanted = contents(tmp_path / "from-folder" / split)
-        assert contents(tmp_path / "from-shards" / split) == wanted
+        wanted = read_contents(tmp_path / "from-folder" / split)
+        assert read_contents(tmp_path / "from-shards" / split) == wanted
         assert wanted
 
 
@@ -154,34 +157,34 @@ def test_row_groups_stay_together_in_random_order(folder, tmp_path):
 )
 def test_incomplete_sample_is_named(members, said, tmp_path):
     write_tar(tmp_path / "a.tar", members)
-    refused(tmp_path, said)
+    assert_rejected(tmp_path, said)
 
 
 def test_samples_of_one_name_stay_separate(tmp_path):
     twice = [("0.jpg", b"x"), ("0.cls", b"0"), ("0.jpg", b"y"), ("0.cls", b"1")]
     write_tar(tmp_path / "a.tar", twice)
-    refused(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
+    assert_rejected(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
 
 
 def test_damaged_or_unlabeled_shards_are_named(tmp_path):
     writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
     path.write_bytes(b"PAR1" * 10)
-    refused(tmp_path, "cannot be read as a parquet file")
+    assert_rejected(tmp_path, "cannot be read as a parquet file")
     with path.open("wb") as file:
         file.truncate(1 << 31)
         file.seek(0, os.SEEK_END)
         file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
-    refused(tmp_path, "its description is larger than 67,108,864 bytes")
+    assert_rejected(tmp_path, "its description is larger than 67,108,864 bytes")
     writer.write_table(pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]}), path)
-    refused(tmp_path, "needs one column image and one label, and has img, label")
+    assert_rejected(tmp_path, "needs one column image and one label, and has img, label")
     write_rows(path, [], [])
-    refused(tmp_path, r"a\.parquet has no images")
+    assert_rejected(tmp_path, r"a\.parquet has no images")
     write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
     os.truncate(tmp_path / "a.tar", 1000)
-    refused(tmp_path, "cannot be read as a tar file")
+    assert_rejected(tmp_path, "cannot be read as a tar file")
     for name, label in (("a", b"2"), ("b", b"cat")):
         write_tar(tmp_path / f"{name}.tar", {"a.jpg": b"x", "a.cls": label})
-    refused(tmp_path, "numbers and labels that are names: 2, cat")
+    assert_rejected(tmp_path, "numbers and labels that are names: 2, cat")
 
 
 def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
@@ -195,8 +198,8 @@ def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
     [5, "antbee", ["ant"], ["ant", "ant"], ["ant", 3], ["ant", None], [["ant"], ["bee"]], {}],
 )
 def test_class_names_in_shards_are_validated(names, tmp_path):
-    write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], of_classes({"names": names}))
-    refused(tmp_path, "must name at least 2 different classes")
+    write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], describe_classes({"names": names}))
+    assert_rejected(tmp_path, "must name at least 2 different classes")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +259,9 @@ def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("labels", [[None], [True], [-1], [10**6], ["a" * 201], [""], [0.5]])
 def test_parquet_rejects_value_that_is_not_label(tmp_path, labels):
     write_rows(tmp_path / "a.parquet", [TWO[0]], labels)
-    refused(tmp_path, "has no label in row 0: a number from 0 to 999,999, or a name of at most 200")
+    assert_rejected(
+        tmp_path, "has no label in row 0: a number from 0 to 999,999, or a name of at most 200"
+    )
 
 
 def test_parquet_rejects_two_label_columns(tmp_path):
@@ -264,7 +269,7 @@ def test_parquet_rejects_two_label_columns(tmp_path):
     columns = [arrow.array([{"bytes": b"x"}]), arrow.array([0]), arrow.array([1])]
     table = arrow.Table.from_arrays(columns, names=["image", "label", "label"])
     pytest.importorskip("pyarrow.parquet").write_table(table, path)
-    refused(tmp_path, "needs one column image and one label, and has image, label, label")
+    assert_rejected(tmp_path, "needs one column image and one label, and has image, label, label")
 
 
 def test_class_names_file_is_read_within_limits(tmp_path):
@@ -273,7 +278,7 @@ def test_class_names_file_is_read_within_limits(tmp_path):
     names.write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
     assert len(find_shards(tmp_path)[""].classes) == 2
     names.write_text("ant\n")
-    refused(tmp_path, "at least 2 different classes")
+    assert_rejected(tmp_path, "at least 2 different classes")
     names.unlink()
     os.mkfifo(names)
-    refused(tmp_path, "Not a regular file")
+    assert_rejected(tmp_path, "Not a regular file")

@@ -16,7 +16,7 @@ from resnet_recipes.data.convert.tar import Member, list_members
 NAMES = [f"{index}.{suffix}" for index in range(20) for suffix in ("jpg", "cls")]
 
 
-def archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTAR_FORMAT) -> Path:
+def write_archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTAR_FORMAT) -> Path:
     """Write files of 700 bytes; each contains its number."""
     with tarfile.open(path, "w", format=form) as file:
         for number, name in enumerate(names):
@@ -32,7 +32,7 @@ def start(path: Path, number: int) -> int:
         return file.getmembers()[number].offset
 
 
-def contents(path: Path) -> list[tuple[str, int]]:
+def read_contents(path: Path) -> list[tuple[str, int]]:
     """Return name and number of every file."""
     whole = path.read_bytes()
     return [(one.name, int(whole[one.place : one.place + 3])) for one in list_members(path)]
@@ -43,7 +43,7 @@ def test_members_lists_every_file_of_every_format(tmp_path, form):
     names = [f"{'d' * 60}/{'e' * length}.jpg" for length in (1, 90)]
     if form != tarfile.USTAR_FORMAT:
         names += [f"{'d' * 200}/{'e' * 150}.jpg", "\u00e9\udcff.jpg"]
-    assert contents(archive(tmp_path / "a.tar", names, form)) == [
+    assert read_contents(write_archive(tmp_path / "a.tar", names, form)) == [
         (name, number) for number, name in enumerate(names)
     ]
 
@@ -54,11 +54,11 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
         (tmp_path / name).write_bytes(b"%03d" % number)
     made = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
     assert made.returncode == 0
-    assert contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
+    assert read_contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
 def test_members_keeps_no_header(tmp_path):
-    path = archive(tmp_path / "a.tar")
+    path = write_archive(tmp_path / "a.tar")
     members = list_members(path)
     for _ in NAMES:
         next(members)
@@ -68,10 +68,12 @@ def test_members_keeps_no_header(tmp_path):
 def test_members_reads_long_headers_of_every_file(tmp_path):
     names = [f"{number}{'d' * 9000}.jpg" for number in range(3)]
     for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        assert [name for name, _ in contents(archive(tmp_path / "a.tar", names, form))] == names
+        assert [
+            name for name, _ in read_contents(write_archive(tmp_path / "a.tar", names, form))
+        ] == names
 
 
-def sized(path: Path, size: bytes) -> None:
+def change_size(path: Path, size: bytes) -> None:
     """Change the size in the 31st header, and update its checksum."""
     content, place = bytearray(path.read_bytes()), start(path, 30)
     content[place + 124 : place + 136] = size
@@ -80,7 +82,7 @@ def sized(path: Path, size: bytes) -> None:
     path.write_bytes(content)
 
 
-def added(path: Path, kind: bytes) -> None:
+def append_member(path: Path, kind: bytes) -> None:
     """Append a member of another kind."""
     with tarfile.open(path, "a") as file:
         one = tarfile.TarInfo("odd.jpg")
@@ -88,7 +90,7 @@ def added(path: Path, kind: bytes) -> None:
         file.addfile(one)
 
 
-def described(path: Path, text: bytes, times: int = 1, size: int = 0) -> None:
+def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> None:
     """Insert extended headers at the start, which may claim another size."""
     one = tarfile.TarInfo("header")
     one.type, one.size = tarfile.XHDTYPE, size or len(text)
@@ -104,38 +106,41 @@ def described(path: Path, text: bytes, times: int = 1, size: int = 0) -> None:
         ("truncated", lambda path: os.truncate(path, start(path, 30) + 600)),
         (
             "size of 15.jpg is wrong",
-            lambda path: sized(path, b"\x80" + (1 << 80).to_bytes(11, "big")),
+            lambda path: change_size(path, b"\x80" + (1 << 80).to_bytes(11, "big")),
         ),
-        ("size of 15.jpg is wrong", lambda path: sized(path, b"\xff" * 11 + b"\0")),
-        ("size of 15.jpg is wrong", lambda path: sized(path, b"7" * 11 + b"\0")),
+        ("size of 15.jpg is wrong", lambda path: change_size(path, b"\xff" * 11 + b"\0")),
+        ("size of 15.jpg is wrong", lambda path: change_size(path, b"7" * 11 + b"\0")),
         ("continues after its end marker", lambda path: path.write_bytes(path.read_bytes() * 2)),
-        ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.LNKTYPE)),
-        ("odd.jpg is a link, a sparse file", lambda path: added(path, tarfile.GNUTYPE_SPARSE)),
-        ("header at byte 0 is damaged", lambda path: described(path, b"0 path=\n")),
-        ("header at byte 0 is damaged", lambda path: described(path, b"12 path=ab\n", 5000)),
-        ("longer than 16,384 bytes", lambda path: described(path, b"1" * 20_000)),
-        ("longer than 16,384 bytes", lambda path: described(path, b"12 path=ab\n", 17)),
-        ("longer than 16,384 bytes", lambda path: described(path, b"", size=1 << 60)),
+        ("odd.jpg is a link, a sparse file", lambda path: append_member(path, tarfile.LNKTYPE)),
+        (
+            "odd.jpg is a link, a sparse file",
+            lambda path: append_member(path, tarfile.GNUTYPE_SPARSE),
+        ),
+        ("header at byte 0 is damaged", lambda path: insert_headers(path, b"0 path=\n")),
+        ("header at byte 0 is damaged", lambda path: insert_headers(path, b"12 path=ab\n", 5000)),
+        ("longer than 16,384 bytes", lambda path: insert_headers(path, b"1" * 20_000)),
+        ("longer than 16,384 bytes", lambda path: insert_headers(path, b"12 path=ab\n", 17)),
+        ("longer than 16,384 bytes", lambda path: insert_headers(path, b"", size=1 << 60)),
         ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ],
 )
 def test_members_rejects_incomplete_archive(tmp_path, said, damage: Callable[[Path], object]):
-    path = archive(tmp_path / "a.tar")
+    path = write_archive(tmp_path / "a.tar")
     damage(path)
     with pytest.raises((ValueError, OSError), match=said):
         list(list_members(path))
 
 
 def test_members_loses_no_file_to_a_changed_header(tmp_path):
-    path, draw = archive(tmp_path / "a.tar"), random.Random(0)
-    whole, expected = path.read_bytes(), contents(path)
+    path, draw = write_archive(tmp_path / "a.tar"), random.Random(0)
+    whole, expected = path.read_bytes(), read_contents(path)
     for _ in range(300):
         place = start(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
         content = bytearray(whole)
         content[place] ^= 1 << draw.randrange(8)
         (tmp_path / "b.tar").write_bytes(content)
         try:
-            found: list[Member] | list = contents(tmp_path / "b.tar")
+            found: list[Member] | list = read_contents(tmp_path / "b.tar")
         except ValueError:
             continue
         assert found == expected, place

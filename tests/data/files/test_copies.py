@@ -15,47 +15,47 @@ from tests.data.conftest import small
 
 
 @pytest.fixture
-def twice(folder: Path, tmp_path: Path) -> Path:
+def copied_folder(folder: Path, tmp_path: Path) -> Path:
     """Return a folder whose validation images are copies of its training images."""
     for split in ("train", "val"):
         shutil.copytree(folder / "train", tmp_path / "twice" / split)
     return tmp_path / "twice"
 
 
-def note(root: Path, **changes) -> str:
+def get_note(root: Path, **changes) -> str:
     """Return the note about copies, or ""."""
     notes = data.measure(small(root, **changes)).notes
     return next((one for one in notes if "byte-identical" in one), "")
 
 
-def test_plan_notes_validation_equal_to_training(twice, folder):
-    assert note(twice).startswith(
+def test_plan_notes_validation_equal_to_training(copied_folder, folder):
+    assert get_note(copied_folder).startswith(
         "32 of 32 validation images that were compared are byte-identical"
     )
-    assert f"resnet-recipes doctor data {twice} compares all" in note(twice)
-    assert not note(folder)
+    assert f"resnet-recipes doctor data {copied_folder} compares all" in get_note(copied_folder)
+    assert not get_note(folder)
 
 
-def test_copies_are_found_under_other_names_and_links(twice, folder):
-    for number, path in enumerate(sorted((twice / "val").glob("*/*"))):
+def test_copies_are_found_under_other_names_and_links(copied_folder, folder):
+    for number, path in enumerate(sorted((copied_folder / "val").glob("*/*"))):
         path.rename(path.with_name(f"renamed{number}.jpg"))
-    assert note(twice).startswith("32 of 32 ")
-    shutil.rmtree(twice / "val")
-    (twice / "val").symlink_to(twice / "train")
-    assert note(twice).startswith("32 of 32 ")
-    (twice / "val").unlink()
-    shutil.copytree(folder / "val", twice / "val")
-    shutil.copy(twice / "val/bee/001.jpg", twice / "train/ant/copy.jpg")
-    assert note(twice).startswith("1 of 11 ")
-    assert str(twice / "val/bee/001.jpg") in note(twice)
+    assert get_note(copied_folder).startswith("32 of 32 ")
+    shutil.rmtree(copied_folder / "val")
+    (copied_folder / "val").symlink_to(copied_folder / "train")
+    assert get_note(copied_folder).startswith("32 of 32 ")
+    (copied_folder / "val").unlink()
+    shutil.copytree(folder / "val", copied_folder / "val")
+    shutil.copy(copied_folder / "val/bee/001.jpg", copied_folder / "train/ant/copy.jpg")
+    assert get_note(copied_folder).startswith("1 of 11 ")
+    assert str(copied_folder / "val/bee/001.jpg") in get_note(copied_folder)
 
 
-def test_copies_across_a_split_folder_are_noted(twice):
-    root = (twice / "train").rename(twice.parent / "flowers")
-    assert not note(root, val_share=0.3)
+def test_copies_across_a_split_folder_are_noted(copied_folder):
+    root = (copied_folder / "train").rename(copied_folder.parent / "flowers")
+    assert not get_note(root, val_share=0.3)
     for path in list(root.glob("*/*")):
         shutil.copy(path, path.with_name(f"copy-{path.name}"))
-    assert note(root, val_share=0.3)
+    assert get_note(root, val_share=0.3)
 
 
 def test_images_of_equal_size_are_compared_by_name(tmp_path, monkeypatch):
@@ -76,16 +76,16 @@ def test_images_of_equal_size_are_compared_by_name(tmp_path, monkeypatch):
     assert len(read) <= 2 * 32 + 32 * 6
 
 
-def test_unfetched_or_unreadable_files_are_not_copies(twice):
-    for path in [*twice.glob("*/*/*")]:
+def test_unfetched_or_unreadable_files_are_not_copies(copied_folder):
+    for path in [*copied_folder.glob("*/*/*")]:
         size = path.stat().st_size
         path.write_bytes(b"")
         os.truncate(path, size)  # like the placeholders of remote images
-    assert not note(twice)
-    for path in [*(twice / "val").glob("*/*")]:
+    assert not get_note(copied_folder)
+    for path in [*(copied_folder / "val").glob("*/*")]:
         path.unlink()
-        path.symlink_to(twice / "nowhere")
-    assert not note(twice)
+        path.symlink_to(copied_folder / "nowhere")
+    assert not get_note(copied_folder)
 
 
 def test_an_image_is_not_a_copy_of_itself(folder):

@@ -17,38 +17,45 @@ from tests.tables import rows
 
 
 @pytest.fixture
-def halves(folder: Path, tmp_path: Path) -> Path:
+def half_folders(folder: Path, tmp_path: Path) -> Path:
     """Return a folder with the images of both splits under unknown names."""
     for split, name in (("train", "one half"), ("val", "other")):
         shutil.copytree(folder / split, tmp_path / "halves" / name)
     return tmp_path / "halves"
 
 
-def test_similar_class_folders_are_rejected_everywhere(halves):
-    said = f"data.root={halves} has the same folders (ant, bee, cat) in one half, other"
-    share = refusal(small(halves, val_share=0.1))
+def test_similar_class_folders_are_rejected_everywhere(half_folders):
+    said = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
+    share = refusal(small(half_folders, val_share=0.1))
     assert said in share
-    assert refusal(small(halves)) == share
+    assert refusal(small(half_folders)) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
-    (finding,) = [one for one in check_data(halves) if one.level == "fix"]
+    (finding,) = [one for one in check_data(half_folders) if one.level == "fix"]
     assert finding.what in share.replace("data.root=", "")
     with pytest.raises(NotReadyError, match="has the same folders"):
-        plan_files(halves, halves / "all.beton", ConvertOptions())
+        plan_files(half_folders, half_folders / "all.beton", ConvertOptions())
 
 
-def test_suggested_links_create_the_splits(halves):
-    links = refusal(small(halves)).splitlines()[1].removeprefix("    try:   ")
+def test_suggested_links_create_the_splits(half_folders):
+    links = refusal(small(half_folders)).splitlines()[1].removeprefix("    try:   ")
     for link in links.split(" && "):
         subprocess.run(shlex.split(link), check=True)
-    assert found(small(halves)) == (37, 11, CLASSES)
+    assert found(small(half_folders)) == (37, 11, CLASSES)
 
 
-def test_similar_class_folders_are_accepted_when_confirmed(halves):
+def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
     named = {"val_share": 0.1, "nested_classes": False}
-    assert found(small(halves, **named))[2] == ("one half", "other")
-    assert not [note for note in data.measure(small(halves, **named)).notes if "nested" in note]
-    assert len(plan_files(halves, halves / "a.beton", ConvertOptions(nested_classes=False))) == 1
+    assert found(small(half_folders, **named))[2] == ("one half", "other")
+    assert not [
+        note for note in data.measure(small(half_folders, **named)).notes if "nested" in note
+    ]
+    assert (
+        len(
+            plan_files(half_folders, half_folders / "a.beton", ConvertOptions(nested_classes=False))
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

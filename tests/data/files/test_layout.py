@@ -33,19 +33,19 @@ def flowers(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder / "train", tmp_path / "flowers"))
 
 
-def validation(config: DataConfig) -> set[str]:
+def list_validation(config: DataConfig) -> set[str]:
     """Return the names of the validation images."""
     return {*list_split(config, "val").names}
 
 
-def labeled(root: Path) -> dict[str, str]:
+def read_labels(root: Path) -> dict[str, str]:
     """Return the label of each validation image, by its name."""
     val = list_split(small(root), "val")
     labels = [val.classes[label] for label in val.labels]
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
 
-def notes(root: Path, **changes) -> str:
+def list_notes(root: Path, **changes) -> str:
     """Return the notes about these images."""
     facts = data.measure(small(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
@@ -65,13 +65,13 @@ def test_folder_without_val_suggests_a_setting(flowers):
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
     config = small(flowers, val_share=0.25)
-    train, val = {*list_split(config, "train").names}, validation(config)
+    train, val = {*list_split(config, "train").names}, list_validation(config)
     assert train | val == {*Listing.of(flowers).names}
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert found(config) == (28, 9, CLASSES)
     said = "9 images are set aside for validation, a share of 0.25 of each class"
-    assert said in notes(flowers, val_share=0.25)
+    assert said in list_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.measure(config), ALONE)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
@@ -81,17 +81,17 @@ def test_validation_images_depend_on_seed_not_folder(
     flowers,
 ):
     first, again, other = (
-        validation(small(flowers, val_share=0.3, val_seed=seed)) for seed in (0, 0, 1)
+        list_validation(small(flowers, val_share=0.3, val_seed=seed)) for seed in (0, 0, 1)
     )
     assert first == again != other
     shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
-    assert len(validation(small(flowers, val_share=0.3)) - first) <= 1
+    assert len(list_validation(small(flowers, val_share=0.3)) - first) <= 1
 
 
 @pytest.mark.parametrize("parts", [2, 3, 5, 40])
 def test_folds_divide_the_images(flowers, parts):
     configs = [small(flowers, fold=f"{part}/{parts}", val_seed=3) for part in range(1, parts + 1)]
-    names = [validation(config) for config in configs]
+    names = [list_validation(config) for config in configs]
     assert sorted(name for part in names for name in part) == sorted(Listing.of(flowers).names)
     counts = [Counter(name[:3] for name in part) for part in names]
     for name in CLASSES:
@@ -99,18 +99,20 @@ def test_folds_divide_the_images(flowers, parts):
         assert max(of_class) - min(of_class) <= 1
     assert max(map(len, names)) - min(map(len, names)) <= 1
     for config, part in zip(configs, names, strict=True):
-        assert training(config) == {*Listing.of(flowers).names} - part
-    again = validation(replace(configs[0], seed=9, share=0.5))
-    assert again == names[0] != validation(replace(configs[0], val_seed=4))
+        assert list_training(config) == {*Listing.of(flowers).names} - part
+    again = list_validation(replace(configs[0], seed=9, share=0.5))
+    assert again == names[0] != list_validation(replace(configs[0], val_seed=4))
 
 
 def test_folds_are_described_and_divide_training_images(flowers, copied):
     said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
-    assert said in notes(flowers, fold="1/3")
+    assert said in list_notes(flowers, fold="1/3")
     config = small(copied, fold="1/3")
     assert found(config) == (24, 13, CLASSES)
-    assert validation(config) | training(config) == {*Listing.of(copied / "train").names}
-    assert "val is not used: data.fold divides the training images" in notes(copied, fold="1/3")
+    assert list_validation(config) | list_training(config) == {*Listing.of(copied / "train").names}
+    assert "val is not used: data.fold divides the training images" in list_notes(
+        copied, fold="1/3"
+    )
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
@@ -141,14 +143,14 @@ def test_fold_and_fraction_exclude_each_other(flowers):
     assert problem.key == "val_share"
 
 
-def training(config: DataConfig) -> set[str]:
+def list_training(config: DataConfig) -> set[str]:
     """Return the names of the training images."""
     return {*list_split(config, "train").names}
 
 
 def test_share_is_taken_from_each_class_and_nested(copied):
-    counts = Counter(name[:3] for name in training(small(copied)))
-    chosen = [training(small(copied, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
+    counts = Counter(name[:3] for name in list_training(small(copied)))
+    chosen = [list_training(small(copied, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
     for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
         wanted = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
         assert Counter(name[:3] for name in names) == wanted
@@ -157,24 +159,24 @@ def test_share_is_taken_from_each_class_and_nested(copied):
     facts = data.measure(small(copied, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
-    assert "12 images are trained on, a fraction of 0.3" in notes(copied, share=0.3)
+    assert "12 images are trained on, a fraction of 0.3" in list_notes(copied, share=0.3)
 
 
 def test_share_depends_on_val_seed_and_names(copied):
     first, again, other = (
-        training(small(copied, share=0.4, val_seed=seed, seed=run))
+        list_training(small(copied, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
     )
     assert first == again != other
     (copied / "train" / "ant" / "001.jpg").touch()
     shutil.copy(copied / "train" / "ant" / "000.jpg", copied / "train" / "ant" / "-first.jpg")
-    assert len(first - training(small(copied, share=0.4))) <= 1
+    assert len(first - list_training(small(copied, share=0.4))) <= 1
 
 
 def test_share_keeps_validation_images(flowers):
     whole, part = (small(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
-    assert validation(part) == validation(whole)
-    assert training(part) < training(whole)
+    assert list_validation(part) == list_validation(whole)
+    assert list_training(part) < list_training(whole)
 
 
 def test_resume_checks_the_share(copied):
@@ -226,10 +228,10 @@ def test_nested_folders_become_classes_on_request(folder, tmp_path):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
             shutil.copytree(folder / split / name, tmp_path / split / place)
     assert found(small(tmp_path)) == (37, 11, ("insects", "mammals"))
-    assert "data.nested_classes=true makes each of these a class" in notes(tmp_path)
+    assert "data.nested_classes=true makes each of these a class" in list_notes(tmp_path)
     nested = small(tmp_path, nested_classes=True)
     assert found(nested) == (37, 11, ("insects/ant", "insects/bee", "mammals"))
-    assert "nested_classes" not in notes(tmp_path, nested_classes=True)
+    assert "nested_classes" not in list_notes(tmp_path, nested_classes=True)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_foreign_split_names_are_read_and_reported(folder, tmp_path, train, val,
     if more:
         (tmp_path / more).symlink_to(folder / "train")
     assert found(small(tmp_path)) == (37, 11, CLASSES)
-    assert f"validation images come from {val}" in notes(tmp_path).splitlines()
+    assert f"validation images come from {val}" in list_notes(tmp_path).splitlines()
 
 
 def test_nested_split_folders_count_once(folder, tmp_path):
@@ -297,7 +299,7 @@ def table(folder: Path, tmp_path: Path) -> Path:
 
 def test_table_gives_images_and_labels_of_folders(folder, table):
     assert found(small(table)) == (37, 11, CLASSES)
-    assert "validation images come from test" in notes(table).splitlines()
+    assert "validation images come from test" in list_notes(table).splitlines()
     share = replace(ALONE, eval_size=11)
     mine, theirs = (
         next(data.open_eval(small(root), data.measure(small(root)), share).batches())
@@ -338,7 +340,7 @@ def test_tables_without_labels_are_named(copied):
     (copied / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (copied / "labels.csv").write_text("path,label\na.jpg,x\n")
     assert found(small(copied)) == (37, 11, CLASSES)
-    assert f"not from {copied}/labels.csv, {copied}/train.csv" in notes(copied)
+    assert f"not from {copied}/labels.csv, {copied}/train.csv" in list_notes(copied)
 
 
 def test_resume_checks_the_validation_fraction(flowers):
@@ -369,18 +371,18 @@ def listed(copied: Path) -> Path:
 
 
 def test_table_next_to_folders_gives_labels_and_note(listed, folder):
-    theirs, table = labeled(folder), listed / "val.csv"
-    assert labeled(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
+    theirs, table = read_labels(folder), listed / "val.csv"
+    assert read_labels(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
     assert f"labels come from {listed}/train.csv and {table}" in data.measure(small(listed)).notes
     convert(listed, listed / "made", ConvertOptions(workers=1), silent)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees
     table = table.rename(listed / "val.CSV")
-    assert labeled(listed) != theirs
+    assert read_labels(listed) != theirs
     table.unlink()
-    assert labeled(listed) == theirs
+    assert read_labels(listed) == theirs
     said = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
-    assert said in notes(listed)
+    assert said in list_notes(listed)
 
 
 def test_flat_images_are_labeled_by_their_table(listed):
@@ -419,7 +421,7 @@ def test_table_of_renamed_split_needs_its_folder(listed):
     (listed / "val.csv").rename(listed / "validation.csv")
     assert "sources of labels: val and validation.csv" in refusal(small(listed))
     (listed / "validation").mkdir()
-    assert labeled(listed)["000.jpg"] == "ant"
+    assert read_labels(listed)["000.jpg"] == "ant"
 
 
 def test_rows_of_other_split_are_rejected(listed):

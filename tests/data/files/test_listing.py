@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(listing, "_SETTLING_TIME", 0)
     for split in ("train", "val"):
         for name in ("ant", "bee"):
-            place = tmp_path / "images" / split / name
+            place = tmp_path / "make_images" / split / name
             (place / "deep").mkdir(parents=True)
             for number in range(3):
                 (place / f"{number}.jpg").write_bytes(bytes(number))
@@ -31,7 +31,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images"
 
 
-def named(found: Listing) -> list[tuple[str, int]]:
+def list_names_and_sizes(found: Listing) -> list[tuple[str, int]]:
     """Return the names and sizes of a listing."""
     return list(zip(found.names, found.sizes.tolist(), strict=True))
 
@@ -46,7 +46,7 @@ EXPECTED = [
 def test_cached_listing_equals_the_original(root):
     first, second = Listing.of(root / "train"), Listing.of(root / "train")
     assert (first.is_cached, second.is_cached) == (False, True)
-    assert named(first) == named(second) == EXPECTED
+    assert list_names_and_sizes(first) == list_names_and_sizes(second) == EXPECTED
     assert first.digest == second.digest
     assert (second.classes, second.counts.tolist()) == (("ant", "bee"), [4, 4])
 
@@ -102,20 +102,20 @@ def test_unreadable_size_is_an_error(root, monkeypatch):
 def test_dead_link_has_no_size(root):
     (root / "train/ant/0.jpg").unlink()
     (root / "train/ant/0.jpg").symlink_to("nowhere.jpg")
-    assert named(Listing.of(root / "train"))[0] == ("ant/0.jpg", -1)
+    assert list_names_and_sizes(Listing.of(root / "train"))[0] == ("ant/0.jpg", -1)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
 def test_damaged_cache_is_ignored(root, content):
     Listing.of(root / "train")
     get_cache_path(root / "train").write_bytes(content)
-    assert named(Listing.of(root / "train")) == EXPECTED
+    assert list_names_and_sizes(Listing.of(root / "train")) == EXPECTED
 
 
 def test_unwritable_cache_folder_is_reported(root, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     said = []
-    assert named(Listing.of(root / "train", said.append)) == EXPECTED
+    assert list_names_and_sizes(Listing.of(root / "train", said.append)) == EXPECTED
     assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in said[0]
 
 

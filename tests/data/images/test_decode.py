@@ -18,7 +18,7 @@ from resnet_recipes.data.images.decode import (
     resize_exactly,
 )
 from resnet_recipes.data.images.jpeg import count_passes
-from tests.base.test_reading import special
+from tests.base.test_reading import make_special_file
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, announcing, by_pillow, encoded, photo
 from tests.tables import rows
 
@@ -27,17 +27,17 @@ PROGRESSIVE = encoded(PHOTO, progressive=True)
 LAST = PROGRESSIVE.rindex(b"\xff\xda")  # the last scan
 
 
-def whole(data: bytes) -> np.ndarray:
+def decode_all(data: bytes) -> np.ndarray:
     """Return all pixels at full resolution."""
     return Picture(data).pixels()
 
 
-def as_rgb(gray: np.ndarray) -> np.ndarray:
+def to_rgb_array(gray: np.ndarray) -> np.ndarray:
     """Return [H, W] values as [H, W, 3]."""
     return np.repeat(gray.astype(np.uint8)[..., None], 3, axis=2)
 
 
-def repeated(data: bytes, times: int) -> bytes:
+def repeat_scans(data: bytes, times: int) -> bytes:
     """Return a progressive JPEG with repeated last scans."""
     last = data.rindex(b"\xff\xda")
     return data[:last] + times * data[last:-2] + data[-2:]
@@ -53,7 +53,7 @@ def test_decoded_pixels_equal_pillow_for_every_crop():
     files += [turned[:at] + b"\x14" + turned[at + 1 :]]  # 4:1:1, rotated by 90 degrees
     for data in files:
         expected = by_pillow(data)
-        assert np.array_equal(whole(data), expected)
+        assert np.array_equal(decode_all(data), expected)
         assert np.array_equal(Picture(data).crop(31, 5, 17, 50), expected[31:48, 5:55])
 
 
@@ -62,17 +62,19 @@ def test_16_bit_gray_keeps_upper_eight_bits():
     files = [encoded(Image.fromarray(deep), kind) for kind in ("PNG", "TIFF")]
     files += [b"P5 50 40 65535\n" + deep.astype(">u2").tobytes()]
     for data in files:
-        assert np.array_equal(whole(data), as_rgb(deep >> 8))
+        assert np.array_equal(decode_all(data), to_rgb_array(deep >> 8))
 
 
 def test_32_bit_gray_needs_a_known_white():
     values, floats = np.arange(12, dtype=np.int32).reshape(3, 4), np.float32([[1e4, 0], [1, 2]])
     for known, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
-        assert np.array_equal(whole(encoded(Image.fromarray(known), "TIFF")), as_rgb(expected))
+        assert np.array_equal(
+            decode_all(encoded(Image.fromarray(known), "TIFF")), to_rgb_array(expected)
+        )
     for unknown in (values << 24, floats, floats * np.float32(np.nan)):
         said = r"32-bit values from .*; save it with 8 or 16 bits"
         with pytest.raises(BadImageError, match=said):
-            whole(encoded(Image.fromarray(unknown), "TIFF"))
+            decode_all(encoded(Image.fromarray(unknown), "TIFF"))
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), OSError("bad")])
@@ -80,7 +82,7 @@ def test_pillow_errors_name_the_bad_image(monkeypatch, error):
     monkeypatch.setattr("PIL.Image.Image.convert", Mock(side_effect=error))
     for damaged in (PROGRESSIVE, encoded(PHOTO, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):
-            whole(damaged)
+            decode_all(damaged)
 
 
 def test_heic_is_named_with_any_suffix(monkeypatch):
@@ -90,11 +92,11 @@ def test_heic_is_named_with_any_suffix(monkeypatch):
 
 
 def test_jpeg_with_thousands_of_scans_is_rejected():
-    assert whole(repeated(PROGRESSIVE, 80)).shape == (HEIGHT, WIDTH, 3)
+    assert decode_all(repeat_scans(PROGRESSIVE, 80)).shape == (HEIGHT, WIDTH, 3)
     # markers without a length do not hide a frame
     for data in (PROGRESSIVE, PROGRESSIVE[:2] + b"\xff\xd0" + bytes(2) + PROGRESSIVE[2:]):
         with pytest.raises(BadImageError, match="more than 100 JPEG scans"):
-            Picture(repeated(data, 150))
+            Picture(repeat_scans(data, 150))
 
 
 def test_progressive_jpeg_beyond_scan_limit_is_rejected():
@@ -103,7 +105,11 @@ def test_progressive_jpeg_beyond_scan_limit_is_rejected():
     few = PROGRESSIVE[: PROGRESSIVE.index(b"\xff\xda", first + 2)] + b"\xff\xd9"
     for data, size, said in (
         (PROGRESSIVE, (7900, 7850), "62 million pixels in 10 scans; the limit is 26 mil"),
-        (repeated(PROGRESSIVE, 10), (5000, 5000), "25 million pixels in 19 scans; the limit is 13"),
+        (
+            repeat_scans(PROGRESSIVE, 10),
+            (5000, 5000),
+            "25 million pixels in 19 scans; the limit is 13",
+        ),
         (few, (6000, 5000), "30 million pixels in 1 scans; the limit is 26 mil"),
     ):
         with pytest.raises(BadImageError, match=said):
@@ -114,7 +120,7 @@ def test_scan_count_ignores_thumbnails_and_orientation():
     thumbnail = encoded(PHOTO.resize((40, 30)), progressive=True)
     turned = Image.Exif()
     turned[0x0112] = 6
-    assert whole(encoded(PHOTO, exif=turned)).shape == (HEIGHT, WIDTH, 3)  # EXIF is ignored
+    assert decode_all(encoded(PHOTO, exif=turned)).shape == (HEIGHT, WIDTH, 3)  # EXIF is ignored
     exif = b"Exif\0\0MM\0*\0\0\0\x08" + thumbnail
     data = announcing(encoded(PHOTO, progressive=True, exif=exif), 5000, 5000)
     assert Picture(data + thumbnail).height == 5000
@@ -129,8 +135,8 @@ def test_animation_is_read_as_its_first_frame(kind):
     black = Image.new(PHOTO.mode, PHOTO.size)
     data = encoded(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
     # GIF has 256 colors; transparent pixels are black
-    assert np.abs(whole(data).astype(int) - np.asarray(PHOTO)).mean() < 15
-    assert np.array_equal(whole(data), by_pillow(data))
+    assert np.abs(decode_all(data).astype(int) - np.asarray(PHOTO)).mean() < 15
+    assert np.array_equal(decode_all(data), by_pillow(data))
 
 
 @pytest.mark.parametrize(("side", "shrink"), [(200, 1), (100, 2), (64, 4), (45, 4), (20, 8)])
@@ -188,7 +194,7 @@ def test_decode_rejects_truncated_files_and_other_data():
     odd = [b"", b"\xff\xd8", b"no image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), data[:2] * 2]
     for refused in (*cut, *odd, bytes(huge), bytes(png)):
         with pytest.raises(BadImageError):
-            whole(refused)
+            decode_all(refused)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +213,6 @@ nowhere | No such file
 )
 def test_open_rejects_special_and_huge_files(kind, said, tmp_path):
     with pytest.raises(BadImageError, match=said):
-        read_file(special(tmp_path / "image.jpg", kind))
+        read_file(make_special_file(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")
     assert read_file(tmp_path / "good.jpg") == b"content"

@@ -42,9 +42,9 @@ def in_engine(*settings) -> Storage:
     return use_engine(TrainImages(*settings), 2)
 
 
-def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
+def fill_all(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
     """Return all images as uint8 [N, side, side, 3]."""
-    rows = rows_for(np.arange(len(files)), epoch, side)
+    rows = make_rows(np.arange(len(files)), epoch, side)
     storage.fill(rows)
     return rows.pixels
 
@@ -52,8 +52,8 @@ def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) ->
 def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
     images = TrainImages(files, CROP)
     storage, broken = use_engine(images, 2), 1
-    expected = filled(storage, files)
-    python = filled(images, files)
+    expected = fill_all(storage, files)
+    python = fill_all(images, files)
     assert not np.array_equal(python[broken], expected[broken])
     path, engine_fill, calls = Path(files.path(broken)), Engine.fill, []
 
@@ -66,11 +66,11 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
         away.rename(path)
         return refused
 
-    monkeypatch.setattr(Engine, "fill", fill)
-    assert np.array_equal(filled(storage, files), expected)
+    monkeypatch.setattr(Engine, "read_every_image", fill)
+    assert np.array_equal(fill_all(storage, files), expected)
 
 
-def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
+def make_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
     """Return rows to fill."""
     count = len(indices)
     pixels = np.empty((count, side, side, 3), np.uint8)
@@ -94,13 +94,13 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
     crop = replace(CROP, **changes)
     ours, python = (make(files, crop, None, reduce) for make in (in_engine, TrainImages))
     assert isinstance(ours, NativeImages)
-    theirs = filled(python, files, side=side)
-    difference = np.abs(filled(ours, files, side=side).astype(int) - theirs)
+    theirs = fill_all(python, files, side=side)
+    difference = np.abs(fill_all(ours, files, side=side).astype(int) - theirs)
     assert difference.max() <= most
     assert difference.mean() < 0.1
     assert (difference > 1).mean() < 1e-4
     if "interpolation" in changes:
-        unlike = (theirs != filled(TrainImages(files, CROP, None, False), files)).any((1, 2, 3))
+        unlike = (theirs != fill_all(TrainImages(files, CROP, None, False), files)).any((1, 2, 3))
         assert unlike.all() == (changes["interpolation"] == "bicubic")
         assert unlike.any()
 
@@ -109,18 +109,18 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
 def test_evaluation_crops_equal_python_decoder(files, bicubic):
     ours, theirs = use_engine(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
-    assert np.array_equal(filled(ours, files), filled(theirs, files))
+    assert np.array_equal(fill_all(ours, files), fill_all(theirs, files))
 
 
 def test_augmentation_with_steps_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    pixels = filled(in_engine(files, CROP, None, False), files)
+    pixels = fill_all(in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
         rng = CROP.generator(which(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     others = ("png.png", "cmyk.jpg")
     jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
-    ours = filled(in_engine(files, CROP, augment, False), files)
+    ours = fill_all(in_engine(files, CROP, augment, False), files)
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
@@ -144,10 +144,10 @@ def test_damaged_file_is_named_as_in_python(files):
     sentences = []
     for storage in (in_engine(files, CROP, None, True), TrainImages(files, CROP)):
         with pytest.raises(UnreadableError) as failure:
-            storage.fill(rows_for(np.arange(8)))
+            storage.fill(make_rows(np.arange(8)))
         sentences.append(str(failure.value))
     assert sentences[0] == sentences[1]
-    rows = rows_for(np.arange(4, 8))
+    rows = make_rows(np.arange(4, 8))
     assert fill(in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
 
 
@@ -155,4 +155,4 @@ def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        in_engine(files, CROP, None, True).fill(rows_for(np.arange(8)))
+        in_engine(files, CROP, None, True).fill(make_rows(np.arange(8)))

@@ -54,7 +54,7 @@ def raw(mixed: Path, tmp_path_factory) -> Path:
     return small_betons(mixed, tmp_path_factory.mktemp("raw"), RAW)
 
 
-def in_memory(root: Path, **changes) -> DataConfig:
+def make_memory_config(root: Path, **changes) -> DataConfig:
     """Return settings for small images in memory."""
     return small(root, memory_pixels=LONGEST, **changes)
 
@@ -67,7 +67,7 @@ def read(
     return [pixels.transpose(0, 2, 3, 1).tobytes() for pixels, _ in batches]
 
 
-def crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
+def read_crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
     """Return the training crops of each step, and the evaluation crops."""
     facts, mine = data.measure(config), replace(ALONE, **share)
     with (
@@ -96,8 +96,8 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_memory_crops_equal_raw_beton_crops(mixed, raw, name):
     changes, augment = VARIANTS[name]
-    expected = crops(small(raw, "ffcv", **changes), augment)
-    assert crops(in_memory(mixed, **changes), augment) == expected
+    expected = read_crops(small(raw, "ffcv", **changes), augment)
+    assert read_crops(make_memory_config(mixed, **changes), augment) == expected
 
 
 @built
@@ -105,21 +105,23 @@ def test_beton_memory_crops_equal_raw_copy(mixed, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
     original = small_betons(mixed, tmp_path / "jpegs", jpegs)
     raw = small_betons(original, tmp_path / "raw", RAW)
-    assert crops(in_memory(original, backend="ffcv")) == crops(small(raw, "ffcv"))
+    assert read_crops(make_memory_config(original, backend="ffcv")) == read_crops(
+        small(raw, "ffcv")
+    )
 
 
 def test_images_without_engine_are_shrunk_not_kept(mixed, raw, without_engine, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
-    assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed)) == read_crops(small(raw, "ffcv"))
 
 
 @built
 def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
-    config = in_memory(mixed)
-    whole = crops(config)[:STEPS]
-    halves = [crops(config, rank=rank, world_size=2)[:STEPS] for rank in (0, 1)]
+    config = make_memory_config(mixed)
+    whole = read_crops(config)[:STEPS]
+    halves = [read_crops(config, rank=rank, world_size=2)[:STEPS] for rank in (0, 1)]
     assert [first + second for first, second in zip(*halves, strict=True)] == whole
-    assert crops(config, first=4)[: STEPS - 4] == whole[4:]
+    assert read_crops(config, first=4)[: STEPS - 4] == whole[4:]
 
 
 @pytest.fixture
@@ -130,8 +132,8 @@ def copied(mixed: Path, tmp_path: Path) -> Path:
 
 @built
 def test_image_is_decoded_once_by_all_processes(copied):
-    expected = crops(in_memory(copied))
-    config = in_memory(copied, workers=2)
+    expected = read_crops(make_memory_config(copied))
+    config = make_memory_config(copied, workers=2)
     with closing(open_training(config)) as first:
         read(first, count=8)  # more than two epochs: every image
         with closing(open_training(config)) as second:
@@ -149,7 +151,7 @@ def _read_all(pickled: bytes) -> None:
 
 @built
 def test_memory_is_shared_by_name(copied):
-    files, name = Files.of(in_memory(copied), "train"), f"test {os.getpid()}"
+    files, name = Files.of(make_memory_config(copied), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
     pickled = pickle.dumps(source)
     process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
@@ -220,8 +222,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("augment", [None, Darken()])
 def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
-    expected = crops(small(raw, "ffcv"), augment)[:STEPS]
-    config = in_memory(mixed, workers=0 if augment else workers)
+    expected = read_crops(small(raw, "ffcv"), augment)[:STEPS]
+    config = make_memory_config(mixed, workers=0 if augment else workers)
     with closing(open_training(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
             free[0] = left
@@ -230,7 +232,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, worke
 
 @built
 def test_memory_is_freed_when_system_runs_short(mixed, free):
-    files, name = Files.of(in_memory(mixed), "train"), f"test freed {os.getpid()}"
+    files, name = Files.of(make_memory_config(mixed), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     before = _kilobytes(os.getpid(), name)[0]
@@ -251,7 +253,7 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
 
 @built
 def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monkeypatch):
-    source = Shrunk(Files.of(in_memory(mixed), "train"), 90, f"test twice {os.getpid()}")
+    source = Shrunk(Files.of(make_memory_config(mixed), "train"), 90, f"test twice {os.getpid()}")
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     counts = source._arrays["counts"].tolist()
     seen = iter([90_000, 200_001])  # before the lock, and after
@@ -262,7 +264,7 @@ def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monke
 
 @built
 def test_memory_is_filled_once_and_does_not_grow(mixed):
-    with closing(open_training(in_memory(mixed))) as loader:
+    with closing(open_training(make_memory_config(mixed))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
@@ -277,7 +279,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, lef
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
     monkeypatch.setattr(memory, "get_available_memory", lambda: next(free))
     monkeypatch.setattr(memory, "INTERVAL", 0)
-    assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed)) == read_crops(small(raw, "ffcv"))
 
 
 @built
@@ -287,7 +289,7 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "INTERVAL", 0)
-    source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"closed {os.getpid()}")
+    source = Shrunk(Files.of(make_memory_config(mixed), "train"), LONGEST, f"closed {os.getpid()}")
     kept = []
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available
@@ -323,7 +325,7 @@ HOSTILE = {
 }
 
 
-def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
+def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
     """Return the error for an image that is changed after the loader has opened."""
     with closing(open_training(config)) as loader:
         spoil()
@@ -343,7 +345,7 @@ def test_hostile_images_fail_as_from_files(mixed, tmp_path, name, rule):
     for pixels in (0, LONGEST):
         shutil.copytree(mixed, root)
         config = small(root, memory_pixels=pixels, on_bad_image=rule)
-        said.append(_said(config, lambda: HOSTILE[name](bad)))
+        said.append(read_error(config, lambda: HOSTILE[name](bad)))
         shutil.rmtree(root)
     assert said[0] == said[1]
     assert str(bad) in said[0]

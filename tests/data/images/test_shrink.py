@@ -21,7 +21,7 @@ SIZES = [
 ]
 
 
-def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
     def line(values: np.ndarray, length: int) -> np.ndarray:
@@ -40,23 +40,23 @@ def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
-def shrunk_by(request, monkeypatch):
+def shrink_with(request, monkeypatch):
     """Shrink with the engine, or in Python."""
     if request.param == "python":
         monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)
-def test_area_mean_equals_manual_sums(before, after, shrunk_by):
+def test_area_mean_equals_manual_sums(before, after, shrink_with):
     pixels = np.random.default_rng(1).integers(0, 256, (*before, 3), np.uint8)
-    assert np.array_equal(shrink_by_area(pixels, *after), by_hand(pixels, *after))
+    assert np.array_equal(shrink_by_area(pixels, *after), shrink_by_hand(pixels, *after))
 
 
 @pytest.mark.parametrize("kind", JPEGS)
-def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrunk_by):
+def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
     data = encoded(photo(), **JPEGS[kind])
     found = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
-    assert np.array_equal(found, by_hand(by_pillow(data), 70, 99))
+    assert np.array_equal(found, shrink_by_hand(by_pillow(data), 70, 99))
 
 
 @built
@@ -72,14 +72,14 @@ def test_check_rejects_what_decoding_rejects(kind):
     Picture(data).check()
 
 
-def test_shrunk_image_without_engine_equals_pillow(shrunk_by):
+def test_shrunk_image_without_engine_equals_pillow(shrink_with):
     data = encoded(photo().convert("CMYK"))
-    assert np.array_equal(Picture(data).shrink(75, 105), by_hand(by_pillow(data), 75, 105))
+    assert np.array_equal(Picture(data).shrink(75, 105), shrink_by_hand(by_pillow(data), 75, 105))
 
 
-def test_area_mean_of_view_reads_its_pixels(shrunk_by):
+def test_area_mean_of_view_reads_its_pixels(shrink_with):
     pixels = np.random.default_rng(2).integers(0, 256, (30, 60, 3), np.uint8)[:, ::2]
-    assert np.array_equal(Pixels(pixels).shrink(10, 10), by_hand(pixels, 10, 10))
+    assert np.array_equal(Pixels(pixels).shrink(10, 10), shrink_by_hand(pixels, 10, 10))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def jobs(count: int) -> Iterator[BatchOrder]:
         yield BatchOrder(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
 
 
-def pipeline_of(
+def make_pipeline(
     workers: int, prefetch: int = 1, in_threads: bool = True, bad: tuple[int, ...] = ()
 ) -> Pipeline:
     """Return a pipeline with batches of 7 that skips bad images."""
@@ -74,7 +74,7 @@ def run(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
-    with closing(pipeline_of(workers, 2, in_threads, bad)) as made:
+    with closing(make_pipeline(workers, 2, in_threads, bad)) as made:
         return taken(made.run(jobs(count)), count)
 
 
@@ -96,7 +96,7 @@ def test_repeated_image_has_two_crops():
 
 
 def test_skipped_image_is_replaced_by_the_next():
-    made = pipeline_of(2, bad=(3, 4))
+    made = make_pipeline(2, bad=(3, 4))
     batches = list(made.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
     assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
@@ -110,7 +110,7 @@ def test_hundred_bad_images_in_a_row_fail():
 
 
 def test_new_iteration_ends_the_earlier_one():
-    made = pipeline_of(2, prefetch=3)
+    made = make_pipeline(2, prefetch=3)
     first = made.run(jobs(99))
     next(first)
     assert same(taken(made.run(jobs(5)), 5), run(0, count=5))
@@ -160,7 +160,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
 
 def test_dead_worker_is_reported():
     before = set(multiprocessing.active_children())
-    made = pipeline_of(1, in_threads=False)
+    made = make_pipeline(1, in_threads=False)
     batches = made.run(jobs(99))
     next(batches)
     (process,) = set(multiprocessing.active_children()) - before
@@ -181,7 +181,7 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
-    made = pipeline_of(1)
+    made = make_pipeline(1)
     assert "cannot be pinned (CUDA error 2)" in made.notes[0]
     assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
     made.close()
@@ -217,7 +217,7 @@ class Case(NamedTuple):
         return found
 
 
-def counting(fill: Callable, decoded: Counter) -> Callable:
+def wrap_fill(fill: Callable, decoded: Counter) -> Callable:
     """Return the `fill` of a storage, wrapped to count its rows."""
 
     def record_fill(self: object, rows: Rows) -> None:
@@ -237,7 +237,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     """Class folders and .beton files with the engine, and class folders in Python."""
     decoded, kind = Counter(), request.param
     for storage in (NativeImages, TrainImages):
-        monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
+        monkeypatch.setattr(storage, "read_every_image", wrap_fill(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
     in_threads = kind != "python"  # images decoded by processes could not be record_fill here

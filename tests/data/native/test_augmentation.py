@@ -25,7 +25,7 @@ def images(side: int) -> list[np.ndarray]:
     return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]
 
 
-def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
+def augment(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
     """Return the pixels of the engine."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
@@ -40,7 +40,7 @@ def test_randaugment_operations_equal_pillow(engine, name, side):
     sources = images(side)
     rng = np.random.default_rng(1)
     values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
-    pixels = augmented(engine, sources, [[make_native_step(name, value, side)] for value in values])
+    pixels = augment(engine, sources, [[make_native_step(name, value, side)] for value in values])
     theirs = [
         np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
         for source, value in zip(sources, values, strict=True)
@@ -54,7 +54,7 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     sources += list(rng.integers(0, 4, (8, 64, 64, 3), dtype=np.uint8))  # dark: few saturations
     turns = rng.integers(0, 256, len(sources))
     turns[:3] = 0, 1, 255
-    pixels = augmented(
+    pixels = augment(
         engine, sources, [[make_native_step("hue", float(turn), 64)] for turn in turns]
     )
     for found, source, turn in zip(pixels, sources, turns, strict=True):
@@ -76,7 +76,7 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
 def test_augmentation_is_equal_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
     sources = images(side) * 12
-    pixels = augmented(
+    pixels = augment(
         engine,
         sources,
         [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))],
@@ -89,7 +89,7 @@ def test_augmentation_is_equal_without_the_engine(engine, method):
 
 def test_no_steps_keep_the_image(engine):
     sources = images(16)
-    assert np.array_equal(augmented(engine, sources, [[] for _ in sources]), sources)
+    assert np.array_equal(augment(engine, sources, [[] for _ in sources]), sources)
 
 
 def test_every_engine_operation_is_used():

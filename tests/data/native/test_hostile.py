@@ -19,7 +19,7 @@ from tests.tables import rows
 BOX = (0, 0, 64, 64)
 
 
-def status_of(engine, data: bytes, **columns) -> Status:
+def fill_one(engine, data: bytes, **columns) -> Status:
     """Return the status of one image; the pixels of a rejected image must not be written."""
     batch = Batch([data], 32, **{"box": BOX} | columns)
     status = Status(batch.filled(engine)[0])
@@ -56,11 +56,11 @@ START, END = b"\xff\xd8", b"\xff\xd9"
     ids=str,
 )
 def test_invalid_jpegs_are_rejected_by_kind(engine, status, images):
-    assert [status_of(engine, data) for data in images] == [status] * len(images)
+    assert [fill_one(engine, data) for data in images] == [status] * len(images)
 
 
 def test_empty_bytes_are_rejected(engine):
-    assert status_of(engine, b"\0", length=0) == Status.FOREIGN
+    assert fill_one(engine, b"\0", length=0) == Status.FOREIGN
 
 
 def test_bytes_before_restart_marker_are_damage(engine):
@@ -74,7 +74,7 @@ def test_bytes_before_restart_marker_are_damage(engine):
         assert status == [Status.DONE, Status.DONE, Status.DAMAGED, Status.DAMAGED]
 
 
-def gray_in_scans(side: int, times: int) -> bytes:
+def make_gray_in_scans(side: int, times: int) -> bytes:
     """Return a valid progressive JPEG with a scan for each of 64 coefficients, repeated."""
     last = times - 1  # the lowest bit in the first pass
     tables = [(0xDB, bytes(1) + b"\1" * 64)]
@@ -99,12 +99,12 @@ def gray_in_scans(side: int, times: int) -> bytes:
     [(64, 1, Status.DONE), (64, 2, Status.EXCESSIVE), (2112, 1, Status.EXCESSIVE)],
 )
 def test_valid_scans_are_limited_by_number_and_size(engine, side, times, status):
-    assert status_of(engine, gray_in_scans(side, times)) == status
+    assert fill_one(engine, make_gray_in_scans(side, times)) == status
 
 
 def test_unexpected_size_is_a_mismatch(engine):
     sizes = (150, 211), (150, 212), (151, 211)
-    found = [status_of(engine, WHOLE, size=size) for size in sizes]
+    found = [fill_one(engine, WHOLE, size=size) for size in sizes]
     assert found == [Status.DONE, Status.MISMATCHED, Status.MISMATCHED]
 
 
@@ -151,9 +151,9 @@ def test_empty_huffman_table_reuses_no_earlier_codes(built):
     at = whole.index(b"\xff\xc4\x00\x1f\x01")  # Huffman codes of the DC coefficients of chroma
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
     with closing(Engine(1)) as earlier:  # leaves its tables on the stack for the next engine
-        assert status_of(earlier, whole) == Status.DONE
+        assert fill_one(earlier, whole) == Status.DONE
     with closing(Engine(1)) as engine:
-        assert status_of(engine, without) == Status.DAMAGED
+        assert fill_one(engine, without) == Status.DAMAGED
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "unreadable"])
@@ -198,7 +198,7 @@ def test_data_after_last_scan_is_damage(engine, segment, progressive):
             Picture(bad).crop(*BOX)
         except BadImageError:
             refused += 1
-            assert status_of(engine, bad) == Status.DAMAGED
+            assert fill_one(engine, bad) == Status.DAMAGED
     assert 70 < refused < len(markers)
     plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment and fill bytes
-    assert status_of(engine, plain) == Status.DONE
+    assert fill_one(engine, plain) == Status.DONE

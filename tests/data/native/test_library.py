@@ -34,14 +34,14 @@ def test_known_pixels_equal_pillow(name):
 
 
 @pytest.fixture
-def reloaded(built):
+def reload_library(built):
     """Load the library again, during and after the test."""
     load_library.cache_clear()
     yield
     load_library.cache_clear()
 
 
-def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
+def test_library_with_other_pixels_is_not_used(reload_library, folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "gray", (0, *known.PIXELS["gray"][1:]))
     assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in explain_unavailable()
     (note,) = data.measure(small(folder)).notes
@@ -64,7 +64,7 @@ def test_library_without_a_function_is_rejected():
         load_library(another)
 
 
-def test_library_with_moved_fields_is_rejected(reloaded, monkeypatch):
+def test_library_with_moved_fields_is_rejected(reload_library, monkeypatch):
     """Two fields of one byte swap places, and the struct keeps its size."""
     row, others = native_rows.make_blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
     kinds, places = zip(*row.fields.values(), strict=True)
@@ -124,7 +124,7 @@ def build(tmp_path_factory):
     return link
 
 
-def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
+def decode_with(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
     """Decode with the libraries of a folder.
 
     Return which library was used, and whether all pixels are correct.
@@ -137,7 +137,7 @@ def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
     return used, [int(crc) for crc in crcs.split()] == expected
 
 
-def named(folder: Path, name: str, library: Path) -> Path:
+def link_library(folder: Path, name: str, library: Path) -> Path:
     """Return the folder, which contains the library under this name."""
     (folder / name).symlink_to(library)
     return folder
@@ -145,7 +145,7 @@ def named(folder: Path, name: str, library: Path) -> Path:
 
 @pytest.mark.slow
 def test_library_is_bit_identical_with_another_libjpeg(built, wheels, job, tmp_path):
-    _, right = decoded(PATH, job, named(tmp_path, SONAME, wheels))
+    _, right = decode_with(PATH, job, link_library(tmp_path, SONAME, wheels))
     assert right
 
 
@@ -154,11 +154,13 @@ def test_public_interface_is_bit_identical_across_libjpegs(wheels, job, build, t
     for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
     (tmp_path / "wheel").mkdir()
     (tmp_path / "system").mkdir()
-    used, right = decoded(for_system, job, named(tmp_path / "wheel", SONAME, wheels))
+    used, right = decode_with(for_system, job, link_library(tmp_path / "wheel", SONAME, wheels))
     assert right
     assert used.startswith(str(tmp_path))
-    system, right = decoded(for_system, job, tmp_path / "none")
+    system, right = decode_with(for_system, job, tmp_path / "none")
     assert right
-    used, right = decoded(for_wheel, job, named(tmp_path / "system", wheels.name, Path(system)))
+    used, right = decode_with(
+        for_wheel, job, link_library(tmp_path / "system", wheels.name, Path(system))
+    )
     assert right
     assert used.startswith(str(tmp_path))

@@ -16,7 +16,7 @@ from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, enco
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 
-def boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
+def make_boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
     """Return random boxes (left, top, width, height) in the photo, including corners and edges."""
     rng, most = np.random.default_rng(seed), np.array([WIDTH, HEIGHT])
     size = np.full((count, 2), square)
@@ -29,7 +29,7 @@ def boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())
 def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
     data = encoded(photo(), quality=85, **options)
-    whole, cut = by_pillow(data), boxes(40, square=33)
+    whole, cut = by_pillow(data), make_boxes(40, square=33)
     pixels = Batch([data] * 40, 33, box=cut).decoded(engine)
     for image, (left, top, _, _) in zip(pixels, cut, strict=True):
         assert np.array_equal(image, whole[top : top + 33, left : left + 33])
@@ -38,7 +38,7 @@ def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("side", [8, 61, 176])
 def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
-    raw, cut, how = np.asarray(photo()), boxes(30, seed=side), FILTERS[chosen]
+    raw, cut, how = np.asarray(photo()), make_boxes(30, seed=side), FILTERS[chosen]
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     for image, (left, top, width, height) in zip(batch.decoded(engine), cut, strict=True):
         theirs = Image.fromarray(raw[top : top + height, left : left + width])
@@ -47,13 +47,13 @@ def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
         assert np.abs(image - np.asarray(theirs).astype(int)).max() <= 1
 
 
-def noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
+def make_noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Return noise, uint8 [height, width, 3]; every second image is black and white."""
     pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     return pixels if rng.random() < 0.5 else (pixels > 127) * np.uint8(255)
 
 
-def pillow_center(pixels: np.ndarray, resize: int, side: int, how: int) -> np.ndarray:
+def crop_with_pillow(pixels: np.ndarray, resize: int, side: int, how: int) -> np.ndarray:
     """Return the center of an image whose shorter edge is `resize`, as in timm and torchvision."""
     height, width = pixels.shape[:2]
     high, wide = (int(resize * length / min(height, width)) for length in (height, width))
@@ -71,11 +71,11 @@ def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
     sizes += rng.integers(1, 300, (60, 2)).tolist()
     with closing(Engine(1, scalar=scalar)) as engine:
         for height, width in sizes:
-            raw, resize = noise(rng, height, width), int(rng.integers(1, 280))
+            raw, resize = make_noise(rng, height, width), int(rng.integers(1, 280))
             side = int(rng.integers(1, resize + 1))
             how = {"geometry": CENTER, "resize": resize, "filter": chosen}
             batch = Batch([raw], side, size=(height, width), raw=True, **how)
-            expected = pillow_center(raw, resize, side, FILTERS[chosen])
+            expected = crop_with_pillow(raw, resize, side, FILTERS[chosen])
             assert np.array_equal(batch.decoded(engine)[0], expected), (height, width, how, side)
 
 
@@ -86,13 +86,14 @@ def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
     files += [encoded(photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
     batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, whole=True)
     for image, data in zip(batch.decoded(engine), files, strict=True):
-        assert np.array_equal(image, pillow_center(by_pillow(data), resize, 33, FILTERS[chosen]))
+        assert np.array_equal(image, crop_with_pillow(by_pillow(data), resize, 33, FILTERS[chosen]))
 
 
 def test_scalar_instructions_are_bit_identical(engine):
     for side, chosen in ((8, BILINEAR), (37, BICUBIC), (176, BILINEAR)):
         best, plain = (
-            Batch([encoded(photo())] * 20, side, box=boxes(20), filter=chosen) for _ in range(2)
+            Batch([encoded(photo())] * 20, side, box=make_boxes(20), filter=chosen)
+            for _ in range(2)
         )
         with closing(Engine(1, scalar=True)) as scalar:
             assert np.array_equal(best.decoded(engine), plain.decoded(scalar))
@@ -120,8 +121,8 @@ def test_random_crops_equal_python_loader(engine):
         batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
         batch.decoded(engine)
         assert np.array_equal(batch.rows["size"], sizes)
-        boxes, _ = crop.draw_boxes(which(epoch, indices), sizes)
-        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
+        make_boxes, _ = crop.draw_boxes(which(epoch, indices), sizes)
+        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], make_boxes)
 
 
 def test_photographs_decode_as_pillow(engine, photographs):

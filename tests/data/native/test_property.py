@@ -14,15 +14,15 @@ from tests.data.native.batch import Batch
 from tests.data.native.random_jpegs import Kind, random_jpeg
 
 
-def factors(text: str) -> list[tuple[tuple[int, int], ...]]:
+def parse_factors(text: str) -> list[tuple[tuple[int, int], ...]]:
     """Parse sampling factors: "21-11-11" is ((2, 1), (1, 1), (1, 1))."""
     return [tuple((int(h), int(v)) for h, v in kind.split("-")) for kind in text.split()]
 
 
-USUAL = factors("11-11-11 21-11-11 22-11-11 12-11-11")
-GRAY = factors("11 21 12 22")
+USUAL = parse_factors("11-11-11 21-11-11 22-11-11 12-11-11")
+GRAY = parse_factors("11 21 12 22")
 #: 4:1:1, and factors that hardly any encoder uses.
-OTHER = factors(
+OTHER = parse_factors(
     "41-11-11 14-11-11 24-11-11 42-11-11 32-11-11 31-11-11 13-11-11 22-21-12 11-21-11 44 31"
 )
 LONGEST = 40  # pixels
@@ -55,7 +55,7 @@ class Case(NamedTuple):
         return pixels[:, ::-1] if self.mirror else pixels
 
 
-def random_case(kinds: list, rng: np.random.Generator) -> Case:
+def make_random_case(kinds: list, rng: np.random.Generator) -> Case:
     """Return a random case with one of these sampling factors."""
     height, width = (int(side) for side in rng.integers(1, LONGEST + 1, 2))
     kind = Kind(height, width, kinds[rng.integers(len(kinds))], int(rng.integers(0, 6)))
@@ -70,7 +70,7 @@ def random_case(kinds: list, rng: np.random.Generator) -> Case:
     return Case(random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic)
 
 
-def filled(engine, case: Case) -> tuple[Status, np.ndarray]:
+def fill_case(engine, case: Case) -> tuple[Status, np.ndarray]:
     """Return the status of a case, and its pixels."""
     columns = {name: getattr(case, name) for name in ("box", "whole", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)
@@ -81,8 +81,8 @@ def filled(engine, case: Case) -> tuple[Status, np.ndarray]:
 def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
     rng = np.random.default_rng(seed)
     for _ in range(min(CASES, 500)):
-        case = random_case(USUAL + GRAY, rng)
-        status, ours = filled(engine, case)
+        case = make_random_case(USUAL + GRAY, rng)
+        status, ours = fill_case(engine, case)
         assert status == Status.DONE
         # Decoded pixels are identical. Resizing rounds once per direction, differently in each
         # decoder: one gray level each time.
@@ -93,8 +93,8 @@ def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
 def test_unusual_sampling_is_decoded_by_pillow(engine):
     rng = np.random.default_rng(1)
     for _ in range(100):
-        case = random_case(OTHER, rng)
-        status, pixels = filled(engine, case)
+        case = make_random_case(OTHER, rng)
+        status, pixels = fill_case(engine, case)
         assert status == Status.FOREIGN
         assert (pixels == 77).all()
         left, top, width, height = case.box

@@ -58,24 +58,24 @@ def config(site: type[Site], tmp_path: Path) -> DataConfig:
     return DataConfig(root=site.address, cache=str(tmp_path / "cache"))
 
 
-def fetched(config: DataConfig) -> Path:
+def fetch(config: DataConfig) -> Path:
     """Return the folder of the copy."""
     local = data.fetch(config)
     assert local is not None
     return Path(local.root)
 
 
-def unfetched(config: DataConfig) -> str:
+def explain_failed_fetch(config: DataConfig) -> str:
     """Return why the fetch fails."""
     return refusal(config, data.fetch)
 
 
-def gets(site: type[Site]) -> list[str]:
+def list_requested_ranges(site: type[Site]) -> list[str]:
     """Return the requested ranges of files."""
     return [word for word in site.asked if word.startswith("GET")]
 
 
-def stopped_after(config: DataConfig, pieces: int) -> None:
+def fetch_until(config: DataConfig, pieces: int) -> None:
     """Fetch, and stop after about this number of pieces."""
     seen: list[int] = []
     told = data.fetch(config, lambda done, _: seen.append(done), lambda: len(seen) > pieces)
@@ -89,16 +89,16 @@ def write_sums(folder: Path) -> None:
 
 def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     assert data.fetch(config, stopped=lambda: True) is None
-    assert not gets(site)
-    copied = fetched(config)
+    assert not list_requested_ranges(site)
+    copied = fetch(config)
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
         name: (origin / name).read_bytes() for name in FILES
     }
     pieces = sum(-(-(origin / name).stat().st_size // PIECE) for name in FILES)
-    assert len(gets(site)) == len({*gets(site)}) == pieces
+    assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)}) == pieces
     site.asked.clear()
-    assert fetched(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied
-    assert not gets(site)
+    assert fetch(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied
+    assert not list_requested_ranges(site)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_refuse_unasked_needs_typed_address_and_cache(changes, is_refused, confi
 
 
 def test_refuse_unasked_trusts_images_fetched_before(config, site):
-    fetched(config)
+    fetch(config)
     data.refuse_unasked(config, [], "resnet-recipes eval a")
     data.refuse_unasked(replace(config, backend="synthetic", cache="/other"), [], "eval")
     with pytest.raises(NotReadyError):
@@ -135,9 +135,9 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
     facts, local = data.measure(config), data.measure(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
     assert "are still to be fetched before the first step" in facts.notes[0]
-    asked = len(gets(site))
+    asked = len(list_requested_ranges(site))
     assert asked < sum(-(-(betons / name).stat().st_size // PIECE) for name in FILES)
-    fetched(config)
+    fetch(config)
     assert "read from a copy on this machine" in data.measure(config).notes[0]
 
 
@@ -147,18 +147,18 @@ def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
     setattr(site, trouble, 2)
-    assert (fetched(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
+    assert (fetch(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
 
 
 @pytest.mark.parametrize("cut", [0, 2])  # journal bytes lost in a kill
 def test_stopped_fetch_continues_without_repeating(config, site, cut):
-    stopped_after(config, 3)
+    fetch_until(config, 3)
     (journal,) = Path(config.cache).rglob("*.journal")
     os.truncate(journal, journal.stat().st_size - cut)
-    before = {*gets(site)}
+    before = {*list_requested_ranges(site)}
     site.asked.clear()
-    fetched(config)
-    again = before & {*gets(site)}
+    fetch(config)
+    again = before & {*list_requested_ranges(site)}
     assert before
     assert len(again) == bool(cut)
 
@@ -172,26 +172,28 @@ def test_stop_does_not_wait_for_comparison(config, origin):
         return seen.count(total // 10**6) > 12  # complete; pieces are being compared
 
     assert data.fetch(config, lambda done, _: seen.append(done), stopped) is None
-    assert (fetched(config) / "train.beton").is_file()
+    assert (fetch(config) / "train.beton").is_file()
 
 
 def test_failed_fetch_keeps_fetched_files(config, site):
-    stopped_after(config, 3)
+    fetch_until(config, 3)
     site.busy = 10_000
-    assert "could not be fetched in 3 attempts: the server returned 503" in unfetched(config)
+    assert "could not be fetched in 3 attempts: the server returned 503" in explain_failed_fetch(
+        config
+    )
     site.busy = 0
     site.asked.clear()
-    fetched(config)
+    fetch(config)
     total = sum((site.folder / name).stat().st_size for name in FILES) / PIECE
-    assert len(gets(site)) < total
+    assert len(list_requested_ranges(site)) < total
 
 
 def test_copy_never_mixes_file_versions(config, site, origin):
-    stopped_after(config, 3)
+    fetch_until(config, 3)
     new = (origin / "val.beton").read_bytes()
     (origin / "train.beton").write_bytes(new)  # a new size and ETag
     (origin / "train.beton.json").unlink()
-    copied = fetched(config)
+    copied = fetch(config)
     assert (copied / "train.beton").read_bytes() == new
     assert sorted(path.name for path in copied.parent.iterdir()) == sorted([copied.name, "lock"])
 
@@ -222,7 +224,7 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
 )
 def test_false_responses_are_rejected(config, site, fault, rule):
     site.fault = fault
-    assert re.search(rule, unfetched(config))
+    assert re.search(rule, explain_failed_fetch(config))
 
 
 def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
@@ -232,14 +234,17 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     site.has_etag = False
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     os.utime(path, (1, 1))
-    said = unfetched(config)
+    said = explain_failed_fetch(config)
     assert "val.beton has SHA256" in said
     assert "run the same command again" in said
     path.write_bytes(right)
     os.utime(path, (1, 1))
     site.asked.clear()
-    assert (fetched(config) / "val.beton").read_bytes() == right
-    assert {word.split()[1] for word in gets(site)} == {"/val.beton", "/SHA256SUMS"}
+    assert (fetch(config) / "val.beton").read_bytes() == right
+    assert {word.split()[1] for word in list_requested_ranges(site)} == {
+        "/val.beton",
+        "/SHA256SUMS",
+    }
 
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
@@ -247,7 +252,10 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
     monkeypatch.setattr(store, "_MIN_RATE", 1 << 30)
     site.drops = drops
-    assert "could not be fetched in 3 attempts: no complete response in 0 s" in unfetched(config)
+    assert (
+        "could not be fetched in 3 attempts: no complete response in 0 s"
+        in explain_failed_fetch(config)
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,15 +272,15 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
 )
 def test_empty_address_is_named(config, site, status, moved_to, rule):
     site.status, site.moved_to = int(status), moved_to
-    assert rule in unfetched(config)
+    assert rule in explain_failed_fetch(config)
 
 
 def test_unreachable_server_is_named_with_reason(config, origin):
-    said = unfetched(replace(config, root="http://127.0.0.1:1/images"))
+    said = explain_failed_fetch(replace(config, root="http://127.0.0.1:1/images"))
     assert "could not be fetched in 3 attempts" in said
     assert "Connection refused" in said
     (origin / "train.beton").write_bytes(b"")
-    assert "train.beton is empty" in unfetched(config)
+    assert "train.beton is empty" in explain_failed_fetch(config)
 
 
 def test_server_error_text_is_shortened():
@@ -292,16 +300,16 @@ def test_plan_rejects_password_in_address(config, site):
 
 def test_full_disk_is_rejected_before_fetch(config, site, free):
     free(4096)
-    said = unfetched(config)
+    said = explain_failed_fetch(config)
     assert "has 4.1 kB free, and the copy needs" in said
     assert "data.cache=/another/folder" in said
-    assert not gets(site)
+    assert not list_requested_ranges(site)
 
 
 def test_processes_of_one_machine_fetch_once(config, site):
     with ThreadPoolExecutor(3) as pool:
-        assert len({*pool.map(fetched, [config] * 3)}) == 1
-    assert len(gets(site)) == len({*gets(site)})
+        assert len({*pool.map(fetch, [config] * 3)}) == 1
+    assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)})
 
 
 @pytest.fixture
@@ -321,7 +329,7 @@ def test_table_fetches_its_images(table, origin):
     facts = data.measure(table)
     local = data.measure(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest
-    copied = fetched(table)
+    copied = fetch(table)
     assert copied.name == "labels.csv"
     there, here = (
         {path.name: path.read_bytes() for path in (root / "img").iterdir()}
@@ -345,7 +353,7 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
     notes = data.measure(config).notes
     said = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
     assert sum(said in note for note in notes) == 1
-    found = list_split(replace(config, root=str(fetched(config))), "val")
+    found = list_split(replace(config, root=str(fetch(config))), "val")
     assert (found.names, found.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
 
 
@@ -355,13 +363,13 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
 def test_remote_table_rejects_files_outside_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
         file.write(f"{name},x,train\n")
-    assert "names no file below its folder in line 10" in unfetched(table)
+    assert "names no file below its folder in line 10" in explain_failed_fetch(table)
 
 
 def test_remote_table_errors_name_the_address(table, origin):
     (origin / "img" / "a b%3.png").unlink()
     said = "a b%3.png does not exist, like 1 of the 8 files in the table"
-    assert said in unfetched(table)
+    assert said in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.measure):
         assert f"data.root={table.root} has 1 rows without" in refusal(table, ask)
@@ -370,14 +378,14 @@ def test_remote_table_errors_name_the_address(table, origin):
 
 
 def test_plan_notes_uncompared_copies(table, origin):
-    fetched(table)
+    fetch(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
     assert "whether its images still are was not compared" in data.measure(table).notes[0]
 
 
 def test_missing_package_suggests_its_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.stores", None)
-    said = unfetched(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
+    said = explain_failed_fetch(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
     assert "needs a package that is not installed" in said
     assert "[remote]" in said
 
@@ -388,6 +396,6 @@ def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     memory = fsspec.filesystem("memory")
     memory.put(f"{origin}/", "/images/", recursive=True)
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
-    assert (fetched(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
+    assert (fetch(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
     memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
     assert "truncated" in refusal(config)

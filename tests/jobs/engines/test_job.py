@@ -31,7 +31,9 @@ def job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS)
     return Job("Mild_1", words, allocation, storage)
 
 
-def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subprocess.Popen[str]:
+def run_task_block(
+    folder: Path, task: Job, code: int = 0, waits: bool = False
+) -> subprocess.Popen[str]:
     """Start the `run:` block of a SkyPilot task that uses a folder as its storage."""
     for name in ("torchrun", "resnet-train"):
         text = STAND_IN.format(run=folder / "runs" / task.run, waits=int(waits), code=code)
@@ -68,7 +70,7 @@ def test_scripts_carry_extras_secrets_cores_and_memory():
 
 
 def test_skypilot_single_node_runs_our_launcher(tmp_path):
-    process = started(tmp_path, job(ONE), code=75)
+    process = run_task_block(tmp_path, job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
     words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
     assert out.split("\0")[:-1] == [*words, "gpus=4"]
@@ -77,7 +79,7 @@ def test_skypilot_single_node_runs_our_launcher(tmp_path):
 
 
 def test_skypilot_nodes_meet_on_the_first(tmp_path):
-    out, _ = started(tmp_path, job(TWO)).communicate(timeout=10)
+    out, _ = run_task_block(tmp_path, job(TWO)).communicate(timeout=10)
     name, *words = out.split("\0")[:-1]
     assert name == "torchrun"
     assert words[: words.index("--no-python")] == [
@@ -98,7 +100,7 @@ def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an earlier attempt was stopped
-    process = started(tmp_path, job(TWO), code, waits=told)
+    process = run_task_block(tmp_path, job(TWO), code, waits=told)
     if told:
         assert process.stdout.read(8) == "torchrun"
         process.send_signal(signal.SIGTERM)

@@ -30,26 +30,26 @@ TILES = (
 )
 
 
-def off(found, expected):
+def compute_distance(found, expected):
     """Return the distance from the expected values, relative to their norm."""
     return float((found.double() - expected.detach()).norm() / expected.detach().norm())
 
 
-def norm_of(channels, momentum=0.1):
+def make_norm(channels, momentum=0.1):
     """Return random parameters and statistics."""
     weight, bias = torch.rand(channels) + 0.5, torch.randn(channels)
     mean, var = torch.randn(channels), torch.rand(channels)
     return Norm(weight, bias, mean, var, torch.tensor(3), momentum, 1e-5)
 
 
-def exactly(norm):
+def to_float64(norm):
     """Return a float64 copy of parameters and statistics; the parameters require gradients."""
     weight, bias, mean, var, tracked, *numbers = norm
     parameters = (tensor.double().requires_grad_() for tensor in (weight, bias))
     return Norm(*parameters, mean.double(), var.double(), tracked.clone(), *numbers)
 
 
-def saved_by(x, norm, epilogue, z, moments):
+def save_tensors(x, norm, epilogue, z, moments):
     """Return the tensors that the backward pass needs."""
     kept = None if epilogue.residual is None else z
     return SavedTensors(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu)
@@ -67,25 +67,25 @@ def test_outputs_statistics_and_gradients_match_float64(shape, parts, programs, 
     torch.manual_seed(0)
     keep = torch.arange(shape[0]).remainder(2).float() if drop else None
     x, residual = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2))
-    x, norm = x * 2 + 5, norm_of(shape[1])
+    x, norm = x * 2 + 5, make_norm(shape[1])
     epilogue = Epilogue(residual if add else None, keep, relu, True)
-    exact_norm, exact_x = exactly(norm), x.double().requires_grad_()
+    exact_norm, exact_x = to_float64(norm), x.double().requires_grad_()
     exact_residual = residual.double().requires_grad_() if add else None
     expected = batch_norm.unfused(exact_x, exact_norm, epilogue._replace(residual=exact_residual))
     g, other = (torch.randn(y.shape).to(memory_format=torch.channels_last) for y in expected)
     ((expected[0] * g).sum() + ((expected[1] * other).sum() if add else 0)).backward()
 
     z, moments = kernels.forward(x, norm, epilogue)
-    saved = saved_by(x, norm, epilogue, z, moments)
+    saved = save_tensors(x, norm, epilogue, z, moments)
     dx, dresidual, (dweight, dbias) = kernels.backward(g, other if add else None, saved)
-    assert off(z, expected[0]) < 1e-6
-    assert off(norm.running_mean, exact_norm.running_mean) < 1e-6
-    assert off(norm.running_var, exact_norm.running_var) < 1e-6
+    assert compute_distance(z, expected[0]) < 1e-6
+    assert compute_distance(norm.running_mean, exact_norm.running_mean) < 1e-6
+    assert compute_distance(norm.running_var, exact_norm.running_var) < 1e-6
     assert int(norm.tracked) == 4
-    assert off(dx, exact_x.grad) < 1e-6
-    assert off(dweight, exact_norm.weight.grad) < 1e-6
-    assert off(dbias, exact_norm.bias.grad) < 1e-6
-    assert not add or off(dresidual, exact_residual.grad) < 1e-6
+    assert compute_distance(dx, exact_x.grad) < 1e-6
+    assert compute_distance(dweight, exact_norm.weight.grad) < 1e-6
+    assert compute_distance(dbias, exact_norm.bias.grad) < 1e-6
+    assert not add or compute_distance(dresidual, exact_residual.grad) < 1e-6
     assert int(sums.get_counters(x.device).sum()) == 0
 
 
@@ -95,14 +95,14 @@ def test_nan_stays_nan_as_in_torch():
         torch.randn(2, 8, 3, 4).to(memory_format=torch.channels_last) for _ in range(4)
     )
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
-    norm, epilogue = norm_of(8), Epilogue(residual, None, True, True)
+    norm, epilogue = make_norm(8), Epilogue(residual, None, True, True)
     inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2], residual)]
     own = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
     expected = batch_norm.unfused(inputs[0], own, epilogue._replace(residual=inputs[3]))
     gradients = torch.autograd.grad(expected, inputs, (g, other))
 
     z, moments = kernels.forward(x, norm, epilogue)
-    saved = saved_by(x, norm, epilogue, z, moments)
+    saved = save_tensors(x, norm, epilogue, z, moments)
     dx, dresidual, parameters = kernels.backward(g, other, saved)
     found = z, z, dx, *parameters, dresidual
     for a, b in zip(found, (*expected, *gradients), strict=True):

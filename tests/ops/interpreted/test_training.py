@@ -38,7 +38,7 @@ class Tiny(ResNet):
         return nn.Sequential()
 
 
-def trained(kernels):
+def train_step(kernels):
     """Return a run after its only step, with the step's loss."""
     recipe, problems = build_recipe(settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
@@ -48,7 +48,7 @@ def trained(kernels):
     return run, notes.losses[0]
 
 
-def momenta(run):
+def join_momenta(run):
     """Return the momenta of all weights as one vector: the gradients after the first step."""
     return torch.cat([state["momentum_buffer"].flatten() for state in run.optimizer.state.values()])
 
@@ -61,15 +61,18 @@ def test_step_with_kernels_matches_torch(monkeypatch):
     for module, name, size in sizes:  # sizes for a CPU: few tiles, barely larger than the maps
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
-    expected, loss = trained("off")
-    fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
+    expected, loss = train_step("compute_distance")
+    fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "list_notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         register(library, ops.batch_norm)
-        found, found_loss = trained("auto")
+        found, found_loss = train_step("auto")
     assert found.operations.list_fused() == list(fused)
     torch.testing.assert_close(found_loss, loss)
     torch.testing.assert_close(
         found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5
     )
-    assert torch.dist(momenta(found), momenta(expected)) < 1e-4 * momenta(expected).norm()
+    assert (
+        torch.dist(join_momenta(found), join_momenta(expected))
+        < 1e-4 * join_momenta(expected).norm()
+    )
