@@ -41,7 +41,7 @@ def test_training_without_recipe_prints_help_page(capsys):
 
 @pytest.mark.parametrize("first", ["mild", "recipe=mild"])
 @pytest.mark.parametrize("verb", [[], ["train"]])
-def test_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
+def test_recipe_name_needs_no_key_in_any_position(capsys, first, verb):
     for words in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
         assert (cli.main if verb else cli.train)([*verb, *words]) == 3
         assert "nowhere" in capsys.readouterr().err
@@ -175,7 +175,7 @@ STREAMS = r"""
 
 
 @pytest.mark.parametrize("line", STREAMS.strip().splitlines())
-def test_closed_streams_change_exit_code_for_lost_results(line, tmp_path):
+def test_closed_stdout_changes_exit_code_if_results_are_lost(line, tmp_path):
     code, command = line.split(" ", 1)
     result = shell(command, tmp_path)
     assert result.returncode == int(code)
@@ -221,7 +221,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
-def test_command_ends_despite_endless_thread(tmp_path):
+def test_command_exits_although_a_thread_never_ends(tmp_path):
     code = """
         import threading
         def run(_):
@@ -235,7 +235,7 @@ def test_command_ends_despite_endless_thread(tmp_path):
     assert (result.returncode, result.stdout) == (3, "done")
 
 
-def test_cli_listing_and_refusing_flags_imports_no_torch(tmp_path):
+def test_listed_and_rejected_flags_import_no_torch(tmp_path):
     code = (
         "import sys; cli.train(['--list']); cli.train(['--help']); "
         "cli.main(['--help']); cli.main(['plan', '-h']); cli.main(['plan', 'milt']); "

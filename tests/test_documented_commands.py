@@ -137,7 +137,7 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if any(map(find_own_program, list_commands(page))) or any(list_code_blocks(page, "yaml"))
     ],
 )
-def test_every_command_of_the_page_works(page, images, home):
+def test_every_documented_command_works(page, images, home):
     for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
         for number in range(2 if pattern else 1):
             run_folder(home / "runs", f"{name}{number or ''}")
@@ -234,7 +234,7 @@ def run_program(entry: object, words: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_in_the_text_have_flags_that_exist(page):
+def test_commands_in_prose_use_existing_flags(page):
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
     for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`(?!\]\(#)", text):  # no links
         name, words = find_own_program(shlex.split(span.replace("...", "")))
@@ -256,7 +256,7 @@ def find_script(words: list[str]) -> Path | None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_targets_scripts_and_extras_exist(page):
+def test_documented_targets_scripts_and_extras_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     commands = [

@@ -83,10 +83,10 @@ def test_imports_of_scripts_and_pages_exist():
         ("from resnet_recipes.estimates.roofline import Gpu", "Gpu"),
     ],
 )
-def test_search_finds_stale_imports(text, stale):
+def test_import_search_finds_stale_imports(text, stale):
     assert [line.endswith(stale) for line in find_stale(text)] == [True]
 
 
-def test_search_accepts_modules_created_by_a_page():
+def test_import_search_accepts_modules_that_a_page_creates():
     page = "`resnet_recipes/methods/noise.py`:\nfrom resnet_recipes.methods.noise import Noise"
     assert [*find_stale(page)] == []

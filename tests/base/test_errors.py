@@ -199,7 +199,7 @@ def test_invalid_recipe_file_is_reported_with_line(capsys, row):
     assert not Path("pwned").exists()
 
 
-def test_missing_data_exit_with_3(capsys, tmp_path):
+def test_missing_data_exits_with_3(capsys, tmp_path):
     assert cli.train(["recipe=mild", f"data={tmp_path / 'none'}"]) == 3
     assert "none does not exist" in capsys.readouterr().err
 

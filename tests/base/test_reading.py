@@ -97,7 +97,7 @@ def test_values_within_limits_match_json():
 
 
 @pytest.mark.parametrize("bracket", ["[]", "{}"])
-def test_depth_is_bounded(bracket):
+def test_json_depth_is_limited(bracket):
     def nested(depth: int) -> str:
         inner = bracket[0] if bracket == "[]" else '{"a":'
         return inner * (depth - 1) + bracket + bracket[1] * (depth - 1)
@@ -115,7 +115,7 @@ def test_json_that_is_not_an_object_is_rejected(tmp_path):
             read_json(tmp_path / "a.json")
 
 
-def test_absent_file_may_be_empty_object(tmp_path):
+def test_absent_file_reads_as_empty_object_if_allowed(tmp_path):
     assert read_json(tmp_path / "a.json", may_be_absent=True) == {}
     (tmp_path / "a.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(NotReadyError):

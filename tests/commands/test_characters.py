@@ -51,7 +51,7 @@ def test_characters_of_a_keyboard_are_accepted(typed: str):
     refuse_pasted("resnet-train", ["mild", typed])
 
 
-def test_existing_folder_may_have_pasted_characters(tmp_path: Path):
+def test_existing_folder_may_contain_pasted_characters(tmp_path: Path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
     refuse_pasted("resnet-train", ["mild", f"data={folder}"])
     refuse_pasted("resnet-recipes", ["doctor", "data", str(folder)])

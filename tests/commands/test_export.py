@@ -58,7 +58,7 @@ def test_export_follows_its_settings(enter, run):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_damaged_image_is_named(run):
+def test_export_names_a_damaged_image(run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
@@ -103,7 +103,7 @@ def test_generated_images_are_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_images_that_were_compared_are_counted(run, tmp_path):
+def test_export_counts_the_images_it_compared(run, tmp_path):
     told = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
@@ -148,7 +148,7 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
     assert "--to onnx" in said
 
 
-def test_lines_fit_the_terminal(run, enter, monkeypatch):
+def test_export_lines_fit_the_terminal(run, enter, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     said = enter("resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out")
     lines = [*said.out.splitlines(), *said.err.splitlines()]
@@ -156,7 +156,7 @@ def test_lines_fit_the_terminal(run, enter, monkeypatch):
     assert "top-1 on all validation images" in " ".join(said.out.split())
 
 
-def test_accuracy_of_the_file_is_measured_in_float32(run, monkeypatch, enter):
+def test_export_measures_the_accuracy_of_the_file_in_float32(run, monkeypatch, enter):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -190,7 +190,7 @@ def test_export_that_loses_too_much_is_not_written(run, tmp_path):
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_wrong_types_and_losses_are_rejected(words, key, run, enter):
+def test_unsupported_dtypes_and_losses_are_rejected(words, key, run, enter):
     assert key in enter(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 

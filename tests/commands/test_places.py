@@ -73,7 +73,7 @@ def test_unknown_run_suggests_the_nearest_name(runs, word):
         find_runs([word])
 
 
-def test_missing_names_are_reported_at_once(runs):
+def test_all_missing_names_are_reported_at_once(runs):
     with pytest.raises(RecipeError) as refused:
         find_runs(["one", "beta", "two"])
     assert [problem.value for problem in refused.value.problems] == ["one", "two"]

@@ -24,7 +24,7 @@ def run_predict(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[d
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
 
-def test_non_finite_outputs_are_an_error(run, enter):
+def test_predict_rejects_non_finite_outputs(run, enter):
     found = load(run)
     found.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
     write_weights(found.model, run / "weights.safetensors", found.about)
@@ -70,7 +70,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     assert "1 of 1" in enter("resnet-recipes predict mine mixed/a.jpg", 3).err
 
 
-def test_only_some_of_many_unreadable_images_are_named(run, enter):
+def test_predict_names_only_a_few_of_many_unreadable_images(run, enter):
     Path("bad").mkdir()
     for number in range(12):
         Path(f"bad/{number:02}.jpg").write_text("no image")

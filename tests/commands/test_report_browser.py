@@ -111,7 +111,7 @@ def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     assert open_page(browser, words, tmp_path / "r.html") == plots
 
 
-def test_hostile_names_stay_text(browser, tmp_path):
+def test_hostile_names_are_shown_as_text(browser, tmp_path):
     run_folder(
         tmp_path / "runs",
         "<img src=x onerror=document.title='owned'>",

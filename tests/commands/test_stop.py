@@ -67,7 +67,7 @@ def test_stop_signals_only_holder_of_the_lock(running, enter):
 
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
-def test_deleting_asks_first(answer, is_kept, monkeypatch, enter):
+def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, enter):
     folder = run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)

@@ -74,7 +74,7 @@ def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, 
 
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
-def test_bad_file_of_failed_run_is_one_line(file, tmp_path, enter):
+def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, enter):
     path = run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
     make_special_file(path, "fifo")
@@ -87,7 +87,7 @@ def test_run_without_its_recipe_is_unreadable(tmp_path, enter):
     assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
 
 
-def test_lock_that_is_fifo_is_not_waited_for(tmp_path, enter):
+def test_fifo_in_place_of_the_lock_never_blocks(tmp_path, enter):
     os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
     assert "killed" in enter(f"resnet-recipes runs {tmp_path}").out

@@ -10,7 +10,7 @@ from resnet_recipes.commands import watch
 from tests.run_folders import run_folder
 
 
-def test_progress_is_shown_with_the_time_left(tmp_path, enter):
+def test_watch_shows_progress_with_the_time_left(tmp_path, enter):
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -20,7 +20,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path, enter):
     assert "about 5:00 of training left" in out  # 60 seconds per epoch, five epochs
 
 
-def test_pipe_gets_lines_of_evaluations_and_the_end(tmp_path, monkeypatch, enter):
+def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, enter):
     folder = run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
@@ -45,12 +45,12 @@ def test_pipe_gets_lines_of_evaluations_and_the_end(tmp_path, monkeypatch, enter
         ([8.0], 60, ""),
     ],
 )
-def test_curve_of_losses_is_one_line(losses, width, curve):
+def test_watch_draws_the_losses_on_one_line(losses, width, curve):
     records = [{"kind": "step", "loss": loss} for loss in losses]
     assert watch.draw_curve(records, width) == curve
 
 
-def test_names_cannot_control_the_screen(tmp_path):
+def test_watch_escapes_control_characters_in_names(tmp_path):
     found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
     with (console := Console(width=60)).capture() as shown:
         console.print(watch.draw_screen(found, [], 60))

@@ -151,7 +151,7 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "https://host/a\nb",
     ],
 )
-def test_address_rejects_secrets_and_tricks(address):
+def test_address_with_secrets_or_ambiguity_is_rejected(address):
     (problem,) = find_address_problems(address)
     assert (problem.key, problem.value) == ("root", address)
     assert "ret@" not in str(problem)

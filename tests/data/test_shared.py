@@ -53,7 +53,7 @@ def test_processes_share_one_memory(name):
     assert [process.exitcode for process in processes] == [0, 0, 0]
 
 
-def test_memory_ends_with_its_last_holder(name):
+def test_memory_is_freed_with_its_last_process(name):
     first = open_arrays(name)
     second = open_arrays(name)
     first["numbers"][:] = 5

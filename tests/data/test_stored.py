@@ -75,7 +75,7 @@ def find_fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: i
     return str(caught.value)
 
 
-def test_written_outputs_have_no_fault(tmp_path):
+def test_written_outputs_pass_the_check(tmp_path):
     outputs, about = map_outputs(
         write_outputs(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
     )
@@ -97,7 +97,7 @@ def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     assert "not finite numbers, or of no class" in find_fault(found)
 
 
-def test_incomplete_epoch_is_a_fault(tmp_path):
+def test_incomplete_epoch_fails_the_check(tmp_path):
     outputs = begin_file(tmp_path / "two.safetensors")
     finish(outputs, 0)
     assert "was changed" in find_fault(outputs)

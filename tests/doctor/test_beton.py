@@ -76,7 +76,7 @@ def test_damaged_samples_are_named(betons, reader):
 
 
 @readers
-def test_without_checksums_the_decoder_decides(betons, reader):
+def test_samples_without_checksums_are_checked_by_decoding(betons, reader):
     path = betons / "train.beton"
     for index in (0, 3):
         tables = open_beton(path).sample(index).tobytes().index(b"\xff\xc4") + 5

@@ -27,7 +27,7 @@ def get_only_finding(findings: list[Finding], level: str) -> Finding:
     return found[0]
 
 
-def test_healthy_data_have_no_findings(root):
+def test_healthy_data_has_no_findings(root):
     steps = []
     findings = check_data(root, progress=lambda done, total: steps.append((done, total)))
     assert [finding.what for finding in findings] == [
@@ -53,7 +53,7 @@ def test_flat_validation_set_suggests_its_command(root):
 
 
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
-def test_findings_repeat_the_problems_of_training(root, missing):
+def test_findings_equal_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
     with pytest.raises(NotReadyError) as refused:
         measure(DataConfig(root=str(root)))
@@ -101,7 +101,7 @@ L | ok | grayscale
 """
     ),
 )
-def test_odd_image_is_found(root, kind, level, meaning):
+def test_image_with_oddity_is_found(root, kind, level, meaning):
     path = root / "train/bee/bee1.jpg"
     ruin(kind, path)
     findings = check_data(root)
@@ -142,7 +142,7 @@ def test_incomplete_imagenet_is_reported(root, monkeypatch):
     assert get_only_finding(check_data(root), "warn").what.startswith("val looks like ImageNet")
 
 
-def test_second_image_of_phone_is_not_animation(root):
+def test_second_image_in_phone_jpeg_is_not_an_animation(root):
     path = root / "train/bee/bee1.jpg"
     image = Image.open(path)
     image.load()

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 from resnet_recipes.doctor import Finding, run
 
 
-def test_data_larger_than_memory_are_reported(tmp_path, monkeypatch):
+def test_data_larger_than_memory_is_reported(tmp_path, monkeypatch):
     (tmp_path / "train.beton").write_bytes(bytes(1000))
     for free, level in ((10_000, "ok"), (1000, "warn")):
         monkeypatch.setattr(run, "get_available_memory", lambda free=free: free)
         assert run.check_run(tmp_path)[-1].level == level
 
 
-def test_low_limits_suggest_a_command(tmp_path, monkeypatch):
+def test_low_file_limit_suggests_a_command(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=64 << 20, free=10**6)
     monkeypatch.setattr(run.shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(run.resource, "getrlimit", lambda _: (1024, 2048))
@@ -29,6 +29,6 @@ def test_check_run_works_on_this_machine(tmp_path):
     assert run.check_run(tmp_path, tmp_path)
 
 
-def test_one_core_is_singular(tmp_path, monkeypatch):
+def test_one_core_is_printed_in_the_singular(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "count_cores", lambda: 1)
     assert run.check_run(runs=tmp_path)[1].what.split(" for ")[0] == "1 core"

@@ -51,7 +51,7 @@ def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
         make_group(LaunchConfig(gpus=8))
 
 
-def test_group_rejects_gpus_on_a_machine_without(monkeypatch):
+def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
     monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
@@ -65,7 +65,7 @@ def test_group_rejects_gpus_on_a_machine_without(monkeypatch):
     assert make_group(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_ranks_of_a_plan_may_exceed_the_gpus(monkeypatch):
+def test_plan_may_have_more_ranks_than_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
     assert count_ranks(LaunchConfig(gpus=8)) == 8
     assert count_ranks(LaunchConfig(device="cuda")) == 1

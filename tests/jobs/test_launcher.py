@@ -195,7 +195,7 @@ def test_run_finishing_at_its_signal_ends_with_0(name, tmp_path):
     assert not (tmp_path / "saved0").exists()
 
 
-def test_code_follows_the_signal_of_the_launcher(tmp_path):
+def test_exit_code_follows_the_signal_of_the_launcher(tmp_path):
     run = Started(tmp_path, "preempted-at-signal@0", then=send(signal.SIGINT))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (130, 130)
 
@@ -210,7 +210,7 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
 
 
-def test_signal_sent_twice_at_once_counts_once(tmp_path):
+def test_immediately_repeated_signal_counts_once(tmp_path):
     signals = [send(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
     run = Started(tmp_path, then=lambda: [each() for each in signals])
     assert run.ending.code == 75
@@ -228,7 +228,7 @@ def test_repeated_scheduler_signal_counts_once(tmp_path):
     assert (tmp_path / "saved0").exists()
 
 
-def test_second_ctrl_c_stops_at_once(tmp_path):
+def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(launching.ECHO + 0.1)
@@ -346,7 +346,7 @@ def test_group_stops_restarting_at_limit_or_user_error(
     assert len(again.said) == 1
 
 
-def test_only_late_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
+def test_only_a_late_second_ctrl_c_stops_the_run_immediately(tmp_path, monkeypatch):
     launch = launching.Launch(tmp_path, Mock(), print)
     request = launching.Request
     for seconds, number, expected in (

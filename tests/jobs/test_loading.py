@@ -32,13 +32,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
 
-def test_supply_counts_at_most_sixteen_cores_per_rank():
+def test_supply_uses_at_most_sixteen_cores_per_rank():
     assert Supply.of(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
     assert Supply.of(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
     assert Supply.of(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
 
 
-def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
+def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
     (tmp_path / "active").write_text("1\n")
     monkeypatch.setattr(cores, "SMT", tmp_path / "active")
     assert [cores.estimate_speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
@@ -46,7 +46,7 @@ def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
     )
 
 
-def test_augmentation_costs_time():
+def test_augmentation_increases_loading_time():
     augmented = Supply.of(imagenet("mild methods.randaugment={}", 8)).rates[176]
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT / 1000))
 
@@ -123,7 +123,7 @@ def test_cpu_training_adds_loading_time(monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["memory", "engine", "there"])
-def test_useless_loading_settings_are_not_suggested(why, monkeypatch):
+def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
     plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)

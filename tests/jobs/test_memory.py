@@ -44,13 +44,13 @@ def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch)
     assert len(said) == 1
 
 
-def test_largest_crop_of_a_run_counts(monkeypatch):
+def test_memory_pixels_auto_uses_the_largest_crop(monkeypatch):
     plan = imagenet("mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8)
     set_free_memory(monkeypatch, plan, compute_needed(256))
     assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
 
 
-def test_images_beyond_memory_are_kept_in_part(monkeypatch):
+def test_images_larger_than_memory_are_partly_kept(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, compute_needed(352) / 4)
     kept = plan_memory(plan)
@@ -73,7 +73,7 @@ def test_machine_without_engine_keeps_no_images(monkeypatch):
         resolve_memory_pixels(plan, print)
 
 
-def test_synthetic_images_are_never_in_memory(monkeypatch):
+def test_synthetic_images_are_never_kept_in_memory(monkeypatch):
     plan = imagenet("mild cache=ram", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan

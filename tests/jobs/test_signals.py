@@ -50,7 +50,7 @@ def test_rank_stopping_for_another_is_preempted(interruption):
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
-def test_request_repeated_at_once_counts_once(interruption, monkeypatch):
+def test_immediately_repeated_request_counts_once(interruption, monkeypatch):
     exits = []
     monkeypatch.setattr(os, "_exit", exits.append)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
@@ -58,7 +58,7 @@ def test_request_repeated_at_once_counts_once(interruption, monkeypatch):
     assert (interruption.exit_code, exits) == (130, [])
 
 
-def test_second_ctrl_c_ends_the_process(interruption, monkeypatch):
+def test_second_ctrl_c_ends_the_process_immediately(interruption, monkeypatch):
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:

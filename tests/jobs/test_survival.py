@@ -194,7 +194,9 @@ def test_weights_are_written_when_last_checkpoint_fails(
 
 
 @pytest.mark.parametrize("largest_file", [100_000, 3000])
-def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, launcher, largest_file):
+def test_weights_larger_than_disk_are_reported_with_the_disk(
+    tmp_path, configs, launcher, largest_file
+):
     run = Run(tmp_path / "run", configs, launcher, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
@@ -205,7 +207,7 @@ def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, launcher, lar
     assert said.endswith("(File too large)")
 
 
-def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, launcher):
+def test_run_never_writes_to_a_recreated_folder(tmp_path, configs, launcher):
     run = Run(tmp_path / "run", configs, launcher, 1)
     run.start().await_step(1)
     run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank

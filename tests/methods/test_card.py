@@ -24,7 +24,7 @@ class Toy:
     plain: bool = False
 
 
-def test_card_of_a_class():
+def test_card_contains_texts_and_settings_of_its_class():
     card = make_card(Toy)
     assert card[:6] == (
         "toy",

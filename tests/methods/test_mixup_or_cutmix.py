@@ -33,7 +33,7 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_each_is_used_in_half_the_steps(now_at, batch_of):
+def test_mixup_and_cutmix_each_run_in_half_the_steps(now_at, batch_of):
     batch = batch_of(examples=4, side=8)
     pasted = 0
     for step in range(200):

@@ -60,7 +60,7 @@ def test_size_follows_fraction_of_run(method, full, row):
     assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
 
 
-def test_stairs_hold_until_the_next_for_any_unit():
+def test_stair_scale_holds_until_the_next_stair():
     # as in the DAWNBench record: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
     method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
@@ -71,7 +71,7 @@ def test_stairs_hold_until_the_next_for_any_unit():
     assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of the run, 16 epochs, comes after 12ep
 
 
-def test_stairs_that_end_below_full_size_advise():
+def test_stairs_that_end_below_full_size_give_advice():
     low = ProgressiveResizing(stairs=[("0ep", 0.5)])
     assert ["stairs" in note for note in low.advice(Horizon(10, 1), 64, ())] == [True]
     full = ProgressiveResizing(stairs=[("0ep", 0.5), ("9ep", 1.0)])
@@ -95,7 +95,7 @@ def test_nearest_is_exact_for_every_size(full):
         assert columns.int().tolist() == [i * full // size for i in range(size)]
 
 
-def test_half_is_rounded_to_even():
+def test_half_increments_are_rounded_to_even():
     method = ProgressiveResizing(
         initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4
     )

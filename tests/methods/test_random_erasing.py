@@ -27,7 +27,7 @@ def test_erased_pixels_are_one_box_of_zeros(now_at, batch_of):
         assert (after[:, gone] == 0).all()
 
 
-def test_p_is_the_fraction_of_images(now_at):
+def test_p_is_the_fraction_of_erased_images(now_at):
     boxes = RandomErasing(p=0.1).boxes(20_000, 32, 32, now_at().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11
@@ -53,7 +53,7 @@ def test_areas_and_positions_have_torchvision_distribution():
         assert abs(mine.std() - other.std()) < 0.08 * other.std()
 
 
-def test_boxes_stay_inside():
+def test_boxes_stay_inside_the_image():
     top, bottom, left, right = RandomErasing(p=1.0).boxes(2000, 20, 30, np.random.default_rng(1))
     assert (top >= 0).all()
     assert (bottom <= 20).all()

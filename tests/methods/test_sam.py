@@ -35,7 +35,7 @@ def closure(
     return compute
 
 
-def test_two_weights_match_worked_example(now_at):
+def test_sam_matches_worked_example_of_two_weights(now_at):
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
     loss = SAM(rho=0.5, interval=1).gradient(
@@ -143,7 +143,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
-def test_zero_gradient_moves_nothing(now_at):
+def test_zero_gradient_leaves_weights_unchanged(now_at):
     w = nn.Parameter(torch.tensor([1.0]))
     SAM(interval=1).gradient(closure([w], lambda: (w - 1).square().sum()), [w], now_at())
     assert torch.equal(w.grad, torch.zeros(1))

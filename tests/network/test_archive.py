@@ -93,7 +93,7 @@ def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("place", range(1, 5))
-def test_old_format_with_code_is_rejected_unrun(payload, place, tmp_path):
+def test_old_format_with_code_is_rejected_and_not_run(payload, place, tmp_path):
     marker, path = tmp_path / "marker", tmp_path / "old.pt"
     torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
     stream = io.BytesIO(path.read_bytes())
@@ -109,7 +109,7 @@ def test_old_format_with_code_is_rejected_unrun(payload, place, tmp_path):
     assert not marker.exists()
 
 
-def test_old_format_reads_like_the_new(tmp_path):
+def test_old_format_reads_like_the_new_format(tmp_path):
     path, state = tmp_path / "old.pt", {"a.weight": torch.randn(3, 4), "epoch": 3}
     state |= {"half": torch.ones(2).half(), "view": state["a.weight"].T[1:]}
     torch.save({"state_dict": state}, path, _use_new_zipfile_serialization=False)

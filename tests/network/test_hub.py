@@ -248,7 +248,7 @@ def test_wrong_name_is_rejected_before_writing(run, hub, enter):
         f"hf:me/{'n' * 97}",
     ],
 )
-def test_name_never_leaves_the_hub_folder(place):
+def test_hub_name_never_escapes_its_folder(place):
     with pytest.raises(RecipeError, match="must name a repository"):
         resnet_recipes.load(place)
     assert not names.WEIGHTS.fullmatch(place)

@@ -153,7 +153,7 @@ def test_heat_map_is_layer_cam():
 
 
 @pytest.mark.parametrize("shape", [(16,), (4, 4)])
-def test_heat_map_of_tokens_is_missing(shape):
+def test_heat_map_of_transformer_is_none(shape):
     network = Network(Tokens(shape), About("resnet18", 2))
     assert network.heat_map(torch.randn(2, 3, 16, 16), torch.tensor([0, 1])) is None
 

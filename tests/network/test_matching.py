@@ -86,7 +86,7 @@ def test_unknown_network_error_suggests_fitting_names(model, tmp_path, monkeypat
         ("vit_tiny_patch16_224", "deit_tiny_patch16_224", ["normalization"]),
     ],
 )
-def test_lookalikes_take_the_same_file(name, other, how):
+def test_lookalikes_accept_the_same_weights(name, other, how):
     installed = pytest.importorskip("timm").list_models()
     differences = {other.name: other.differences for other in find_lookalikes(f"timm:{name}", {})}
     if how is None:

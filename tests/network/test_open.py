@@ -34,7 +34,7 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", PUBLISHED)
-def test_published_name_brings_network_and_images(place, hub):
+def test_published_name_sets_network_and_image_settings(place, hub):
     timm = pytest.importorskip("timm")
     model = timm.create_model("test_vit").eval()
     with pytest.raises(AbsentError) as caught:
@@ -67,7 +67,7 @@ def test_published_name_of_another_network_is_rejected(hub):
     ("place", "near"),
     [("timm:test_vi", "timm:test_vit"), ("torchvision:resnet5", "torchvision:resnet")],
 )
-def test_published_name_of_no_network_is_rejected(place, near):
+def test_unknown_published_name_is_rejected(place, near):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network(place)
@@ -124,7 +124,7 @@ def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
     assert "without BlurPool" in next(list_notes(network, "mine.pth"))
 
 
-def test_torchvision_states_images_of_each_file():
+def test_torchvision_weights_set_image_settings_of_each_file():
     from resnet_recipes.network.published import find_image_settings
 
     v1, v2 = (weights.url.rpartition("/")[2] for weights in torchvision.models.ResNet50_Weights)

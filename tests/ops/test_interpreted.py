@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # 20 s of CPU time
-def test_kernels_match_float64():
+def test_interpreted_kernels_match_float64():
     command = [
         sys.executable,
         "-m",

@@ -32,7 +32,7 @@ def round_once(x, norm, epilogue):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("operation", [blur, make_stand_in(round_once, batch_norm)])
-def test_correct_operation_agrees(operation, dtype):
+def test_correct_operation_passes_selftest(operation, dtype):
     assert find_mismatch(operation, CPU, dtype, CPU) == ""
 
 
@@ -50,7 +50,7 @@ def test_wrong_output_or_gradient_is_detected(wrong):
     )
 
 
-def test_float32_statistics_must_be_accurate_for_any_images():
+def test_selftest_requires_accurate_float32_statistics():
     def wrong(x, norm, epilogue):
         y = round_once(x, norm, epilogue)
         norm.running_var.data.mul_(1.001)  # less than the rounding error of bfloat16
@@ -60,7 +60,7 @@ def test_float32_statistics_must_be_accurate_for_any_images():
     assert found.startswith("its torch.float32 results differ from torch on the CPU by 1.0e-03")
 
 
-def test_count_must_be_exact():
+def test_selftest_requires_an_exact_batch_count():
     def wrong(x, norm, epilogue):
         y = batch_norm.fused(x, norm, epilogue)
         norm.tracked.add_(1)

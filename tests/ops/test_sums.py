@@ -17,7 +17,7 @@ H200 = 132  # multiprocessors
 GPU = torch.device("cuda", 0)
 
 
-def test_samples_have_sums_that_programs_share(monkeypatch):
+def test_samples_split_their_sums_over_several_programs(monkeypatch):
     """As in all sums of a real network; without a GPU, no other test adds partial sums."""
     programs = defaultdict(set)
 

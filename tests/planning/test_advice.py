@@ -17,7 +17,7 @@ def list_notes(line: str) -> str:
     return "\n".join(imagenet(line, int(ranks[0])).notes)
 
 
-def test_frozen_statistics_need_no_batch():
+def test_advice_for_frozen_statistics_omits_the_batch_size():
     assert "batch.bn_size" in list_notes(
         "finetune model.freeze=none model.freeze_bn=false bs=8 gpus=1"
     )

@@ -145,7 +145,7 @@ def test_steps_per_epoch_drops_the_incomplete_batch():
     assert plan_small(make_small_recipe(), examples=1099).steps_per_epoch == 10
 
 
-def test_intervals_are_due_at_the_end_too():
+def test_logging_and_evaluation_are_also_due_at_the_end():
     plan = plan_small(
         make_small_recipe(
             "max_duration=25ba log.interval=4ba evaluation.interval=1ep checkpoint.interval=0.5dur"

@@ -84,7 +84,7 @@ def test_unknown_names_are_reported_without_their_contents():
     ]
 
 
-def test_types_and_rules_are_reported_together():
+def test_wrong_types_and_broken_rules_are_reported_together():
     assert len(list_problems({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
 
 

@@ -195,7 +195,7 @@ def test_exponential_inheritance_is_rejected(folder):
     assert "may inherit from at most 7 files" in explain_rejection("r0", DATA)
 
 
-def test_family_of_too_many_parents_is_rejected(folder):
+def test_recipe_with_too_many_parents_is_rejected(folder):
     parents = [f"a{number}" for number in range(8)]
     for name in parents:
         folder(f"recipes/{name}.yaml", "lr: 1\n")

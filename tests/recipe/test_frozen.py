@@ -18,14 +18,14 @@ def test_frozen_recipe_reads_back_equal(name, tmp_path):
 @pytest.mark.parametrize(
     "run", ["0918", "08", "n", "y", "NO", "1e5", "3e12", "0o7", "0x1f", "0_8", "true", "7", "1.5"]
 )
-def test_names_like_numbers_or_switches_stay_names(run, tmp_path):
+def test_names_that_look_like_numbers_or_switches_stay_text(run, tmp_path):
     recipe = compose("mild", ["data=/data", f"run={run}"]).recipe
     (tmp_path / "config.yaml").write_text(freeze(recipe))
     assert recipe.run.name == run
     assert read(tmp_path / "config.yaml") == recipe
 
 
-def test_freezing_is_stable():
+def test_freezing_twice_gives_the_same_file():
     recipe = compose("hot", ["data=/data"]).recipe
     assert freeze(recipe) == freeze(recipe)
     assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
@@ -85,7 +85,7 @@ def test_frozen_recipe_that_was_edited_is_checked(tmp_path):
         read(path)
 
 
-def test_rank_checks_sealed_recipe_only_if_edited(tmp_path, monkeypatch):
+def test_rank_validates_frozen_recipe_only_if_edited(tmp_path, monkeypatch):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
     path.write_text(freeze_sealed(recipe))
     assert read(path) == recipe

@@ -95,7 +95,7 @@ def test_mlperf_reference_rates_differ_below_4e4():
     assert 3e-4 < max(differences) < 4e-4
 
 
-def test_nvidia_mlperf_evaluations_plus_the_last():
+def test_nvidia_mlperf_evaluates_as_published_and_at_the_end():
     made = imagenet("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

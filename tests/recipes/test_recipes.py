@@ -102,7 +102,7 @@ def read_file_settings(name: str) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_value_equals_the_published_value(name):
+def test_every_setting_equals_its_published_value(name):
     column = NAMES.index(name)
     expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
     assert {

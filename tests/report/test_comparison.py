@@ -48,11 +48,11 @@ def test_differences_list_only_differing_settings(tmp_path):
     }
 
 
-def test_flat_omits_empty_sections(tmp_path):
+def test_format_settings_omits_empty_sections(tmp_path):
     assert "methods" not in read_settings(run_folder(tmp_path, "a", config={"methods": {}}))
 
 
-def test_machine_ignores_the_time_of_a_run(tmp_path):
+def test_read_machine_ignores_the_time_of_a_run(tmp_path):
     assert find_differences([read_machine(run_folder(tmp_path, name)) for name in "ab"]) == {}
 
 

@@ -21,7 +21,7 @@ def get_gain(errors, variance=0.04):
 
 
 @pytest.mark.parametrize(("floor", "factor", "power"), [(0, 90, 0.3), (4, 100, 0.5), (2, 400, 1)])
-def test_gain_of_exact_curves_is_within_the_interval(floor, factor, power):
+def test_gain_of_an_exact_curve_is_within_the_interval(floor, factor, power):
     low, high = get_gain([floor + factor * n**-power for n in SIZES])
     truth = factor * (SIZES[-1] ** -power - (2 * SIZES[-1]) ** -power)
     assert low <= truth <= high
@@ -66,7 +66,7 @@ def test_flat_or_rising_errors_predict_no_gain():
     assert sum(get_gain((4, 5, 6, 7))) < 0
 
 
-def test_more_noise_widens_the_interval():
+def test_noisier_accuracies_widen_the_interval():
     errors = [4 + 100 * n**-0.5 for n in SIZES]
     narrow, wide = (get_gain(errors, variance) for variance in (0.01, 4.0))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
@@ -100,7 +100,7 @@ def describe_gain(tops, variances, images=(100, 300, 1000)):
     )
 
 
-def test_seeds_are_averaged_and_sizes_ascend(shares):
+def test_learning_curve_averages_seeds_and_sorts_sizes(shares):
     (text,) = shares({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
     assert "100 to 1,000 training images: 60.00% to 90.00% top-1." in text
     wrong = (np.array([160, 80, 40]) + 1) / 402  # with one more image right and one wrong
@@ -116,7 +116,7 @@ def test_interval_reports_omitted_single_seeds(shares):
     assert "excludes seed noise: a size has only one run" in text
 
 
-def test_curve_needs_three_sizes_of_same_settings(shares):
+def test_learning_curve_needs_three_sizes_with_equal_settings(shares):
     assert not shares({(1.0, 1): 90, (0.3, 1): 80})
     assert not shares({(1.0, 1): 90, (0.3, 1): 80}) + shares({(0.1, 1): 60}, duration="30ep")
 

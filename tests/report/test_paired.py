@@ -35,7 +35,7 @@ def count_pairs(images: int, first_only: int, second_only: int) -> PairedVerdict
         ([], []),
     ],
 )
-def test_paired_other_images_have_no_verdict(groups):
+def test_paired_verdict_needs_common_images(groups):
     first, second = ([Hits(text[0], text[1:]) for text in group] for group in groups)
     assert PairedVerdict.of(first, second) is None
 
@@ -72,7 +72,7 @@ def test_paired_interval_of_seeds_is_wider():
     ("freedom", "quantile", "excess"),
     [(1, 12.706, 0.40), (2, 4.303, 0.05), (3, 3.182, 0.02), (10, 2.228, 0.01)],
 )
-def test_paired_quantile_is_that_of_student(freedom, quantile, excess):
+def test_paired_quantile_matches_student_t(freedom, quantile, excess):
     verdict = PairedVerdict(10**6, 1.0, image_variance=0, seed_variance=1.0, freedom=freedom)
     assert 0 <= (verdict.points - verdict.interval[0]) / quantile - 1 < excess
 
@@ -85,7 +85,7 @@ def test_paired_group_of_one_run_takes_noise_from_the_other():
     assert verdict.freedom == 1
 
 
-def test_paired_folds_are_one_set_of_images():
+def test_paired_folds_count_as_one_set_of_images():
     """Parts of three and five images equal eight images; the seeds of a fold are its runs."""
     flags = ("11010110", "01000111", "10010010", "00011010")
     whole = PairedVerdict.of([Hits("d", flags[0])], [Hits("d", flags[1])])

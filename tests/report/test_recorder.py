@@ -67,7 +67,7 @@ def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
     assert second == 2 * first
 
 
-def test_truncated_line_costs_one_record(recorder, driver, facts):
+def test_truncated_line_loses_only_one_record(recorder, driver, facts):
     recorder.begin()
     driver.run(0, 2)
     path = facts.folder / "metrics.jsonl"

@@ -279,7 +279,7 @@ OLDER = (0, 0) if torch.__version__ >= (2, 15) else (8, 15)
 
 
 @pytest.mark.timeout(400)  # 20 s of CPU time
-def test_steps_and_captures(start, tmp_path):
+def test_null_device_reports_steps_and_captures(start, tmp_path):
     printed = {}
     for line in start("-c", RUNNER, str(tmp_path / "demo"), json.dumps(SCRIPTS)):
         if line.startswith("script "):

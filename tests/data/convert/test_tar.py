@@ -131,7 +131,7 @@ def test_members_rejects_incomplete_archive(tmp_path, said, damage: Callable[[Pa
         list(list_members(path))
 
 
-def test_members_loses_no_file_to_a_changed_header(tmp_path):
+def test_members_misses_no_file_after_a_changed_header(tmp_path):
     path, draw = write_archive(tmp_path / "a.tar"), random.Random(0)
     whole, expected = path.read_bytes(), read_contents(path)
     for _ in range(300):

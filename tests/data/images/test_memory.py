@@ -204,7 +204,7 @@ def test_two_ranks_share_one_copy(mixed):
 @pytest.mark.parametrize(
     ("available", "kept_back"), [(10**9, 1 << 30), (4 << 30, 1 << 30), (10**12, 2 * 10**11)]
 )
-def test_reserve_is_a_fifth_and_at_least_1gb(available, kept_back):
+def test_memory_reserve_is_a_fifth_and_at_least_1gb(available, kept_back):
     assert memory.compute_reserve(available) == pytest.approx(kept_back)
 
 

@@ -104,7 +104,7 @@ def test_skipped_image_is_replaced_by_the_next():
     made.close()
 
 
-def test_hundred_bad_images_in_a_row_fail():
+def test_hundred_bad_images_in_a_row_raise_an_error():
     with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
         run(2, bad=tuple(range(40)))
 

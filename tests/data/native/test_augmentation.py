@@ -87,7 +87,7 @@ def test_augmentation_is_equal_without_the_engine(engine, method):
         ), seed
 
 
-def test_no_steps_keep_the_image(engine):
+def test_augmentation_without_steps_keeps_the_image(engine):
     sources = images(16)
     assert np.array_equal(augment(engine, sources, [[] for _ in sources]), sources)
 

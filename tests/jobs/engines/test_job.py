@@ -51,7 +51,7 @@ def run_task_block(
     )
 
 
-def test_scripts_carry_extras_secrets_cores_and_memory():
+def test_scripts_pass_extras_secrets_cores_and_memory():
     task = job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
     read = yaml.safe_load(skypilot.write_script(task))
     assert read["setup"].endswith(" '.[remote,wandb]'\n")
@@ -78,7 +78,7 @@ def test_skypilot_single_node_runs_our_launcher(tmp_path):
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_skypilot_nodes_meet_on_the_first(tmp_path):
+def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
     out, _ = run_task_block(tmp_path, job(TWO)).communicate(timeout=10)
     name, *words = out.split("\0")[:-1]
     assert name == "torchrun"

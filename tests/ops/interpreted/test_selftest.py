@@ -18,7 +18,7 @@ def register(library, operation):
 
 
 @pytest.mark.parametrize("operation", MODULES.values(), ids=MODULES)
-def test_kernels_agree_with_torch(operation, monkeypatch):
+def test_kernels_pass_selftest_in_the_interpreter(operation, monkeypatch):
     """Use the last sample, in float16: the interpreter does not round to bfloat16."""
     samples = operation.make_samples
     monkeypatch.setattr(operation, "make_samples", lambda *arguments: [*samples(*arguments)][-1:])
