@@ -13,7 +13,7 @@ from torchvision import datasets, transforms
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share, Stored, normalize
+from resnet_recipes.data.base import DataConfig, Share, StoredOutputs, normalize
 from resnet_recipes.data.stored import choose_outputs, make_header, map_outputs, open_for_writing
 from resnet_recipes.methods.randaugment import RandAugment
 
@@ -51,13 +51,13 @@ def ours(
 def ours_taught(setting: Setting) -> Iterator:
     """Read with the torchvision backend and a teacher's outputs: 10 of 1,000 for each image."""
 
-    def stored(images: int) -> Stored:
+    def stored(images: int) -> StoredOutputs:
         path = setting.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
         values, classes, _ = map_outputs(path, "r+").outputs
         for epoch in range(8):
             values[epoch, 0], classes[epoch, 0] = choose_outputs(torch.randn(images, 1000), 10)
-        return Stored(path, 8, 1000)
+        return StoredOutputs(path, 8, 1000)
 
     return ours(setting, "torchvision", stored=stored)
 

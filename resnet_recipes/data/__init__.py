@@ -145,6 +145,6 @@ def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | 
 
 
 def _name(config: DataConfig, facts: DataFacts, split: str) -> str:
-    """Return the name that processes use to share the shrunk images of a split."""
+    """Return the name under which processes share the shrunk images of a split."""
     key = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
     return f"resnet-recipes {hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

@@ -19,7 +19,7 @@ from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import add_likely_value
 from resnet_recipes.data.root import find_address_problems
 
-#: Position between natural class frequencies (0) and equal frequencies (1).
+#: Values of `sampling` by name: 0 is natural class frequencies, 1 is equal frequencies.
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
@@ -227,8 +227,8 @@ class DataFacts:
         """A digest of the names and sizes of the images in both splits."""
         return f"{self.train_digest}-{self.eval_digest}"
 
-    def differing(self, other: Self) -> str:
-        """Describe how other facts differ; "" if they describe the same images."""
+    def describe_differences(self, other: Self) -> str:
+        """Return a description of how `other` differs; "" if it describes the same images."""
         parts = {
             "train_digest": "training images",
             "eval_digest": "validation images",
@@ -244,8 +244,8 @@ class DataFacts:
         return self.backend in ("torchvision", "ffcv")
 
 
-class Stored(NamedTuple):
-    """A file with a teacher's outputs, and their softmax temperature."""
+class StoredOutputs(NamedTuple):
+    """A file with the outputs of a teacher, and the softmax temperature."""
 
     path: Path
     checksum: str  # digest of the outputs that were checked
@@ -267,7 +267,7 @@ class Share:
     train_pixels: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches per optimizer step, over all ranks; copies go to different ones
-    stored: Stored | None = None  # a teacher's output for every image
+    stored: StoredOutputs | None = None  # a teacher's output for every image
 
     @property
     def rank_size(self) -> int:

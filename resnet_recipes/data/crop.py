@@ -56,7 +56,7 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
 
 
 _ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
-#: Separates the generators of augmentations from others seeded with the run's seed.
+#: Part of the seed of augmentations, so that no other generator repeats their numbers.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
@@ -114,7 +114,7 @@ class TrainCrop:
         draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
         return CropDraws(draws[:, :-1], self.flip & (draws[:, -1] < 0.5))
 
-    def bicubic(self, rows: Rows) -> np.ndarray:
+    def choose_bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
 
         The other images use bilinear interpolation.

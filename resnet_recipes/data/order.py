@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import steps_per_epoch
 from resnet_recipes.base.schedule import get_epoch_value
 from resnet_recipes.data.base import DataConfig, Share
 
-#: Separates this generator from others seeded with the run's seed and an epoch, rank or step.
+#: Part of the seed of the order, so that no other generator repeats its numbers.
 _ORDER = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
@@ -115,7 +115,7 @@ def list_eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Ite
     return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
-#: Separates this generator from others seeded with the run's seed and an epoch.
+#: Part of the seed of class sampling, so that no other generator repeats its numbers.
 _SAMPLING = 0x73616D70
 
 MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance

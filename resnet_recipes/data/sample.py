@@ -104,7 +104,7 @@ class Sample(NamedTuple):
             return "by a table for photographs and a core of an AMD EPYC 9004"
         return f"measured on {len(self.indices)} of these images"
 
-    def bytes_at(self, longest: int) -> int:
+    def estimate_bytes(self, longest: int) -> int:
         """Estimate the bytes of all images with a longer side of `longest`."""
         sizes = [
             compute_shrunk_size(height, width, longest) for height, width in self.shapes.tolist()

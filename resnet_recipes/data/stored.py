@@ -19,7 +19,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import make_read_error
-from resnet_recipes.data.base import Stored
+from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
@@ -32,16 +32,19 @@ FOREIGN = "it was not written by `resnet-recipes teach`, or by another version o
 _MIN_PROBABILITY = 1e-6
 
 
-class Taught:
+class TeacherStorage:
     """A storage that also fills in a teacher's probabilities."""
 
-    def __init__(self, storage: Storage, stored: Stored):
+    def __init__(self, storage: Storage, stored: StoredOutputs):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
         self._storage, self._stored = storage, stored
         self._outputs = _open_checked(stored)
 
     def __reduce__(self) -> tuple:
-        return Taught, (self._storage, self._stored)  # a mapping would be pickled as its bytes
+        return TeacherStorage, (
+            self._storage,
+            self._stored,
+        )  # a mapping would be pickled as its bytes
 
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
@@ -51,7 +54,7 @@ class Taught:
         spread_probabilities(values, classes, self._stored.temperature, rows.taught)
 
 
-def _open_checked(stored: Stored) -> "Outputs":
+def _open_checked(stored: StoredOutputs) -> "Outputs":
     """Map a file. Raises NotReadyError if its outputs changed since they were checked."""
     try:
         outputs = map_outputs(stored.path).outputs

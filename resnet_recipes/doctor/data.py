@@ -91,7 +91,10 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
 
 
 def make_config(root: Path) -> DataConfig:
-    """Return settings that read a folder; a tenth is set aside if it has no validation images."""
+    """Return settings that read a folder.
+
+    Without validation images, a tenth of the training images is set aside.
+    """
     val_share = 0.0 if "val" in find_parts(root) else 0.1
     return DataConfig(root=str(root.absolute()), val_share=val_share)
 

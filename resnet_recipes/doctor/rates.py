@@ -39,7 +39,7 @@ def _capture_replay(calls: Callable[[], None]) -> Callable[[], float]:
         calls()
 
     def lap() -> float:
-        graph.replay()  # while this runs, the host gets ahead
+        graph.replay()  # keeps the GPU busy while the host issues the timed replay
         begin.record()
         graph.replay()
         end.record()

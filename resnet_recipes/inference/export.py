@@ -60,7 +60,7 @@ DecodedImage = tuple[Tensor, np.ndarray]
 
 
 class ExportOptions(NamedTuple):
-    """How a network is exported and checked."""
+    """Options of an export, and of its comparison with the network."""
 
     preprocesses: bool = False
     dtype: str = "float32"  # weights and computation: float32, float16 or int8
@@ -169,7 +169,7 @@ def _compare_probabilities(
 
 
 def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], str]:
-    """Return the complete images to compare on, and text that describes them."""
+    """Return uncropped images for the comparison, and a description of them."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
         chosen = np.linspace(0, loader.examples - 1, min(IMAGES, loader.examples)).astype(int)
@@ -181,7 +181,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
 
 
 def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
-    """Decode an image in both forms. Raises TrainingError if it is damaged."""
+    """Decode an image for the network and the export. Raises TrainingError if it is damaged."""
     try:
         image = read_pixels(read_file(place) if isinstance(place, str) else place)
     except BadImageError as error:
@@ -190,7 +190,7 @@ def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
 
 
 def _generate_images() -> list[Image.Image]:
-    """Generate demo images. On noise, trained networks amplify rounding in preprocessing."""
+    """Generate demo images: on noise, a trained network would amplify rounding errors."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
     names = islice(cycle(demo.CLASSES), IMAGES)
@@ -200,7 +200,10 @@ def _generate_images() -> list[Image.Image]:
 
 
 def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
-    """Return normalized images [64, 3, S, S] to compare on, and text that describes them."""
+    """Return normalized images [N, 3, S, S] for the comparison, and a description of them.
+
+    N is at most IMAGES.
+    """
     try:
         with closing(trained.open_images(fetches=False)) as loader:
             first = loader.only(np.arange(min(IMAGES, loader.examples)))
@@ -212,10 +215,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
 
 
 def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator[Problem]:
-    """Yield the reasons why a network cannot be exported as `to`.
-
-    `options` are the requested options.
-    """
+    """Yield the reasons why a network cannot be exported as `to` with these options."""
     preprocesses = options.preprocesses
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)

@@ -129,7 +129,7 @@ def _read_onnx(path: Path, _: About) -> RunProgram:
 
 
 def quantize_onnx(network: Network, folder: Path, images: Tensor) -> RunProgram:
-    """Store the weights of the ONNX file in `folder` as int8, and return how to run it.
+    """Quantize the weights of the ONNX file in `folder` to int8; return a function that runs it.
 
     Activations are uint8, with the ranges of normalized `images` [N, 3, S, S] (Jacob et al., 2017,
     1712.05877). Takes seconds to a minute.

@@ -39,7 +39,7 @@ _OTHER_CLASSES = Hint(
 
 _MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
 
-_MAX_WITHOUT_WORKERS = 64  # images that decode in less time than worker processes start
+_MAX_WITHOUT_WORKERS = 64  # images; decoding so few takes less time than starting processes
 
 
 def open_labeled(
@@ -221,7 +221,7 @@ class UnlabeledImages(EvalLoader):
         super().__init__(config, share, build_eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
-        """Return why an image could not be read, or "" if it could."""
+        """Return why an image could not be read; "" if it was read."""
         if index in self._files.in_memory:
             return ""
         try:

@@ -54,24 +54,26 @@ class PreprocessingNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the same probabilities as `predict`."""
         shift, scale = self.levels.view(2, 1, 3, 1, 1)
-        pixels = torch.addcmul(shift, self.centered(images), scale)
+        pixels = torch.addcmul(shift, self.crop_center(images), scale)
         logits = self.model(pixels)
         if self.flip:
             logits = (logits + self.model(pixels.flip(3))) / 2
         return logits.softmax(1)
 
-    def centered(self, images: Tensor) -> Tensor:
+    def crop_center(self, images: Tensor) -> Tensor:
         """Return the center crop of resized images, integers in float32 [N, 3, size, size]."""
         rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
         height, width = rows[-1] + 1, columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
         # each pass is rounded to 8 bits, as in Pillow and torch
-        across, wide = self._weights(columns, width, height)
-        down, tall = self._weights(rows, height, width)
+        across, wide = self._compute_weights(columns, width, height)
+        down, tall = self._compute_weights(rows, height, width)
         pixels = _round(down @ _round(pixels @ across.T))
         return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
-    def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute_weights(
+        self, places: Tensor, length: Tensor, other: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return each input pixel's weight in each output pixel, and which outputs are not padding.
 
         Float32 [size, length] and bool [size]. `places` [length] are the positions of the input

@@ -76,14 +76,14 @@ def open_trained(
     return TrainedNetwork(path, network, recipe)
 
 
-class Words(NamedTuple):
-    """The network that arguments name, if any, and the other arguments."""
+class ParsedModel(NamedTuple):
+    """A network named by command-line arguments, and the other arguments."""
 
     model: ModelConfig | None
     others: list[str]
 
 
-def parse_model(words: Sequence[str]) -> Words:
+def parse_model(words: Sequence[str]) -> ParsedModel:
     """Return the network that `model.name` and `model.args` name, and the other arguments.
 
     Raises RecipeError with all problems.
@@ -91,13 +91,13 @@ def parse_model(words: Sequence[str]) -> Words:
     of_model = [word for word in words if word.startswith(_MODEL_SETTINGS)]
     others = [word for word in words if word not in of_model]
     if not of_model:
-        return Words(None, others)
+        return ParsedModel(None, others)
     keys = [word.partition("=")[0] for word in of_model]
     names = (word.partition("=")[2] for word in of_model if word.startswith("model.name="))
     name = next(names, "")
     model = ModelConfig(**find_implied_settings(name)) if name else ModelConfig()
     changed = apply_changes(Recipe("file", model=model), of_model, [*keys, *_SETTINGS])
-    return Words(changed.model, others)
+    return ParsedModel(changed.model, others)
 
 
 def apply_changes(

@@ -165,7 +165,7 @@ def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
 def make_recipe(place: Path | None, network: Network) -> Recipe:
     """Return a run's recipe, or the defaults with the network's image settings.
 
-    It uses all visible GPUs.
+    The recipe uses all visible GPUs.
     """
     if place and place.is_dir():
         recipe = frozen.read(place / CONFIG)

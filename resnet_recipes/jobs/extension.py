@@ -128,6 +128,6 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     ]:
         return problems
     trained_on = replace(plan.facts, eval_digest=parent.facts.eval_digest)
-    if differing := parent.facts.differing(trained_on):
+    if differing := parent.facts.describe_differences(trained_on):
         return [Problem("data.root", recipe.data.root, f"has other {differing} than {folder}")]
     return list(find_departures(parent, plan))

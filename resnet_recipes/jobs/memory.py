@@ -50,7 +50,7 @@ def list_sizes(plan: Plan) -> list[InMemory]:
         sizes = [round(ratio * crop) for ratio in RATIOS]
     else:
         sizes = [int(data.memory_pixels)]
-    return [InMemory(size, sample.bytes_at(size), usable) for size in sizes]
+    return [InMemory(size, sample.estimate_bytes(size), usable) for size in sizes]
 
 
 def plan_memory(plan: Plan) -> InMemory | None:

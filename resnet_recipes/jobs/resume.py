@@ -180,7 +180,7 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if the images have changed."""
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
     facts = data.measure(replace(recipe.data, backend=known_facts.backend), tell=say)
-    if differing := facts.differing(known_facts):
+    if differing := facts.describe_differences(known_facts):
         rule = f"has changed since the run started: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")
         raise NotReadyError.of("data.root", recipe.data.root, rule, fix)

@@ -42,7 +42,7 @@ NetworkSize = Annotated[int, Bounds(8, 4096)]  # pixels
 
 @dataclass(frozen=True)
 class About:
-    """A network: how to rebuild it, the meaning of its outputs, its input, and its accuracy."""
+    """The description of a network: its architecture, classes, input images and accuracy."""
 
     architecture: str  # name of a torchvision ResNet, or library:name
     num_classes: Annotated[int, Bounds(1, 1 << 20)]
@@ -64,7 +64,7 @@ class About:
     loss: float | None = None
     # number of images used to measure the accuracy
     eval_examples: Annotated[int, Bounds(least=0)] = 0
-    # number of evaluations that these weights are the best of, a biased choice; 0: not chosen
+    # number of evaluations that these weights were best of, which biases the accuracy; 0: one
     best_of: Annotated[int, Bounds(least=0)] = 0
     license: str = LICENSE
     arguments: ModelArguments = field(default_factory=dict)  # see backbones.build

@@ -94,7 +94,7 @@ def is_plain(value: object, depth: int) -> bool:
 
 
 def _check(path: Path, check_crc: bool) -> bool:
-    """Return whether the file is a zip. Raise ArchiveError if it is not safe.
+    """Check a file, and return whether it is a zip. Raises ArchiveError if it is not safe.
 
     A safe file is uncompressed and within the limits, and its pickles name only tensors.
     """
@@ -151,7 +151,7 @@ class _Bounded(FileIO):
 
 
 def _check_pickle(pickle: BytesIO) -> None:
-    """Raise ArchiveError if the next pickle is too long or names more than tensors need.
+    """Raise ArchiveError if the next pickle is too long or names forbidden globals.
 
     The pickle is parsed, not run.
     """

@@ -21,7 +21,7 @@ from resnet_recipes.network.open import open_network
 
 
 class Start(NamedTuple):
-    """Pretrained weights in a file that a network can start from."""
+    """Pretrained weights for a new network."""
 
     network: Network  # the network in the file
     tensors: dict[str, Tensor]  # by name in the new network
@@ -39,7 +39,7 @@ class Start(NamedTuple):
         yield self.head
         if about.surgery:
             yield f"they were trained with {', '.join(about.surgery)}"
-        if _sums_colors(config, about):
+        if _must_sum_colors(config, about):
             yield "summed over colors, for gray images"
         yield from describe_frozen(config)
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
@@ -96,7 +96,7 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
         weight = tensors.pop(name)
         if rows:
             tensors[name] = weight[rows]
-    if _sums_colors(config, about):
+    if _must_sum_colors(config, about):
         tensors["conv1.weight"] = tensors["conv1.weight"].sum(1, keepdim=True)
     return Start(network, tensors, text)
 
@@ -173,7 +173,7 @@ def _find_differing_settings(config: ModelConfig, theirs: ModelArguments) -> Ite
             yield f"model.{key}={value}"
 
 
-def _sums_colors(config: ModelConfig, about: About) -> bool:
+def _must_sum_colors(config: ModelConfig, about: About) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 

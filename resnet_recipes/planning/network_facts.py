@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem, Statement
-from resnet_recipes.data.base import Stored
+from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
     LayerCost,
@@ -29,7 +29,7 @@ class Teacher(NamedTuple):
     text: str  # description for the plan
     key: str  # setting that names it
     digest: str  # digest of its weights and description, or of its outputs
-    stored: Stored | None = None  # stored outputs
+    stored: StoredOutputs | None = None  # stored outputs
 
 
 def count_teaching(teachers: Iterable[Teacher], side: int) -> int:

@@ -14,7 +14,7 @@ import torch
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.text import format_bytes, format_count
-from resnet_recipes.data.base import Stored
+from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
@@ -241,7 +241,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
     if cycle:
         text += f"; crops repeat after {format_count(epochs, 'epoch')}, seen at full size"
     temperature = getattr(method, "temperature", 1.0)
-    stored = Stored(path, outputs.checksum, epochs, plan.num_classes, temperature)
+    stored = StoredOutputs(path, outputs.checksum, epochs, plan.num_classes, temperature)
     return Teacher(None, text, key, outputs.checksum, stored)
 
 

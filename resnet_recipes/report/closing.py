@@ -12,7 +12,7 @@ from resnet_recipes.run_folder.summary import Summary
 
 
 def format_title(summary: Summary) -> str:
-    """Return the first line."""
+    """Return the first line: recipe, duration, number of sessions, and devices."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
     epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
     length = f"{epochs}, {summary.steps:,} steps{resumed}"
@@ -20,14 +20,14 @@ def format_title(summary: Summary) -> str:
 
 
 class Line(NamedTuple):
-    """A line of the text."""
+    """One line of the printed summary."""
 
     label: str  # empty if the line continues the previous one
     text: str
 
 
 def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
-    """Yield every line; `full` adds all other times, and the speed at each image size."""
+    """Yield the lines below the title; `full` adds more times, and the speed at each image size."""
     yield from _describe_accuracy(summary, full)
     yield from _describe_published(summary)
     yield from _describe_training(summary)

@@ -53,7 +53,7 @@ def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Conso
 
 
 class PlainConsole:
-    """One line of key=value pairs every few seconds, and for each evaluation.
+    """Prints a line of key=value pairs every few seconds, and for each evaluation.
 
     Lines are never wrapped or colored.
     """
@@ -133,7 +133,7 @@ class PlainConsole:
 
 
 class LiveConsole:
-    """A bar and a line of figures at the bottom of the terminal, below a table of evaluations."""
+    """Draws a bar and a line of figures below a table of evaluations."""
 
     def __init__(self, err: TextIO, out: TextIO):
         """Display on `err`, a terminal; print the summary to `out`. NO_COLOR disables color."""

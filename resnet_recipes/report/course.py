@@ -1,4 +1,4 @@
-"""The section of the report on training: curves over the epochs, and time by phase."""
+"""The report section on training: curves over the epochs, and the time of each phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

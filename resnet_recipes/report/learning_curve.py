@@ -1,4 +1,4 @@
-"""The learning curve of runs on fractions of the images predicts the gain from more images."""
+"""Predict the gain from more images, from runs on fractions of the images."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _Z = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
 def describe_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[str]:
-    """Yield what twice the images would bring, and cost, for runs that differ in `data.share`."""
+    """Yield the predicted gain and cost of twice the images, from runs with other `data.share`."""
     import numpy as np  # help pages do not need it
 
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""How a process of a run ended.
+"""The ending of a process or a run: success, stop or failure.
 
 Each process writes its own ending, because torchrun replaces every exit code with 1.
 """
@@ -100,7 +100,7 @@ _HINTS = (
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process, or a run, ended."""
+    """The ending of a process or a run."""
 
     code: int  # an ExitCode, or the exit code of a launched command
     rank: int = 0  # -1: the launched command

@@ -11,7 +11,7 @@ from resnet_recipes.run_folder import HITS
 
 
 class Hits(NamedTuple):
-    """One flag per validation image, in evaluation order."""
+    """Whether each validation image is classified correctly, in evaluation order."""
 
     digest: str  # digest of image names and sizes; equal for runs on the same images
     flags: str  # "1" if the image is classified correctly, else "0"; one character per image

@@ -104,7 +104,7 @@ def _find_special_files(folder: Path) -> Iterator[Path]:
 
 
 class HeldFolder:
-    """A run folder that is kept open, so that no folder with a reused inode is mistaken for it."""
+    """A run folder that is kept open, so that the system cannot reuse its inode."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-#: Bytes of gradients that are sent together: few enough to start early, enough to use the link's
-#: bandwidth.
+#: Bytes of gradients per all-reduce: few enough to start early, enough to use the bandwidth.
 BUCKET_BYTES = 25 << 20
 
 #: Alignment of each gradient, in values: 16 bytes, which kernels move at a time.

@@ -28,7 +28,7 @@ class Clock:
         return self._before + (time.perf_counter() - self._since if self._is_running else 0.0)
 
     def restart(self, seconds: float) -> None:
-        """Set the stopwatch and start it."""
+        """Start the stopwatch at `seconds`."""
         self._wait()
         self._before, self._since, self._is_running = seconds, time.perf_counter(), True
 
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Compiling:
-    """Training seconds spent on compiling, searching for algorithms and capturing graphs.
+    """Measures the training seconds spent on compilation, cuDNN searches and graph captures.
 
     All of this runs on the host, during the first two gradients at an image size. The result is the
     host time of these gradients minus the host time of the fastest gradient. Does not wait for the

@@ -14,7 +14,7 @@ from resnet_recipes.training.run import Run
 
 
 class Gradient:
-    """Computes the gradients of a run's batches, and hides how from the training loop."""
+    """Computes the gradient of a batch; the training loop does not know how."""
 
     def __init__(self, run: Run):
         self._run = run

@@ -54,7 +54,7 @@ class Stopwatch:
         self._end = self._last + seconds
 
     def is_asked_to_stop(self) -> bool:
-        """Return whether enough steps are timed, or time is up and at least one step is timed."""
+        """Return whether enough steps are timed, or one step is timed and the time is over."""
         timed = len(self.laps) - self._warm_up
         return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
 

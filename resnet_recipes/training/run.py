@@ -1,4 +1,4 @@
-"""A run: everything that a rank needs to train."""
+"""Everything that a rank needs to train a run."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field

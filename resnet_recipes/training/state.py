@@ -182,7 +182,7 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
     yield from find_changed_settings(state["recipe"], run.plan.recipe)
     facts, classes = run.plan.facts, tuple(state["classes"])
     old = {"backend": state["backend"], "train_digest": state["train_digest"]}
-    if others := facts.differing(replace(facts, **old, classes=classes)):
+    if others := facts.describe_differences(replace(facts, **old, classes=classes)):
         yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:

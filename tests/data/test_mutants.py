@@ -48,7 +48,9 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
         (tmp_path / name).write_bytes(data)
         why = explain_rejection(data)
         refused += bool(why)
-        source = Original.files(Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path)
+        source = Original.from_listing(
+            Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path
+        )
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
             assert isinstance(source.encode(0, ConvertOptions(mode)), str) == bool(why)
@@ -84,7 +86,9 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
 
 def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monkeypatch):
     # without decoding, which is slow
-    monkeypatch.setattr("resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.complaint)
+    monkeypatch.setattr(
+        "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
+    )
     target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
     for name, data in mutants.mutants(betons, COUNT // 4):
         sidecar.unlink(missing_ok=True)
@@ -93,11 +97,11 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monke
         found = [finding for finding in check_data(target) if finding.level == "fix"]
         refused += bool(found)
         try:
-            source = Original.beton(target)
+            source = Original.from_beton(target)
         except NotReadyError:
             assert found
             continue
         for index in range(len(source.images.labels)):
             said = source.encode(index, ConvertOptions("raw", None))
-            assert bool(source.images.beton.complaint(index)) <= isinstance(said, str)
+            assert bool(source.images.beton.describe_damage(index)) <= isinstance(said, str)
     assert COUNT / 12 < refused < COUNT / 4

@@ -24,7 +24,9 @@ def test_bytes_equal_raw_file_sizes(folder, tmp_path):
     raw = small_betons(folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes
     expected = 48 * np.mean(3 * sizes.prod(axis=1))
-    assert Sample.of(data.measure(small(folder))).bytes_at(48) == pytest.approx(expected, abs=1)
+    assert Sample.of(data.measure(small(folder))).estimate_bytes(48) == pytest.approx(
+        expected, abs=1
+    )
 
 
 def test_sample_of_million_images_covers_all_sizes():
@@ -89,7 +91,9 @@ def test_sample_without_images_is_a_typical_photograph(copied):
     shutil.rmtree(copied / "train")
     typical = Sample.of(facts)
     assert typical.source_text.startswith("by a table")
-    assert typical.bytes_at(352) == 3 * 352 * 258 * (facts.train_examples + facts.eval_examples)
+    assert typical.estimate_bytes(352) == 3 * 352 * 258 * (
+        facts.train_examples + facts.eval_examples
+    )
     config = replace(small(copied), memory_pixels=352)
     first, later = typical.crop_seconds(config, None, 176)
     assert first > later > 0

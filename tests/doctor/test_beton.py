@@ -82,7 +82,7 @@ def test_samples_without_checksums_are_checked_by_decoding(betons, reader):
         tables = open_beton(path).sample(index).tobytes().index(b"\xff\xc4") + 5
         damage(path, index, tables, b"\xff" * 16)
     get_sidecar_path(path).unlink()
-    assert not any(open_beton(path).complaint(index) for index in range(6))
+    assert not any(open_beton(path).describe_damage(index) for index in range(6))
     (finding,) = list_fixes(check_data(path))
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
 

@@ -33,7 +33,7 @@ def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resi
     expected = crop_center(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
     images = replace(about(eval_interpolation=interpolation, fit=fit), eval_resize=resize)
     inside = PreprocessingNetwork(nn.Identity(), images)
-    outputs = inside.centered(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
+    outputs = inside.crop_center(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
     apart = np.abs(outputs - expected)
     assert apart.max() <= 1
     assert (apart > 0).mean() < 0.1

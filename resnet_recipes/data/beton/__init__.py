@@ -99,8 +99,8 @@ class Beton:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
-    def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Describe damage to a sample that is visible without decoding, or return None."""
+    def describe_damage(self, index: int, data: np.ndarray | None = None) -> str | None:
+        """Return a description of damage that is visible without decoding, or None."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -118,7 +118,10 @@ class Beton:
 
 
 def get_half_path(path: Path) -> Path:
-    """Return the path of a .beton file's small level, its images at half size; it may not exist."""
+    """Return the path of the small level of a .beton file: its images at half size.
+
+    The file may not exist.
+    """
     return path.with_name(f"{path.stem}.half.beton")
 
 

@@ -26,7 +26,7 @@ class Samples:
     mostly_jpeg = True
 
     def __init__(self, beton: Beton, small: Beton | None = None):
-        """Take a file and, optionally, its small level."""
+        """Read from a file and, optionally, its small level."""
         self.beton, self.small, self.labels = beton, small, beton.labels
         self._streamed = not fits_memory(beton)
         self._unchecked = np.full(len(beton), beton.checksums is not None)
@@ -49,9 +49,9 @@ class Samples:
     def read(self, index: int) -> Pixels:
         """Read a sample, bypassing the mapping, so that a truncated file is reported."""
         data = self.beton.sample(index)
-        if complaint := self.beton.complaint(index, data):
+        if complaint := self.beton.describe_damage(index, data):
             raise BadImageError(f"is damaged: {complaint}")
-        if self.small and (complaint := self.small.complaint(index)):
+        if self.small and (complaint := self.small.describe_damage(index)):
             raise BadImageError(f"is damaged in {self.small.path.name}: {complaint}")
         if self.beton.modes[index] != JPEG:
             # writable, as torch requires
@@ -65,7 +65,7 @@ class Samples:
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] into the mapped file."""
         if self._streamed:
-            self._announce(self.beton.starts[indices], self.beton.lengths[indices])
+            self._prefetch(self.beton.starts[indices], self.beton.lengths[indices])
         _locate(self.beton, indices, engine_rows)
         engine_rows["checked"] = self._unchecked[indices]
         if self.small:  # small enough to be checked every time
@@ -75,7 +75,7 @@ class Samples:
         """Skip the checksums of these samples from now on."""
         self._unchecked[indices] = False
 
-    def _announce(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    def _prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
         """Ask the system to read all samples at once, not one by one on access."""
         with contextlib.suppress(OSError):
             for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -126,7 +126,7 @@ def _locate(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
 #: Pages whose samples are shuffled together. A constant, because all ranks need the same order.
 WINDOW = 256
 
-#: Separates these generators from others seeded with the run's seed and an epoch.
+#: Part of the seed of the page order, so that no other generator repeats its numbers.
 _PAGES = 0x70616765
 
 

@@ -71,7 +71,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     seconds = (time.perf_counter() - start) / len(chosen)
     finished = count_finished(files)
     resumed = sum(len(levels[0]) for levels in files[:finished]) + sum(
-        min(len(split.journal()) for split in levels) for levels in files[finished:]
+        min(len(split.read_journal()) for split in levels) for levels in files[finished:]
     )
     splits = [*chain(*files)]
     return Forecast(
@@ -128,7 +128,7 @@ def convert(
 
 def _find_skipped(split: Split) -> Iterator[Problem]:
     """Yield a problem for each image that an earlier attempt skipped, if none may be skipped."""
-    done = split.journal()
+    done = split.read_journal()
     if split.options.on_bad_image == "error":
         rule = (
             "was unreadable and was skipped by the earlier attempt (on_bad_image=skip) that "
@@ -169,7 +169,7 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
 def _open_writer(split: Split) -> BetonWriter:
     longest = split.options.max_resolution
     page_size = PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
-    return BetonWriter(split.target, len(split), page_size, split.key())
+    return BetonWriter(split.target, len(split), page_size, split.compute_key())
 
 
 def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:

@@ -115,7 +115,7 @@ class Original:
     groups: np.ndarray | None = None  # int64 [N], images to read together; None: no groups
 
     @classmethod
-    def files(cls, listing: Listing, place: Path) -> Self:
+    def from_listing(cls, listing: Listing, place: Path) -> Self:
         """Return image files, sorted by class and name as in ImageFolder.
 
         `place` is the folder or table where they were found.
@@ -123,7 +123,7 @@ class Original:
         return cls(Files(listing), os.path.realpath(place), listing.classes, listing.digest)
 
     @classmethod
-    def beton(cls, path: Path) -> Self:
+    def from_beton(cls, path: Path) -> Self:
         """Return the samples of a .beton file, in stored order. Raises NotReadyError."""
         samples = open_samples(path)
         return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)

@@ -54,17 +54,17 @@ class Split:
             make_half_source(self.source.fingerprint) if self.is_half else self.source.fingerprint
         )
 
-    def key(self) -> str:
-        """Return a digest of everything that must not change if an attempt is to be resumed."""
+    def compute_key(self) -> str:
+        """Return a digest of everything that must be equal when an attempt is resumed."""
         settings = sorted((asdict(self.options) | _NEUTRAL_OPTIONS).items())
         content = repr((settings, self.fingerprint, self.source.classes))
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def journal(self) -> np.ndarray:
+    def read_journal(self) -> np.ndarray:
         """Return the records in the journal of an interrupted attempt, one per image."""
-        return read_journal(self.target, self.key())
+        return read_journal(self.target, self.compute_key())
 
-    def earlier(self) -> Sidecar | None:
+    def read_earlier_sidecar(self) -> Sidecar | None:
         """Return the sidecar of the file that a conversion wrote here, or None."""
         try:
             return open_beton(self.target).sidecar
@@ -75,7 +75,7 @@ class Split:
         """Return whether a file exists that was not made from this source."""
         if not os.path.lexists(self.target):
             return False
-        sidecar = self.earlier()
+        sidecar = self.read_earlier_sidecar()
         return sidecar is None or not (
             sidecar.source == self.source.place or sidecar.source_sha256 == self.fingerprint
         )
@@ -84,7 +84,7 @@ class Split:
         """Return whether an earlier attempt finished this file, with these options."""
         if get_partial_path(self.target).exists():
             return False
-        sidecar = self.earlier()
+        sidecar = self.read_earlier_sidecar()
         if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
             return False
         return (
@@ -135,7 +135,7 @@ def count_finished(files: list[list[Split]]) -> int:
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     """Return the images under "train" and "val", or all under "". Raises NotReadyError."""
     if src.suffix == ".beton":
-        return {"": Original.beton(src)}
+        return {"": Original.from_beton(src)}
     config = DataConfig(
         root=str(src),
         val_share=options.val_share,
@@ -149,13 +149,13 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     parts = find_parts(src)
     if "val" in parts or options.val_share:
         survey_files(config)
-        return {split: Original.files(list_split(config, split), src) for split in SPLITS}
+        return {split: Original.from_listing(list_split(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
-        return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
+        return {split: Original.from_beton(src / f"{split}.beton") for split in SPLITS}
     part = parts.get("train") or parts[""]
     listing = part.listing(config)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     if options.nested_classes is None and not part.is_table:
         NotReadyError.refuse(find_doubts(part.place, listing))
-    return {"": Original.files(listing, src)}
+    return {"": Original.from_listing(listing, src)}

@@ -23,7 +23,7 @@ class Copies(NamedTuple):
 
 
 def find_copies(train: Listing, val: Listing) -> Copies:
-    """Return the copies among some validation images, evenly spread.
+    """Return the copies among a sample of the validation images, evenly spread.
 
     A training image is read only if its size equals that of a validation image; an image of the
     same name is read first.

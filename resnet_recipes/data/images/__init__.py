@@ -12,7 +12,7 @@ from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import sample_classes
-from resnet_recipes.data.stored import Taught
+from resnet_recipes.data.stored import TeacherStorage
 
 
 def build_train_pipeline(
@@ -23,7 +23,7 @@ def build_train_pipeline(
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
     images = use_engine(cropped, capacity.workers)
     if share.stored:
-        images = Taught(images, share.stored)
+        images = TeacherStorage(images, share.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
     if config.class_share:
         pipeline.permute = sample_classes(source.labels, config.class_share)

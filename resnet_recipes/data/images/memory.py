@@ -80,7 +80,7 @@ class Shrunk:
         engine_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
 
     def _watch(self, arrays: SharedArrays) -> None:
-        """Stop keeping images if the system runs short of memory, then free some memory.
+        """Keep no more images if the system runs short of memory, and free some memory.
 
         The images that were added last are freed first; see native/src/memory.h.
         """
@@ -100,5 +100,5 @@ class Shrunk:
 
 
 def compute_reserve(available: int) -> int:
-    """Return the bytes of available memory that images must leave free."""
+    """Return how many bytes of the available memory images must leave free."""
     return max(RESERVE, int((1 - USABLE) * available))

@@ -105,7 +105,7 @@ class TrainImages(PythonRows):
         pictures = deque(self.open(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         crops = self.crop.draw_boxes(rows, sizes)
-        bicubic = self.crop.bicubic(rows)
+        bicubic = self.crop.choose_bicubic(rows)
         for row in range(len(pictures)):
             with self._mark_reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
@@ -130,7 +130,7 @@ class TrainImages(PythonRows):
         engine_rows["draws"] = draws.ctypes.data + np.arange(len(engine_rows)) * draws.strides[0]
         engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         engine_rows["whole"] = not self.reduce
-        engine_rows["filter"] = crop.bicubic(rows)
+        engine_rows["filter"] = crop.choose_bicubic(rows)
         arrays = [draws]
         if self.augment:
             side, rngs = (

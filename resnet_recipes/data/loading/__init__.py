@@ -106,7 +106,7 @@ class TrainLoader(EvalLoader):
         return list(order.list_epoch_jobs(self._config, self._share, self.examples, epoch))
 
 
-#: Timeout in seconds without an image, because a dead network drive never responds.
+#: Seconds without a new image until the run stops: a dead network drive never responds.
 STUCK_SECONDS = 300.0
 
 
@@ -126,7 +126,7 @@ class Pipeline(BatchSource):
         # batches in progress, and the futures of their workers
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
-        self._runs = 0  # only the last run's batches remain valid
+        self._runs = 0  # number of runs; only batches of the last run are valid
         if torch.cuda.is_initialized():
             self.notes += self._slots.pin()
 

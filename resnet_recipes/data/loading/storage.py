@@ -14,7 +14,7 @@ class UnreadableError(Exception):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch to fill. Randomness depends only on (seed, epoch, index, copy)."""
+    """Rows of a batch to fill. All randomness is a function of (seed, epoch, index, copy)."""
 
     epoch: int
     indices: np.ndarray  # int64 [n], image indices
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     taught: np.ndarray = np.empty((0, 0), np.float32)
 
     def only(self, row: int) -> "Rows":
-        """Return one row."""
+        """Return the rows with this single row."""
         return Rows(self.epoch, *(field[row : row + 1] for field in self[1:]))
 
 

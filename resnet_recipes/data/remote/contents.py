@@ -74,9 +74,9 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
             "resnet-recipes convert SRC DST",
             Hint("it makes the first two of images; upload DST"),
         )
-        raise store.refused("", rule, fix)
+        raise store.make_error("", rule, fix)
     if empty := [name for name in names if not remotes[name].size]:
-        raise store.refused(empty[0], "is empty")
+        raise store.make_error(empty[0], "is empty")
     return tuple(remotes[name] for name in names)
 
 
@@ -100,7 +100,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
     images = list(_look_at_each(store.look, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
         rule = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
-        raise store.refused(missing[0], rule)
+        raise store.make_error(missing[0], rule)
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 
 
@@ -135,13 +135,13 @@ def _look_at_each(
 def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
     """Return the digests that a file in the format of sha256sum lists, by name."""
     if head.size > MAX_BYTES:
-        raise store.refused(head.name, f"is larger than {MAX_BYTES:,} bytes")
+        raise store.make_error(head.name, f"is larger than {MAX_BYTES:,} bytes")
     lines = store.read(head, 0, head.size).decode(errors="replace").splitlines()
     matches = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
     if not all(matches):
         number = matches.index(None) + 1
         fix = f"sha256sum * > {SUMS}"
-        raise store.refused(head.name, f"line {number} is not a SHA-256 and a name", fix)
+        raise store.make_error(head.name, f"line {number} is not a SHA-256 and a name", fix)
     sums = {os.path.normpath(match[2]): match[1].lower() for match in matches if match}
     sums.pop(SUMS, None)  # the shell creates it, still empty, before it expands `*`
     return sums
@@ -155,7 +155,7 @@ def _list_named(
     `only` is its only split, if given. With `is_beside` other tables, metadata may lack labels.
     """
     if head.size > _MAX_TABLE_BYTES:
-        raise store.refused(head.name, f"is larger than {_MAX_TABLE_BYTES:,} bytes")
+        raise store.make_error(head.name, f"is larger than {_MAX_TABLE_BYTES:,} bytes")
     place.write_bytes(store.read(head, 0, head.size))
     try:
         if is_beside and head.name in table.METADATA and not table.has_labels(place):
@@ -171,5 +171,5 @@ def _list_named(
             fix = Hint(
                 f"paths are relative to the table's folder, at most {_MAX_DEPTH} folders deep"
             )
-            raise store.refused(head.name, rule, fix)
+            raise store.make_error(head.name, rule, fix)
         yield name

@@ -46,10 +46,10 @@ class Piece(NamedTuple):
 
 
 class Copy:
-    """A copy, which may be incomplete."""
+    """A local copy of a dataset, which may be incomplete."""
 
     def __init__(self, store: Store, contents: Contents, home: Path, version: str):
-        """Use the contents of a URL, and the folder of all its copies."""
+        """Copy `contents` of `store` to a folder in `home`, the folder of all its copies."""
         self.contents, self._store, self._home = contents, store, home
         self.final, self._part = home / version, home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
@@ -68,7 +68,7 @@ class Copy:
     @property
     def fetched(self) -> int:
         """Number of bytes fetched."""
-        return sum(self._pieces[number].size for number in self._done())
+        return sum(self._pieces[number].size for number in self._read_journal())
 
     def outline(self, stopped: Stopped) -> None:
         """Fetch the description of the images, and then content until stopped.
@@ -78,13 +78,13 @@ class Copy:
         heads = self.contents.heads
         betons = [remote for remote in heads if remote.name.endswith(".beton")]
         self._fetch(
-            self._of(
+            self._find_pieces(
                 (remote, 0, HEADER.itemsize if remote in betons else remote.size)
                 for remote in heads
             )
         )
         self._fetch(
-            self._of(
+            self._find_pieces(
                 (remote, *part)
                 for remote in betons
                 for part in _list_descriptions(self.place / remote.name)
@@ -104,7 +104,7 @@ class Copy:
                 self._journal.unlink()
         return self.final.is_dir()
 
-    def _of(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
+    def _find_pieces(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
         """Return the numbers of the pieces that contain these parts of files."""
         missing = list(parts)
         return [
@@ -125,19 +125,19 @@ class Copy:
         """Fetch pieces by number, or wait for another process to fetch them; False if stopped."""
 
         def is_done() -> bool:
-            done = self._done()
+            done = self._read_journal()
             self._show(progress, self.fetched)
             return self.final.is_dir() or all(number in done for number in parts)
 
         with self._lock(lambda: stopped() or is_done()) as is_held:
             if is_held and not is_done():
-                self._lay_out()
+                self._create_files()
                 self._fetch_now(parts, progress, stopped)
         return is_done()
 
     def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
         """Fetch pieces in parallel. Raises the first error; keeps fetched pieces."""
-        done, fetched = self._done(), self.fetched
+        done, fetched = self._read_journal(), self.fetched
         ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,
@@ -149,7 +149,7 @@ class Copy:
             try:
                 while not stopped():
                     for number in islice(ahead, 2 * THREADS - len(running)):
-                        running[pool.submit(self._bring, self._pieces[number])] = number
+                        running[pool.submit(self._fetch_piece, self._pieces[number])] = number
                     if not running:
                         break
                     for future in wait(running, 0.5, FIRST_COMPLETED).done:
@@ -164,18 +164,21 @@ class Copy:
                     if not future.cancelled() and future.exception() is None:
                         journal.write(np.uint32(number).tobytes())
 
-    def _bring(self, piece: Piece) -> None:
+    def _fetch_piece(self, piece: Piece) -> None:
         """Fetch one piece and write it to disk, before the journal lists it."""
         content = self._store.read(*piece)
-        with self._written(), open(self._part / piece.file.name, "r+b", buffering=0) as file:
+        with (
+            self._explain_write_errors(),
+            open(self._part / piece.file.name, "r+b", buffering=0) as file,
+        ):
             os.pwrite(file.fileno(), content, piece.start)
             os.fdatasync(file.fileno())
 
-    def _lay_out(self) -> None:
+    def _create_files(self) -> None:
         """Create the files at full size without content, unless they exist."""
-        if self._journal_key() == self._key:
+        if self._make_journal_key() == self._key:
             return
-        with self._written():
+        with self._explain_write_errors():
             for path in self._home.iterdir():  # copies of an earlier version
                 if path.suffix == PART:
                     shutil.rmtree(path)
@@ -206,30 +209,30 @@ class Copy:
                     if stopped():
                         return False
             if (actual := digest.hexdigest()) != expected:
-                done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
+                done = [n for n in sorted(self._read_journal()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
                 rule = f"has {kind.upper()} {actual} instead of {expected}"
                 fix = Hint("run the same command again; only this file is fetched again")
-                raise self._store.refused(remote.name, rule, fix)
+                raise self._store.make_error(remote.name, rule, fix)
         for remote in self.contents.files:
             if remote.size > PIECE and self._store.look(remote.name) != remote:
-                raise self._store.changed(remote)
+                raise self._store.make_changed_error(remote)
         return True
 
     def _show(self, progress: Progress, fetched: int) -> None:
         progress(fetched // 10**6, -(-self.contents.size // 10**6))
 
-    def _done(self) -> set[int]:
-        """Return the numbers of the fetched pieces."""
+    def _read_journal(self) -> set[int]:
+        """Return the numbers of the pieces that the journal lists as fetched."""
         if self.final.is_dir():
             return {*range(len(self._pieces))}
-        if self._journal_key() != self._key:
+        if self._make_journal_key() != self._key:
             return set()
         listed = self._journal.read_bytes()[len(self._key) :]
         numbers = np.frombuffer(listed[: len(listed) // 4 * 4], np.uint32)
         return {*numbers.tolist()} & {*range(len(self._pieces))}
 
-    def _journal_key(self) -> bytes:
+    def _make_journal_key(self) -> bytes:
         try:
             with open(self._journal, "rb") as file:
                 return file.read(len(self._key))
@@ -252,7 +255,7 @@ class Copy:
             yield False
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
+    def _explain_write_errors(self) -> Iterator[None]:
         """Convert write errors inside this context to NotReadyError."""
         try:
             yield

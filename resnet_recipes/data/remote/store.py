@@ -46,7 +46,7 @@ class Store:
     def look(self, name: str) -> RemoteFile | None:
         """Return the description of a file; None if it does not exist. Raises NotReadyError."""
         try:
-            return self._patiently(name, lambda: self._look(name), _PATIENCE)
+            return self._retry(name, lambda: self._look(name), _PATIENCE)
         except FileNotFoundError:
             return None
 
@@ -60,20 +60,20 @@ class Store:
             return data
 
         try:
-            return self._patiently(remote.name, read, _PATIENCE + (end - start) / _MIN_RATE)
+            return self._retry(remote.name, read, _PATIENCE + (end - start) / _MIN_RATE)
         except FileNotFoundError:
-            raise self.changed(remote) from None
+            raise self.make_changed_error(remote) from None
 
-    def changed(self, remote: RemoteFile) -> NotReadyError:
-        """Return the error that a file has changed."""
-        return self.refused(
+    def make_changed_error(self, remote: RemoteFile) -> NotReadyError:
+        """Return the error for a file that has changed."""
+        return self.make_error(
             remote.name,
             "changed while it was fetched",
             Hint("run the same command again to fetch the new file"),
         )
 
-    def refused(self, name: str, rule: str, fix: Fix = ()) -> NotReadyError:
-        """Return the error that a file cannot be used."""
+    def make_error(self, name: str, rule: str, fix: Fix = ()) -> NotReadyError:
+        """Return the error for a file that cannot be used."""
         return NotReadyError.of("data.root", f"{self.address}/{name}", rule, fix)
 
     def _look(self, name: str) -> RemoteFile:
@@ -82,7 +82,7 @@ class Store:
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         raise NotImplementedError
 
-    def _patiently(self, name: str, ask: Callable[[], _T], seconds: float) -> _T:
+    def _retry(self, name: str, ask: Callable[[], _T], seconds: float) -> _T:
         """Repeat a request a few times, waiting the given seconds after each failure."""
         for wait in (*self.waits, None):
             try:
@@ -92,13 +92,13 @@ class Store:
             except PermissionError as error:
                 clause = Statement(f"access denied: {_find_reason(error)}")
                 fix = Hint(f"{DOCS}/howto/remote_data.html lists the credentials that are used")
-                raise ForbiddenError(self.refused(name, clause, fix).problems) from None
+                raise ForbiddenError(self.make_error(name, clause, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = Hint("run the same command again; fetched pieces are kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
                     rule = f"could not be fetched{attempts}: {_find_reason(error)}"
-                    raise self.refused(name, rule, fix) from None
+                    raise self.make_error(name, rule, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 

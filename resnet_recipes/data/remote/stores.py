@@ -46,29 +46,31 @@ class Web(Store):
         with self._answer("HEAD", name, {}) as answer:
             length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
             if not re.fullmatch("[0-9]{1,18}", length):
-                raise self.refused(name, "cannot be fetched: its server does not send its length")
+                raise self.make_error(
+                    name, "cannot be fetched: its server does not send its length"
+                )
             return RemoteFile(name, int(length), _get_version(answer), _decode_md5(md5))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         headers = {"Range": f"bytes={start}-{end - 1}"}
         with self._answer("GET", remote.name, headers) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
-                raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
+                raise self.make_error(remote.name, _NO_RANGES, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
             is_part = answer.status == 206
             if is_part and answer.headers.get("Content-Range", "").strip() != expected:
-                raise self.changed(remote)
+                raise self.make_changed_error(remote)
             version = _get_version(answer)
             if answer.status == 416 or version != remote.version:
-                raise self._differing(remote, version)
+                raise self._explain_mismatch(remote, version)
             return answer.read(end - start + 1, decode_content=False)
 
-    def _differing(self, remote: RemoteFile, version: str) -> NotReadyError:
+    def _explain_mismatch(self, remote: RemoteFile, version: str) -> NotReadyError:
         """Return the error for a file whose version differs from its description."""
         if self._look(remote.name).version == version:
-            return self.changed(remote)
+            return self.make_changed_error(remote)
         rule = "comes from a server that changes the ETag of an unchanged file"
-        return self.refused(remote.name, rule, _COPY_IT)
+        return self.make_error(remote.name, rule, _COPY_IT)
 
     @contextmanager
     def _answer(
@@ -141,7 +143,7 @@ class Bucket(Store):
         with _as_system_errors():
             content = self._files.cat_file(f"{self.address}/{remote.name}", start=start, end=end)
         if end - start < len(content) == remote.size:
-            raise self.refused(remote.name, _NO_RANGES, _COPY_IT)
+            raise self.make_error(remote.name, _NO_RANGES, _COPY_IT)
         return content
 
     def _describe(self, path: str) -> dict[str, Any]:

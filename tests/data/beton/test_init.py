@@ -120,7 +120,7 @@ def test_beton_round_trips_through_its_file(file):
     assert len(beton) == 37
     assert beton.classes == ("ant", "bee", "cat")
     assert set(beton.modes) == {0, 1}
-    assert all(beton.complaint(index) is None for index in range(37))
+    assert all(beton.describe_damage(index) is None for index in range(37))
     get_sidecar_path(file).unlink()
     assert open_beton(file).classes == ("0", "1", "2")
 
@@ -179,7 +179,7 @@ def test_changed_byte_is_reported_for_its_image(file):
         place = int(beton.starts[index] + rng.integers(beton.lengths[index]))
         flip(file, place, 3)
         damaged = open_beton(file)
-        assert [at for at in range(len(damaged)) if damaged.complaint(at)] == [index]
+        assert [at for at in range(len(damaged)) if damaged.describe_damage(at)] == [index]
         flip(file, place, 3)
 
 
@@ -189,7 +189,7 @@ def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
     index = parts.first(0)
     parts.images["height"][index] += 1
     file.write_bytes(parts.data.tobytes())
-    assert "its size differs" in open_beton(file).complaint(index)
+    assert "its size differs" in open_beton(file).describe_damage(index)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": 3}', "[" * 100_000, "\xff"])
@@ -208,11 +208,11 @@ def test_open_rejects_sidecar_of_another_file(file):
 def test_file_changed_after_open_is_reported(file):
     beton = open_beton(file)
     os.truncate(file, METADATA_START)
-    assert beton.complaint(0) == "the file was truncated after it was opened"
+    assert beton.describe_damage(0) == "the file was truncated after it was opened"
     file.unlink()
-    assert beton.complaint(0) == "the file cannot be read: No such file or directory"
+    assert beton.describe_damage(0) == "the file cannot be read: No such file or directory"
     os.mkfifo(file)
-    assert beton.complaint(0) == "the file cannot be read: Not a regular file"
+    assert beton.describe_damage(0) == "the file cannot be read: Not a regular file"
 
 
 def test_open_rejects_special_and_tiny_files(file):

@@ -286,7 +286,7 @@ def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
 
 def test_source_truncated_after_open_is_named(betons, tmp_path):
     shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
-    source = Original.beton(tmp_path / "val.beton")
+    source = Original.from_beton(tmp_path / "val.beton")
     os.truncate(tmp_path / "val.beton", METADATA_START)
     assert source.encode(0, RAW) == "is damaged: the file was truncated after it was opened"
 
