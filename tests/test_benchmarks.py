@@ -91,9 +91,9 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
 
 
 def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["proof", "make_images", "--lengths", "4,"])
+    monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
     with pytest.raises(SystemExit):
-        proof("__main__")["make_arguments"]()
+        proof("__main__")["arguments"]()
     assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
 
 

@@ -79,8 +79,8 @@ def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, sessio
     part = importlib.import_module(module)
     monkeypatch.setattr(part, what, fail_second_call(getattr(part, what)))
     rows = list(part.rows(torch.device("cpu"), True, *words))
-    faults = [number for number, row in enumerate(rows) if "find_fault" in row]
-    assert [rows[number]["find_fault"] for number in faults] == ["OutOfMemoryError: no memory"]
+    faults = [number for number, row in enumerate(rows) if "fault" in row]
+    assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
     assert faults == [2 if module == "steps" else 1]
     assert rows[-1]["case"].endswith(last)
 
@@ -175,7 +175,7 @@ def test_hung_part_is_killed_and_keeps_rows(call, monkeypatch):
     now = part.time.monotonic()
     monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
     (last,) = rows
-    assert last["find_fault"].startswith("stopped after")
+    assert last["fault"].startswith("stopped after")
     assert select([child], [], [], 10)[0]
     os.close(child)
 
@@ -223,5 +223,5 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     for results, is_correct in ((found, True), (lost, False)):
         monkeypatch.setattr(check_steps, "changed", Mock(side_effect=[expected, results]))
         row = dict(check_steps.decisive(cpu))["3 steps, no methods"]()
-        assert ("find_fault" not in row) == is_correct, row
+        assert ("fault" not in row) == is_correct, row
         assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

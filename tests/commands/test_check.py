@@ -49,7 +49,7 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, ent
 def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Images in ./images; ranks always succeed, and would read only a few images."""
     monkeypatch.setattr(launcher, "start", lambda *_: Ending(0))
-    return random_images(tmp_path / "make_images", train=3)
+    return random_images(tmp_path / "images", train=3)
 
 
 FILES = TINY.replace("data.backend=synthetic", "data=images")

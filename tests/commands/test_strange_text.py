@@ -110,7 +110,7 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
 
 def test_image_names_have_no_effect_anywhere(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
-    images = trained_runs.random_images(tmp_path / "strip_styles")
+    images = trained_runs.random_images(tmp_path / "plain")
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in run_command(["predict", run, images / "val"], capsys)
     assert "unreadable images" in run_command(["doctor", "data", images], capsys, 3)

@@ -76,7 +76,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     """Return a small .beton file and its sidecar."""
     monkeypatch.setattr(room, "PAGE_SIZE", 1 << 14)
     for number in range(12):
-        path = tmp_path / "make_images" / "abc"[number % 3] / f"{number}.jpg"
+        path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)

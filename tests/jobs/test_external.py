@@ -208,7 +208,7 @@ def test_restarted_group_resumes_its_own_run(tmp_path, told):
     told.setattr(external.watchdog, "read_beats", lambda folder: beats.get(folder.name, []))
     assert external.find_restarted_run(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert external.find_restarted_run(tmp_path) == tmp_path / "start_run"
+    assert external.find_restarted_run(tmp_path) == tmp_path / "mine"
 
 
 def without_interface() -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_table_shows_how_often_sam_acts(interval, said):
 
 def test_two_methods_with_exclusive_hook_are_rejected(monkeypatch):
     monkeypatch.setattr(
-        EMA, "compute_gradient", lambda self, compute, params, now: compute(), raising=False
+        EMA, "gradient", lambda self, compute, params, now: compute(), raising=False
     )
     problems = list(Stack.of(on({"sam", "ema"})).problems())
     assert [problem.key for problem in problems] == ["ema"]

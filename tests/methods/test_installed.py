@@ -46,7 +46,7 @@ def install_package(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "entry_points", lambda group: found.select(group=group))
 
     yield install
-    sys.modules.pop("compute_their_logits", None)
+    sys.modules.pop("theirs", None)
 
 
 def test_method_of_another_package_is_found(install_package):

@@ -108,6 +108,6 @@ def test_closed_stream_ignores_file_with_its_descriptor(monkeypatch, capfd):
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     monkeypatch.setattr(sys, "stdout", None)
     protect_output()
-    print("write_outline")
+    print("text")
     assert find_lost_output() == ""
     assert capfd.readouterr().out == ""

@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(listing, "_SETTLING_TIME", 0)
     for split in ("train", "val"):
         for name in ("ant", "bee"):
-            place = tmp_path / "make_images" / split / name
+            place = tmp_path / "images" / split / name
             (place / "deep").mkdir(parents=True)
             for number in range(3):
                 (place / f"{number}.jpg").write_bytes(bytes(number))

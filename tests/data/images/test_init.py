@@ -66,7 +66,7 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
         away.rename(path)
         return refused
 
-    monkeypatch.setattr(Engine, "read_every_image", fill)
+    monkeypatch.setattr(Engine, "fill", fill)
     assert np.array_equal(fill_all(storage, files), expected)
 
 

@@ -237,7 +237,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     """Class folders and .beton files with the engine, and class folders in Python."""
     decoded, kind = Counter(), request.param
     for storage in (NativeImages, TrainImages):
-        monkeypatch.setattr(storage, "read_every_image", wrap_fill(storage.fill, decoded))
+        monkeypatch.setattr(storage, "fill", wrap_fill(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
     in_threads = kind != "python"  # images decoded by processes could not be record_fill here

@@ -37,7 +37,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store, "WAITS", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    files.makedirs("make_images", exist_ok=True)  # the server keeps files of earlier tests
+    files.makedirs("images", exist_ok=True)  # the server keeps files of earlier tests
     for path in betons.iterdir():
         files.put_file(str(path), f"images/set/{path.name}")
     return files
