@@ -114,7 +114,7 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(network: Network, any_size: bool) -> Inputs:
-    """Return the inputs of a network, of any size or only of the evaluation size.
+    """Return the inputs of a network, of any size if possible, or only of the evaluation size.
 
     Images of any size differ in height and width, so that export treats neither as constant.
     """
@@ -123,11 +123,19 @@ def make_inputs(network: Network, any_size: bool) -> Inputs:
     if is_preprocessed(network):
         sides = {1: size("height", min=2), 2: size("width", min=2)}
         return Inputs(torch.zeros(2, 64, 96, 3, dtype=torch.uint8), (batch | sides,))
-    if any_size:
+    if any_size and not _depends_on_size(network.model):
         sides = {2: size("height", min=8), 3: size("width", min=8)}
         return Inputs(torch.zeros(2, 3, 64, 96), (batch | sides,))
     side = network.about.eval_size
     return Inputs(torch.zeros(2, 3, side, side), (batch,))
+
+
+def _depends_on_size(model: nn.Module) -> bool:
+    """Return whether a network has timm layers with TensorFlow's padding.
+
+    It depends on the size, and torch takes minutes to derive each layer's size from the images'.
+    """
+    return any(type(module).__name__.endswith("Same") for module in model.modules())
 
 
 def is_preprocessed(network: Network) -> bool:

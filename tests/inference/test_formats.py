@@ -172,3 +172,22 @@ def test_export_with_size_dependent_padding_accepts_eval_size(to, network, tmp_p
     difference, scale = compare_logits(model, read, IMAGES)
     assert difference < 1e-5 < scale
     assert is_any_size_accepted(read) == (to == "onnx")
+
+
+@pytest.mark.parametrize("to", ["onnx", "exported_program"])
+def test_export_with_padding_of_timm_accepts_eval_size(to, network, tmp_path, monkeypatch):
+    convolution = pytest.importorskip("timm.layers").Conv2dSame
+    layers = convolution(3, 4, 3, 2), convolution(4, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    model, sizes, trace = nn.Sequential(*layers).eval(), [], torch.export.export
+
+    def export_and_keep_size(traced, inputs, **options):
+        sizes.append(tuple(inputs[0].shape[2:]))
+        return trace(traced, inputs, **options)
+
+    monkeypatch.setattr(torch.export, "export", export_and_keep_size)
+    assert is_any_size_accepted(model)
+    read = export(Network(model, network.about), to, tmp_path)
+    difference, scale = compare_logits(model, read, IMAGES)
+    assert difference < 1e-5 < scale
+    assert not is_any_size_accepted(read)
+    assert {*sizes} == {(32, 32)}  # no slow attempt at any size
