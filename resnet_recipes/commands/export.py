@@ -75,6 +75,8 @@ def run(arguments: Arguments) -> int:
     if not exported.any_size:
         side = network.recipe.data.eval_size
         size += f", only for images of {side} x {side} px"
+        if TARGETS[to].use_preprocessed:
+            size += " (any size: --with-preprocessing)"
     facts = {
         "network": f"{TARGETS[to].file} for {to}, {format_bytes(exported.bytes)}, {size}",
         "compared": exported.comparison,

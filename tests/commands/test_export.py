@@ -212,7 +212,9 @@ def test_export_that_accepts_one_size_states_it(run, monkeypatch, enter):
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", strict)
     said = enter("resnet-recipes export mine --to exported_program --out out").out
-    assert "only for images of 32 x 32 px" in " ".join(said.split())
+    assert "only for images of 32 x 32 px (any size: --with-preprocessing)" in " ".join(
+        said.split()
+    )
     assert "float32 [N, 3, 32, 32]" in Path("out/README.md").read_text()
 
 
