@@ -198,7 +198,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 def _format_repetition(run: RunRecord) -> str:
     """Return the command that repeats a run with other seeds."""
     changes = [change for change in run.changes if not change.startswith(("seed=", "run.name="))]
-    return shlex.join(["resnet-train", "-m", run.recipe, *changes, "seed=1,2,3"])
+    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *changes, "seed=1,2,3"]))
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

@@ -58,7 +58,7 @@ recipe=/etc/passwd | unknown recipe /etc/passwd
 recipe=a.yml | rename it to a.yaml
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
-mild | data is missing | data=/path/to/images
+mild | data is missing | data=FOLDER
 recipe=mild --lr 0.1 | --lr | lr=0.1
 recipe=mild --batch-size=3 | --batch-size | bs=3
 recipe=mild --dryrun | --dryrun | --dry-run

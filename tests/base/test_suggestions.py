@@ -163,7 +163,8 @@ def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
             assert meaning.words or meaning.rule, (setting, value)
-            compose("mild", shlex.split(meaning.words), needs_data=False)
+            given = ["model.weights=torchvision"] if setting == "model.freeze" else []
+            compose("mild", [*given, *shlex.split(meaning.words)], needs_data=False)
 
 
 def test_every_suggestion_for_off_is_accepted():
