@@ -17,9 +17,9 @@ OutlineRow = tuple[str, str]
 BLANK: OutlineRow = ("", "")
 
 
-def format_lines(describe_plan: Iterable[OutlineRow], width: int = 80) -> list[str]:
+def format_lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
-    return format_facts(describe_plan, width, LABEL, 2)
+    return format_facts(rows, width, LABEL, 2)
 
 
 def describe_plan(plan: Plan) -> Iterator[OutlineRow]:

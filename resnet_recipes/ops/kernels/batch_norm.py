@@ -121,7 +121,7 @@ def _apply(
 
 @triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
 def _reduce(
-    g, other, x, z, keep, gated, shares, get_counters, moments, weight, bias, sums,
+    g, other, x, z, keep, gated, shares, counters, moments, weight, bias, sums,
     m, c, area, rows, blocks,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -157,7 +157,7 @@ def _reduce(
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
     share = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)
-    add_up(share, shares, get_counters, moments, sums, blocks, channel, c, BM)
+    add_up(share, shares, counters, moments, sums, blocks, channel, c, BM)
 
 
 @triton.jit(do_not_specialize=["m", "area"])

@@ -42,7 +42,7 @@ def compute_statistics(x: Tensor, norm: Norm) -> Tensor:
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
 def _statistics(
-    x, shares, get_counters, moments, running_mean, running_var, tracked,
+    x, shares, counters, moments, running_mean, running_var, tracked,
     m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sum each part around a value near its mean, and combine the parts."""
@@ -64,7 +64,7 @@ def _statistics(
     squares = tl.sum(square, 0) - sum_apart * sum_apart / count
     tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
     tl.store(shares + (blocks + block) * c + channel, squares, mask=is_channel)
-    if is_last_program(get_counters, blocks):
+    if is_last_program(counters, blocks):
         mean, squares = _combined(shares, m, c, rows, blocks, channel, BM)
         tl.store(moments + channel, mean, mask=is_channel)
         tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=is_channel)

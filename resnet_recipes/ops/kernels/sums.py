@@ -70,15 +70,15 @@ def _count_multiprocessors(device: torch.device) -> int:
 
 
 @triton.jit
-def is_last_program(get_counters, programs):
+def is_last_program(counters, programs):
     """Return whether this is the last of its column's `programs`.
 
     If so, it can read the results of the other programs.
     """
     tl.debug_barrier()
-    count = tl.atomic_add(get_counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
+    count = tl.atomic_add(counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
     if count == programs - 1:
-        tl.store(get_counters + tl.program_id(1), 0)
+        tl.store(counters + tl.program_id(1), 0)
     return count == programs - 1
 
 
@@ -99,7 +99,7 @@ def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
 
 
 @triton.jit
-def add_up(share, shares, get_counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
+def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
     """Store a program's partial sums of g and g * (x - mean); the last program adds them up.
 
     `sums` get the gradients of the weight and the bias.
@@ -109,7 +109,7 @@ def add_up(share, shares, get_counters, moments, sums, blocks, channel, c, BM: t
     is_channel = channel < c
     tl.store(shares + block * c + channel, sum_g, mask=is_channel)
     tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=is_channel)
-    if is_last_program(get_counters, blocks):
+    if is_last_program(counters, blocks):
         row = tl.arange(0, BM)
         total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
         total_gx = tl.zeros([BM, channel.shape[0]], tl.float32)
