@@ -219,7 +219,8 @@ def prepare(
 
     `resnet-train --resume FOLDER` trains it, on this or another machine.
 
-    The folder records `command`. Raises RecipeError if the name is taken.
+    `planned` is the result of `plan(recipe)`, if you have it; it saves a second count of the
+    images. The folder records `command`. Raises RecipeError if the name is taken.
     """
     with _create(_check(recipe), planned, command) as locked:
         return locked.path
@@ -256,7 +257,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 
     Progress goes to stderr. Ctrl-C, the stop button of a notebook and SIGTERM save a checkpoint;
     the signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
-    FOLDER` continues the run. Raises RecipeError, also for a recipe with several devices.
+    FOLDER` continues the run. Each callback receives every record of metrics.jsonl. If one returns
+    a true value, the run saves a checkpoint and ends. Raises RecipeError, also for a recipe with
+    several devices.
     """
     result = _check(recipe)
     RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
@@ -322,6 +325,9 @@ def teach(
 ) -> Path:
     """Store the outputs of a recipe's teacher for its images; return the file.
 
+    `top` is the number of largest outputs to store per image, or "all". `cycle` is the number of
+    epochs of full-size crops to store; 0 stores the crops of this run.
+
     Works like `resnet-recipes teach`, on all devices of this machine. Progress goes to stderr.
     Raises RecipeError and NotReadyError like `plan`, TrainingError if it was stopped or failed. A
     second call continues the file.
@@ -358,8 +364,8 @@ def evaluate(
 ) -> "EvaluationResult":
     """Evaluate a run, a checkpoint, a weights file or a network in this process, on one device.
 
-    Takes the same changes as `resnet-recipes eval`: `evaluate("runs/a", "data.eval_size=256",
-    data="images")`.
+    Returns the metrics, and the outcome for each image. Takes the same changes as `resnet-recipes
+    eval`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
     words = _format_changes(changes, settings)
     network = _open(place, words)

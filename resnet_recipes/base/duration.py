@@ -26,7 +26,7 @@ SETTINGS = ("max_duration", "scale_schedule_ratio")
 
 
 class NoPriceError(ValueError):
-    """A budget in money requires an hourly price."""
+    """A budget in money has no hourly price."""
 
 
 @dataclass(frozen=True)

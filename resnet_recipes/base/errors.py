@@ -212,7 +212,7 @@ class RecipeError(Exception):
             raise cls(collected)
 
     def elsewhere(self, here: object, there: str) -> Self:
-        """Return this error about a copy, `here`, as an error about its original, `there`."""
+        """Return this error with the path `here` replaced by `there` in all texts."""
 
         def moved(part: Any) -> Any:
             if isinstance(part, tuple):

@@ -107,7 +107,7 @@ def find_existing_parent(path: Path) -> Path:
 
 
 def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
-    """Return why files of `needed` bytes cannot be written to a folder; None if they can.
+    """Return a problem if files of `needed` bytes cannot be written to a folder, or None.
 
     The folder may not exist yet. `need` is a clause for the message: "the run needs 2 GB".
     """

@@ -65,7 +65,7 @@ def run(arguments: Arguments) -> int:
 
 
 def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
-    """Yield a plan, the most important rows first; `full` adds all details.
+    """Yield the lines of a plan, the most important rows first; `full` adds all details.
 
     Warnings come last, where a terminal stops.
     """

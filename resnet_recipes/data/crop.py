@@ -18,12 +18,13 @@ MIN_COVERED = 0.1
 def draw_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
+    """Return TensorFlow's random crops, int64 [N, 4] (top, left, height, width).
 
-    TensorFlow's rule: width / height is uniform in `ratio`, and the height is uniform over values
-    that keep the area within `scale`. Takes the first of 100 attempts that fits, otherwise the full
-    image. As in TensorFlow, a crop smaller than the image never touches its right or bottom border.
-    `draws` is [N, 4 * 100], from `draw_uniforms`.
+    `sizes` [N, 2] are heights and widths of the images. The rule: width / height is uniform in
+    `ratio`, and the height is uniform over values that keep the area within `scale`. Takes the
+    first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop smaller than
+    the image never touches its right or bottom border. `draws` is [N, 4 * 100], from
+    `draw_uniforms`.
     """
     tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0)
@@ -157,11 +158,12 @@ def draw_uniforms(
 def draw_random_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
+    """Return torchvision's random crops, int64 [N, 4] (top, left, height, width).
 
-    Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
-    and a log-uniform aspect ratio from `ratio`; if ten attempts fail, the largest centered crop
-    within `ratio`. `draws` is [N, 4 * 10], from `draw_uniforms`.
+    `sizes` [N, 2] are heights and widths of the images. Inception-style, as in RandomResizedCrop of
+    torchvision and FFCV: a relative area from `scale` and a log-uniform aspect ratio from `ratio`;
+    if ten attempts fail, the largest centered crop within `ratio`. `draws` is [N, 4 * 10], from
+    `draw_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
     share, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)

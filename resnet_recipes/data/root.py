@@ -40,9 +40,9 @@ _MAX_SEARCHED = 200  # folders searched for splits
 
 
 def find_root_problem(place: str) -> Problem | None:
-    """Return why `place` cannot be used, with the folder that the user probably meant.
+    """Return the problem with `place`, or None if it looks right.
 
-    None if it looks right.
+    The problem contains the folder that the user probably meant.
     """
     root = Path(place)
     try:

@@ -54,7 +54,7 @@ class CropSeconds(NamedTuple):
 
 
 class FilePart(NamedTuple):
-    """The bytes of an image."""
+    """The byte range of an image in a file."""
 
     path: str | Path
     first: int = 0
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
     @classmethod
     @lru_cache(1)
     def of(cls, facts: DataFacts) -> Self:
-        """Read some images; there are none in a plan without data."""
+        """Return a sample of the training images, or a typical photograph if none can be read."""
         source: Files | Samples | None = None
         disk, shapes = 0.0, {}
         with suppress(NotReadyError):

@@ -216,7 +216,7 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
 
 
 def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
-    """Return why the pretrained weights of a network cannot be loaded, or None."""
+    """Return the problem with the pretrained weights of a network, or None if they load."""
     try:
         pretrained.find(model, facts.classes)
     except NotReadyError as error:

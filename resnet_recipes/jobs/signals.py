@@ -48,7 +48,7 @@ def list_signals() -> tuple[signal.Signals, ...]:
 
 
 class Interruption:
-    """Whether this process was asked to save and stop, why, and with which exit code.
+    """Records a request to save and stop, with its reason and its exit code.
 
     A process has one, created in its main thread.
     """

@@ -47,7 +47,11 @@ class Sweep:
         slots: Sequence[Slot],
         parents: Mapping[str, tuple[str, int]] | None = None,
     ):
-        """Train each run in `parents` once its parent has saved a step, or has ended."""
+        """Prepare to train `runs`, the arguments of each run by name, in `slots`.
+
+        `parents` maps a run to the run and step that it continues. It starts once that step is
+        saved or that run has ended.
+        """
         self.root, self.runs, self.say, self._parents = root, runs, say, parents or {}
         self._free = deque(slots)
         # the output of simultaneous runs would mix on one terminal

@@ -101,13 +101,13 @@ class Now(NamedTuple):
 
 
 class Compute(Protocol):
-    """Add the gradient of this step's batch to `.grad`.
-
-    Return the losses of this rank's examples, detached float32 [N], before they are weighted.
-    """
+    """A function that adds the gradient of this step's batch to `.grad`."""
 
     def __call__(self, sync: bool = True) -> Tensor:
-        """Average the gradient over ranks if `sync`; otherwise leave it local to the rank."""
+        """Add the gradient, averaged over ranks if `sync`, otherwise local to the rank.
+
+        Return the losses of this rank's examples, detached float32 [N], before they are weighted.
+        """
 
 
 class Method(Section):

@@ -50,7 +50,7 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` is whether the loader can run `augment_sample` on every image. If not, methods
+        `sample_ops` is true if the loader can run `augment_sample` on every image. If not, methods
         that need it are omitted. `class_images` are the numbers of training images per class, if
         known.
         """

@@ -58,7 +58,10 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
 
 
 def list_notes(network: Network, place: str) -> Iterator[str]:
-    """Yield reasons to doubt the network of a file; a second line is a command to try."""
+    """Yield reasons to doubt the network of a file.
+
+    A note may have a second line, a command to try.
+    """
     about = network.about
     if network.is_matched_by_order:
         yield (

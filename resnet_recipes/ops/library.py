@@ -23,7 +23,7 @@ def register(schema: str, cuda: Callable, fake: Callable) -> None:
 def to_nhwc(x: Tensor) -> Tensor:
     """Return [N, C, H, W] in channels_last memory.
 
-    Free if `x` already uses that memory format, which is the usual case.
+    Copies nothing if `x` already uses that memory format, which is the usual case.
     """
     return x.contiguous(memory_format=torch.channels_last)
 

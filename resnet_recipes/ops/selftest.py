@@ -28,7 +28,7 @@ _NO_HEADERS = "Python.h is missing: apt install python{0}-dev or dnf install pyt
 
 
 def find_missing_package() -> str:
-    """Return which package is missing and how to install it, or an empty string."""
+    """Return which package is missing and how to install it, or ""."""
     if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
         return _NO_COMPILER
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -43,7 +43,7 @@ SUM_TOLERANCE = 1e-5
 def find_mismatch(
     operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device
 ) -> str:
-    """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
+    """Return why `operation.fused` cannot be used on `device`; "" if it can.
 
     On samples from `operation.make_samples`, compares outputs, gradients and updated statistics
     with `operation.unfused` in float32 on the device `reference`. Each may differ, relative to its
@@ -66,7 +66,7 @@ def find_mismatch(
 def _find_difference(
     operation: ModuleType, sample: SampleCall, dtype: torch.dtype, reference: torch.device
 ) -> str:
-    """Return how the results for a sample differ from those on `reference`, or an empty string."""
+    """Return how the results for a sample differ from those on `reference`, or ""."""
     expected = _compute_results(
         operation.unfused, _copy(sample.arguments, reference, torch.float32), dtype
     )

@@ -176,7 +176,11 @@ def compose_tree(
 
 @lru_cache(64)  # the runs of a sweep mostly differ in settings
 def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
-    """Return one of the files merged over the defaults by Hydra; all arguments are JSON."""
+    """Return `recipe`, one of the `files`, merged over the defaults, as JSON.
+
+    `files` is JSON, so that the result can be cached. Calls Hydra only if plain merging does not
+    suffice.
+    """
     base = frozen.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     read = json.loads(files)
     family = list[str]()

@@ -154,7 +154,7 @@ def _find_refusal(word: str) -> Problem | None:
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
-    """Return why no setting accepts a text as its value, or None."""
+    """Return the problem of a text that no setting accepts as its value, or None."""
     is_number = DECIMAL.fullmatch(value) and float(value)
     if "$(" in value or "`" in value:
         rule = "contains a shell command, which was not run"

@@ -25,7 +25,7 @@ class Confidence(NamedTuple):
 def compute_accuracy_interval(correct: int, images: int) -> Confidence:
     """Return the 95% interval of an accuracy, in percent, over samples of images.
 
-    Wilson, 1927, J. Am. Stat. Assoc. 22.
+    Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
     """
     share, extra = correct / images, _Z**2 / images
     center = (share + extra / 2) / (1 + extra)
@@ -75,7 +75,11 @@ class PairedVerdict(NamedTuple):
         return Confidence(self.points - half, self.points + half)
 
     def multiply_to_settle(self, what: str) -> float | None:
-        """Return how many times as many "images" or "seeds" settle it with 80% power, or None."""
+        """Return the factor on `what`, "images" or "seeds", that settles the comparison.
+
+        With that many, the interval excludes zero with 80% power. None if no factor in `_MULTIPLES`
+        suffices.
+        """
         for times in _MULTIPLES:
             if abs(self.points) > _POWER * self._margin(**{what: times}):
                 return times

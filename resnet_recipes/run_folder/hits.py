@@ -22,7 +22,10 @@ class Hits(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "Hits | None":
-        """Return the flags of a run, or None. Raises NotReadyError if they are damaged."""
+        """Return the flags of a run, or None if the file is absent or its fields are invalid.
+
+        Raises NotReadyError if the file is not a JSON object.
+        """
         match read_json(folder / HITS, may_be_absent=True):
             case {"digest": str(digest), "flags": str(flags)} if re.fullmatch("[01]+", flags):
                 return cls(digest, flags)

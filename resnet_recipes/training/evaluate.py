@@ -100,7 +100,7 @@ def _count_hits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
 def compute_logits(
     model: nn.Module, images: Tensor, precision: Precision, flip: bool = False
 ) -> Tensor:
-    """Return the float32 logits [N, K] of normalized images.
+    """Return the logits, float32 [N, classes], of normalized images [N, 3, H, W].
 
     With `flip`, return the mean over each image and its horizontal flip.
     """

@@ -34,9 +34,10 @@ class Gradient:
     def compute_eagerly(
         self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = silent
     ) -> Tensor:
-        """Compute the same gradient eagerly.
+        """Add a batch's gradient to `.grad` without a CUDA graph.
 
-        Call `halfway` between the forward and the backward pass of the last micro-batch.
+        Return the losses, float32 [N]. Call `halfway` between the forward and the backward pass of
+        the last micro-batch.
         """
         run, losses_of_parts = self._run, []
         parts = run.plan.microbatches

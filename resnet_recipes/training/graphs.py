@@ -42,9 +42,9 @@ class Graphs:
         self._can_capture = True
 
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
-        """Compute a batch's gradient into `.grad` as `eager` does, averaged over ranks if `sync`.
+        """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Return the losses.
+        Replays the graph if there is one, otherwise calls `eager`. Return the losses, float32 [N].
         """
         if is_new := (form := batch.map(lambda tensor: tensor.shape)) != self._form:
             # torch may free the graph's memory without waiting for the last replay

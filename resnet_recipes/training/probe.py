@@ -202,7 +202,11 @@ def _get_gradient_interval(plan: Plan) -> int:
 
 
 def spread_extra_gradients(laps: Sequence[float], interval: int) -> list[float]:
-    """Return the seconds of steps, with the first step of every `interval` spread over all."""
+    """Return the mean seconds per step of an interval, for each timed step with one gradient.
+
+    The first step of each interval takes two gradients; its median counts for every interval. With
+    an interval of 1, returns `laps`.
+    """
     first, others = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
     return [(median(first) + (interval - 1) * lap) / interval for lap in others] or list(first)
 

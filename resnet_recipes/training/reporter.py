@@ -30,7 +30,7 @@ MIN_COMPILATION = 0.1
 
 
 class StopRequest(Protocol):
-    """Whether this process was asked to stop; see jobs.signals."""
+    """Records whether this process was asked to stop; see jobs.signals."""
 
     requested: bool
 

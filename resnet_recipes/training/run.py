@@ -21,7 +21,7 @@ from resnet_recipes.training.precision import Precision
 
 
 class Verdict(Enum):
-    """Whether training continues after a step."""
+    """The state of a run after a step."""
 
     CONTINUE = "continue"
     FINISHED = "finished"  # all steps are done, or the target is reached
@@ -88,10 +88,10 @@ class Run:
         return target is not None and self.top1 >= target
 
     def verdict(self, done: int, end: int, is_asked: bool = False) -> Verdict:
-        """Return whether training continues after `done` of `end` steps.
+        """Return whether the run continues, is finished or is interrupted.
 
-        `is_asked` is whether any rank was asked to stop. A run whose evaluation was interrupted is
-        not finished, even after its last step.
+        `done` of `end` steps are done. `is_asked` is true if any rank was asked to stop. A run
+        whose evaluation was interrupted is not finished, even after its last step.
         """
         if self.owes_evaluation:
             return Verdict.INTERRUPTED

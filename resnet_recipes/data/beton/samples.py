@@ -148,7 +148,7 @@ def make_quasi_random_order(beton: Beton) -> Permute:
 
 
 def find_quasi_random_problem(beton: Beton) -> Problem | None:
-    """Return why this machine cannot read the file in quasi-random order; None if it can."""
+    """Return a problem if this machine cannot read the file in quasi-random order, or None."""
     # one window in use, and the next being read
     needed, free = 2 * WINDOW * beton.page_size, get_available_memory()
     if needed > free and beton.content.size > free:

@@ -144,7 +144,10 @@ class Original:
             return str(error) or type(error).__name__
 
     def shuffle(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the images in a random order that can be read without delay, int64 [N]."""
+        """Return a random order of the images, int64 [N].
+
+        Images of a group stay together, so that each group is read once.
+        """
         count = len(self.images.labels)
         if self.groups is None:
             return rng.permutation(count)

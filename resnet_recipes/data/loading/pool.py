@@ -94,9 +94,10 @@ class WorkerPool:
         return f"exited with code {code}"
 
     def close(self, stuck: bool = False) -> None:
-        """Stop at once; safe to call twice.
+        """Stop the workers; safe to call twice.
 
-        Waits for threads to finish, unless they are `stuck` or were in an earlier call.
+        Kills processes. Waits for threads to finish, unless they are `stuck` or were in an earlier
+        call.
         """
         self._is_stuck |= stuck
         for process in self.processes:

@@ -121,7 +121,7 @@ class Slots:
     def pin(self) -> list[str]:
         """Lock the memory in RAM and register it with CUDA for asynchronous copies.
 
-        Returns a note if that fails.
+        Returns a list with a note for the user if that fails, otherwise an empty list.
         """
         memory = self._memory.content
         error = torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0).value

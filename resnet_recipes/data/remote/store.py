@@ -35,7 +35,7 @@ class Store:
     """The files below a URL. Subclasses raise OSError for temporary failures."""
 
     def __init__(self, address: str):
-        """Store a URL without a trailing slash."""
+        """Keep `address`, a URL without a trailing slash."""
         self.address = address
 
     @property

@@ -41,9 +41,10 @@ def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
 def backward(
     g: Tensor, other: Tensor | None, saved: SavedTensors
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the gradients of the input, of the residual, and of weight and bias, [2, C].
+    """Return the gradients of the input [N, C, H, W], the residual, and weight and bias [2, C].
 
-    `other` is the gradient of the second output, if that was used and there is a residual.
+    The gradient of the residual is None if there is none. `other` is the gradient of the second
+    output, if that was used and there is a residual.
     """
     x, z, keep = saved.x, saved.z, saved.keep
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
@@ -165,9 +166,10 @@ def _spread(
     g, x, keep, dx, moments, weight, bias, sums, m, c, area,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)).
+    """Store the gradient of the input in `dx`.
 
-    x_hat is the normalized input.
+    It is weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)), where x_hat is the normalized
+    input.
     """
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
