@@ -100,7 +100,11 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
                 config = replace(config, val_share=config.val_share or 0.1)
                 facts = data.measure(config, tell=say)
             names, rule = rank_recipes(facts, find_usual_side(config, facts))
-            fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
+            if names:
+                command = shlex.join(["resnet-train", names[0], *changes])
+                fix = (f"recipe={names[0]}" if problems else command, Hint(rule))
+        if problems and not fix:
+            fix = "recipe=finetune"
     yield Problem("recipe", None, "", fix, () if fix else tuple(recipes), Kind.MISSING)
     yield from problems
 
@@ -140,6 +144,9 @@ def choose_recipe(arguments: Arguments) -> Choice:
         raise RecipeError(_explain_missing(changes, recipes))
     names += [word for word in changes if word in recipes]
     if len(names) > 1:
+        if select(changes, "run.extends"):
+            rule = Statement("--extend names the run, and the new run keeps its recipe")
+            raise RecipeError.of(names[1], None, rule, Hint("remove it"))
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)

@@ -291,7 +291,12 @@ class Plan:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the initial weights and advice on the recipe; they never prevent a run."""
+        """Notes on the initial weights and advice on the recipe; they never prevent a run.
+
+        A run that extends another one cannot change its settings, so it gets no advice.
+        """
+        if self.recipe.run.extends:
+            return ()
         stack, size = self.new_stack(), self.rank_size
         advice = advise(self.recipe, stack, self.horizon, size, self.origin)
         return (*(self.start.notes if self.start else ()), *advice)

@@ -67,7 +67,7 @@ def test_extended_run_reports_its_origin_everywhere(
 -m --extend last seed=1,2 | 2 | --extend last would be another run
 --extend b | 3 | --extend b does not exist
 --extend . | 2 | --extend . is not a run folder: it has no config.yaml
---extend a mild | 2 | a run uses one recipe
+--extend a mild | 2 | mild: --extend names the run, and the new run keeps its recipe
 --extend | 2 | --extend RUN needs a value
 mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """

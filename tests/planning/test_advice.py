@@ -56,6 +56,10 @@ def test_notes_name_settings_that_rarely_help(line, expected):
     assert expected in list_notes(line)
 
 
+def test_extending_run_gets_no_advice_on_fixed_settings():
+    assert list_notes("mild bs=256 gpus=1 run.extends=first") == ""
+
+
 def test_notes_report_images_below_full_size():
     resizing = "methods.progressive_resizing"
     text = list_notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
