@@ -86,7 +86,8 @@ def _split_unit(text: str) -> tuple[float, str]:
     if not measure or (measure[2] or "number") not in UNITS:
         return 0, "?"
     number, unit = float(measure[1]), UNITS[measure[2] or "number"].words
-    return (number * 24, "h") if unit == "d" else (number, unit)
+    hours = {"d": 24, "w": 168}.get(unit)
+    return (number * hours, "h") if hours else (number, unit)
 
 
 def _find_value(cls: type, name: str, text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import parse_new_path
-from resnet_recipes.base.suggestions import FORMATS, Meaning
+from resnet_recipes.base.suggestions import FORMATS, Meaning, find_misspelled
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import find_missing_network, open_network
@@ -96,14 +96,16 @@ def _find_problems(
     words, flags = arguments.words, arguments.flags
     to = flags.get("--to", "onnx")
     place = shlex.quote(flags.get("--out", "exported"))
-    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {place}" if words else ""
+    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {place}"
+    fix = fix if words and to in formats else ""
     if "--to" not in flags:
         yield Problem("--to", None, "", valid=tuple(formats), kind=Kind.MISSING)
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
     if to not in formats:
         meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
-        fix = f"--to {meant}" if meant in formats else ""
+        meant = meant if meant in formats else find_misspelled(meant, formats)
+        fix = f"--to {meant}" if meant else ""
         yield Problem("--to", to, rule, fix, tuple(formats))
     if dtype not in ("float32", "float16", "int8"):
         yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))

@@ -2,7 +2,7 @@
 
 import shlex
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
     runs = [] if "--published" in arguments else list(list_records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.words or ["runs"])
-        fix = ("resnet-recipes report RUN", "resnet-recipes report --published")
+        fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(build_sections(runs, price))
     what = format_count(len(runs), "run")

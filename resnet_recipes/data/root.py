@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
 
-LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
+LAYOUT = (
+    "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg, or with "
+    "data.val_share=0.1 ROOT/CLASS/image.jpg"
+)
 SPLITS = ("train", "val")
 
 #: Names for the splits, including Hugging Face keywords. The first that exists is used.

@@ -174,7 +174,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
             yield make_problem(config.root, rule, hint)
     if len(train.classes) < 2:
-        fix: Fix = Hint(LAYOUT)
+        fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
         if config.sets_aside and train.has_inner:
             place = os.path.join(train.folder, train.classes[0])
             fix = (Value(place), Hint("it makes each folder in it a class"))

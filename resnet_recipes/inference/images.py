@@ -168,7 +168,7 @@ def _list_folder(folder: Path) -> list[str]:
     except OSError as error:
         raise NotReadyError.at(folder, f"cannot be read: {error.strerror}") from None
     if not names:
-        raise NotReadyError.at(folder, "has no images")
+        raise NotReadyError.at(folder, "has no images", Hint("pass images, or folders of images"))
     return [str(folder / name) for name in names]
 
 

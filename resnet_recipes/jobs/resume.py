@@ -122,7 +122,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     config = folder / CONFIG
     if not config.is_file():
         rule = "is not a run folder: it has no config.yaml"
-        raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
+        raise RecipeError.of("--resume", str(folder), rule, "resnet-recipes runs")
     if os.path.lexists(folder / JOB):
         rule = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))

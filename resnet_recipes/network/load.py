@@ -20,7 +20,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.data.images.python import crop_center
@@ -132,6 +132,8 @@ class Network(nn.Module):
 WEIGHTS = "weights.safetensors"
 BEST = "weights-best.safetensors"  # weights of the best evaluation
 
+_COPY = Hint("copy it again, or use another file that torch.save or safetensors wrote")
+
 
 def load(path: Path | str, assumed: About | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
@@ -155,7 +157,8 @@ def load(path: Path | str, assumed: About | None = None) -> Network:
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.at(path, rule, getattr(error, "fixes", ())) from None
+        fix = getattr(error, "fixes", ()) or _COPY
+        raise NotReadyError.at(path, rule, fix) from None
 
 
 def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
@@ -208,7 +211,7 @@ def _find_run_weights(folder: Path) -> Path:
         return weights
     checkpoints = sorted(folder.glob("checkpoints/step-*.pt"))
     fix = (
-        shlex.quote(str(checkpoints[-1]))
+        Value(shlex.quote(str(checkpoints[-1])))
         if checkpoints
         else Hint("pass the folder of a finished run")
     )

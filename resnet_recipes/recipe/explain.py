@@ -25,7 +25,7 @@ from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
-_SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
+_SPAN = re.compile(r"(\d{1,9})(?:-|\.\.)(\d{1,9})")
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
@@ -59,7 +59,8 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if not word or problem.kind is Kind.UNUSED:
         return problem
     meaning = _find_meaning(word, problem, context)
-    if meaning and _is_taken(meaning, context):
+    is_same = bool(meaning) and meaning.words in (word, shlex.quote(word))
+    if meaning and not is_same and _is_taken(meaning, context):
         meaning, wrong = _correct_value(meaning, context)
         if not wrong:
             return apply_meaning(problem, meaning)
@@ -80,7 +81,10 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
     text = list(before) if isinstance(before, tuple) else text
-    return problem._replace(fix=Hint(f"{source} {word.partition('=')[0]}={text}"))
+    name = word.partition("=")[0]
+    if name == "epochs" and not str(text).isdecimal():
+        name = "max_duration"  # in steps
+    return problem._replace(fix=Hint(f"{source} {name}={text}"))
 
 
 def _list_siblings(word: str) -> str:

@@ -210,10 +210,13 @@ class LaunchConfig(Section):
                 else:
                     meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()
+                    is_budget = key == "budget"
                     if value.isdecimal() and float(value):
-                        fix = tuple(map(Value, (f"{value}h", f"{value}m", f"${value}")))
+                        forms = (f"{value}h", f"{value}m", f"${value}")
+                        fix = tuple(map(Value, forms if is_budget else forms[:2]))
                     elif not fix:  # a shell makes 0 of an unquoted $20
-                        fix = Hint("budget='$20', in quotes, or budget=2h")
+                        quotes = Hint("an amount needs quotes: '$20'" if is_budget else "")
+                        fix = (Value("2h"), quotes)
                 yield Problem(key, value, str(error), fix)
 
 

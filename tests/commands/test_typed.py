@@ -25,6 +25,8 @@ resnet-train mild data=images/train --dry-run
 resnet-train mild data=nowhere
 resnet-train mild data=empty
 resnet-train mild data=one
+resnet-train data=images
+resnet-train data=lonely
 resnet-train mild data=ftp://host/images --dry-run
 resnet-train mild hot data=images
 resnet-train hott data=images
@@ -57,6 +59,18 @@ resnet-train mild data=images methods.mixup.alpha=high --dry-run
 resnet-train mild data=images optimizer.betas=0.9 --dry-run
 resnet-train demo data=images bs=8 methods.mixup={} methods.cutmix={} --dry-run
 resnet-train mild data=images methods.dropout=0.5 --dry-run
+resnet-train demo data=images bs=8 budget=2w --dry-run
+resnet-train demo data=images bs=8 launch.max_wall=1 --dry-run
+resnet-train demo data=images bs=8 launch.retries=3 --dry-run
+resnet-train demo data=images bs=8 epochs=1.5.2 --dry-run
+resnet-train demo data=images bs=8 seed=1..3 --dry-run
+resnet-train -m demo data=images bs=8 'lr=range(1,3' --dry-run
+resnet-train demo data=images bs=8 ~methods.mixup --dry-run
+resnet-train --resume images
+resnet-recipes export first --to onnxx
+resnet-recipes eval junk.pth
+resnet-recipes eval hf:me
+resnet-recipes report images
 resnet-train mild data=images ~methods.sam --dry-run
 resnet-train mild data=images model.name=resnet51 --dry-run
 resnet-train mild data=images model.name=efficientnet_b0 --dry-run
@@ -132,6 +146,11 @@ def create_files(folder: Path) -> Path:
     random_images(folder / "images")
     random_images(folder / "one").joinpath("val").rename(folder / "val")
     (folder / "empty").mkdir()
+    (folder / "junk.pth").write_text("no weights")
+    for split in ("train", "val"):
+        link = folder / "lonely" / split / "cats"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(folder / "images/train/pattern0")
     run_folder(folder / "runs", "first")
     return folder
 
