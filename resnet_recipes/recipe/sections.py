@@ -215,8 +215,8 @@ class LaunchConfig(Section):
                         forms = (f"{value}h", f"{value}m", f"${value}")
                         fix = tuple(map(Value, forms if is_budget else forms[:2]))
                     elif not fix:  # a shell makes 0 of an unquoted $20
-                        quotes = Hint("an amount needs quotes: '$20'" if is_budget else "")
-                        fix = (Value("2h"), quotes)
+                        quotes = "; an amount needs quotes: '$20'" if is_budget else ""
+                        fix = Hint(f"for example, 2h{quotes}")
                 yield Problem(key, value, str(error), fix)
 
 

@@ -132,6 +132,7 @@ THREE = {
     "ep": ("", "3ep"),
     "ba": ("", "3ba"),
     "d": ("", "budget=72h"),
+    "w": ("", "budget=504h"),
     "h": ("", "budget=3h"),
     "m": ("", "budget=3m"),
     "s": ("", "budget=3s"),

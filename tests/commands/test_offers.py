@@ -144,7 +144,8 @@ def test_missing_recipe_is_suggested_from_the_images(folder, enter, has_val, sid
     if not has_val:
         shutil.rmtree(folder / "val")
     said = enter("resnet-train data=images", 2).err
-    assert f"recipe is missing\n      try:   recipe={name}\n      hint:" in said
+    fix = f"resnet-train {name} data=images" if has_val else f"recipe={name}"
+    assert f"recipe is missing\n      try:   {fix}\n      hint:" in said
     assert f"images of {side} px" in said
     assert ("data.val_share=0.1" in said) == (not has_val)
 

@@ -83,7 +83,7 @@ runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run folder
 stop RUN | 3 | is not running
 train demo run=last | 2 | is reserved for the most recent run
-train demo dropout=0.1 | 2 | methods.stochastic_depth= drops residual blocks
+train demo dropout=0.1 | 2 | did you mean methods.stochastic_depth.drop_rate=0.1?
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
 train demo data= | 2 | data= is empty (is a shell variable unset?)
@@ -130,7 +130,7 @@ watch a b | 2 | needs one run
 runs /nowhere | 3 | does not exist
 report nowhere | 3 | does not exist
 report --published --out no/r.html | 3 | --out no/r.html cannot be written
-report --published runs | 2 | --published takes no runs
+report --published runs | 2 | --published plots only published results
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
 train --recipes ~nosuchuser recipe=mild | 2 | ~nosuchuser is not a user of this machine
 train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine

@@ -122,7 +122,6 @@ def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
         "methods.swa={}",
         "methods.focal_loss={}",
         "data.rotation=15",
-        "dropout=0.2",
         "gradient_accumulation_steps=2",
         "kd_model_name=resnet101",
         "min_lr=1e-5",
