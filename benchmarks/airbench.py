@@ -49,7 +49,7 @@ SMALL_EPOCH = 0.0105  # PFLOPs
 SMALL = ["small", "precision.dtype=bf16", "model.width=0.25", "evaluation.flip=true"]
 
 
-def pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
+def load_pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
     """Return all images of a split as uint8 [N, 3, 32, 32], and labels [N], from our loader."""
     config = rr.data.DataConfig(
         root=data,
@@ -74,7 +74,7 @@ def pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
     return torch.cat(images), torch.cat(labels)
 
 
-def normal(images: Tensor) -> Tensor:
+def normalize(images: Tensor) -> Tensor:
     """Return float32 pixels normalized with the CIFAR-10 mean and standard deviation."""
     mean, deviation = (
         torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, DEVIATION)
@@ -82,7 +82,7 @@ def normal(images: Tensor) -> Tensor:
     return (images / 255 - mean) / deviation
 
 
-def convolution(inputs: int, outputs: int) -> nn.Conv2d:
+def make_convolution(inputs: int, outputs: int) -> nn.Conv2d:
     """Return a 3x3 convolution whose first outputs equal its inputs."""
     layer = nn.Conv2d(inputs, outputs, 3, padding="same", bias=False)
     with torch.no_grad():
@@ -90,20 +90,25 @@ def convolution(inputs: int, outputs: int) -> nn.Conv2d:
     return layer
 
 
-def norm(channels: int) -> nn.BatchNorm2d:
+def make_batch_norm(channels: int) -> nn.BatchNorm2d:
     """Return a BatchNorm with a trainable bias and a fixed weight."""
     layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=1 - NORM_MEMORY)
     layer.weight.requires_grad = False
     return layer
 
 
-def network(images: Tensor) -> nn.Sequential:
+def build_network(images: Tensor) -> nn.Sequential:
     """Return the network, with a first layer that whitens 2x2 patches of these images."""
     first = nn.Conv2d(3, 24, 2)
     layers: list[nn.Module] = [first, nn.GELU()]
     for inputs, outputs in zip((24, *WIDTHS[:-1]), WIDTHS, strict=True):
-        layers += [convolution(inputs, outputs), nn.MaxPool2d(2), norm(outputs), nn.GELU()]
-        layers += [convolution(outputs, outputs), norm(outputs), nn.GELU()]
+        layers += [
+            make_convolution(inputs, outputs),
+            nn.MaxPool2d(2),
+            make_batch_norm(outputs),
+            nn.GELU(),
+        ]
+        layers += [make_convolution(outputs, outputs), make_batch_norm(outputs), nn.GELU()]
     head = nn.Linear(WIDTHS[-1], 10, bias=False)
     layers += [nn.MaxPool2d(3), nn.Flatten(), head]
     patches = F.unfold(images, 2).transpose(1, 2).reshape(-1, 12)
@@ -116,13 +121,13 @@ def network(images: Tensor) -> nn.Sequential:
     return nn.Sequential(*layers).to(images.device, memory_format=torch.channels_last)
 
 
-def logits(model: nn.Module, images: Tensor) -> Tensor:
+def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
     """Return the scaled outputs, float32 [N, 10], computed in bfloat16."""
     with torch.autocast(images.device.type, torch.bfloat16):
         return model(images.contiguous(memory_format=torch.channels_last)).float() * LOGITS
 
 
-def epochs(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def draw_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield shuffled batches endlessly, translated by up to SHIFT pixels.
 
     Half of the images are flipped horizontally, the other half in the next epoch.
@@ -141,14 +146,14 @@ def epochs(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         mirrored = ~mirrored
 
 
-def rate(done: float) -> float:
+def compute_rate(done: float) -> float:
     """Return the learning rate, relative to its peak, after this fraction of the run."""
     if done < WARMUP:
         return FIRST + (1 - FIRST) * done / WARMUP
     return 1 - (1 - LAST) * (done - WARMUP) / (1 - WARMUP)
 
 
-def groups(model: nn.Sequential) -> list[dict]:
+def group_parameters(model: nn.Sequential) -> list[dict]:
     """Return BatchNorm biases and all other weights, with learning rates and decay."""
     biases = [layer.bias for layer in model if isinstance(layer, nn.BatchNorm2d)]
     seen = set(map(id, biases))
@@ -159,19 +164,19 @@ def groups(model: nn.Sequential) -> list[dict]:
     ]
 
 
-def trained(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, float]:
+def train(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, float]:
     """Train for this number of epochs, and return the network and its PFLOPs."""
-    model = network(images[:5000])
+    model = build_network(images[:5000])
     steps = round(length * (len(images) // BATCH))
-    optimizer = torch.optim.SGD(groups(model), lr=LR, momentum=MOMENTUM, nesterov=True)
+    optimizer = torch.optim.SGD(group_parameters(model), lr=LR, momentum=MOMENTUM, nesterov=True)
     slow = {name: value.clone() for name, value in model.state_dict().items()}
     counted = FlopCounterMode(display=False)
-    for step, (batch, targets) in zip(range(steps), epochs(images, labels), strict=False):
+    for step, (batch, targets) in zip(range(steps), draw_batches(images, labels), strict=False):
         model[0].bias.requires_grad = step < WHITENED * (len(images) // BATCH)
         for group in optimizer.param_groups:
-            group["lr"] = group["peak"] * rate(step / steps)
+            group["lr"] = group["peak"] * compute_rate(step / steps)
         with counted if step == 0 else torch.enable_grad():
-            loss = F.cross_entropy(logits(model, batch), targets, label_smoothing=SMOOTHING)
+            loss = F.cross_entropy(compute_logits(model, batch), targets, label_smoothing=SMOOTHING)
             optimizer.zero_grad()
             loss.backward()
         optimizer.step()
@@ -186,20 +191,22 @@ def trained(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, f
 
 
 @torch.inference_mode()
-def top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
+def compute_top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return top-1 in percent with flipping at test time, and with flipping and translation."""
     plain, moved = [], []
     for batch in images.split(2000):
         padded = F.pad(batch, (1,) * 4, "reflect")
         views = [batch, padded[..., :32, :32], padded[..., 2:, 2:]]
-        means = [logits(model, view) + logits(model, view.flip(-1)) for view in views]
+        means = [
+            compute_logits(model, view) + compute_logits(model, view.flip(-1)) for view in views
+        ]
         plain.append(means[0])
         moved.append(2 * means[0] + means[1] + means[2])
     right = [(torch.cat(found).argmax(1) == labels).float().mean() for found in (plain, moved)]
     return 100 * right[0].item(), 100 * right[1].item()
 
 
-def small(data: str, length: int, seed: int) -> dict:
+def train_small(data: str, length: int, seed: int) -> dict:
     """Train the recipe `small`, and return its summary."""
     with tempfile.TemporaryDirectory() as folder:
         words = [*SMALL, f"data={data}", f"epochs={length}", f"seed={seed}", f"run.root={folder}"]
@@ -220,21 +227,21 @@ def main() -> None:
     seeds = [int(word) for word in arguments.seeds.split(",")]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images, labels, held_out, truth = (
-        tensor.to(device) for split in ("train", "val") for tensor in pixels(data, split)
+        tensor.to(device) for split in ("train", "val") for tensor in load_pixels(data, split)
     )
-    images, held_out = normal(images), normal(held_out)
+    images, held_out = normalize(images), normalize(held_out)
     rows = []
     for length in map(float, arguments.epochs.split(",")):
         theirs, ours = [], []
         for seed in seeds:
             torch.manual_seed(seed)
-            model, pflops = trained(images, labels, length)
-            mirror, moved = top1(model, held_out, truth)
+            model, pflops = train(images, labels, length)
+            mirror, moved = compute_top1(model, held_out, truth)
             theirs.append(moved)
             reached = f"{moved:.2f} % ({mirror:.2f} % with mirror images only)"
             print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
         for seed in seeds:
-            done = small(data, max(1, round(pflops / SMALL_EPOCH)), seed)
+            done = train_small(data, max(1, round(pflops / SMALL_EPOCH)), seed)
             ours.append(done["raw_top1_percent"])
             print(
                 f"small, {done['training_pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f}%",

@@ -28,7 +28,7 @@ methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.
 IMAGES, LENGTH = 150, "epochs=5"  # images per class to train on; epochs without --budget
 
 
-def part(source: Path, root: Path) -> Path:
+def link_part(source: Path, root: Path) -> Path:
     """Build a dataset of the first images of each class: all to train, a fifth to validate."""
     for split, count in (("train", IMAGES), ("val", IMAGES // 5)):
         for folder in sorted((source / split).iterdir()):
@@ -58,17 +58,17 @@ class Case:
             text=True,
         ).stdout
 
-    def trained(self, word: str) -> dict[str, Any]:
+    def train(self, word: str) -> dict[str, Any]:
         """Train a run, and return its summary."""
         name = "".join(letter for letter in f"{self.name}{word}" if letter.isalnum())
         self.run("train", *self.words, word, f"run={name}")
         return json.loads((self.folder / f"runs/{name}/summary.json").read_text())
 
 
-def error(case: Case) -> dict[str, object]:
+def measure_error(case: Case) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
     said = json.loads(case.run("estimate", *case.words, LENGTH, "--json"))
-    done = case.trained(LENGTH)
+    done = case.train(LENGTH)
     minutes = said["training_minutes"], *said["bounds_minutes"], said["evaluation_minutes"]
     estimated, low, high, evaluation = (60 * each for each in minutes)
     trained, evaluated = done["training_seconds"], done["evaluation_seconds"]
@@ -91,9 +91,9 @@ def error(case: Case) -> dict[str, object]:
     }
 
 
-def used(case: Case, budget: str) -> dict[str, object]:
+def measure_budget(case: Case, budget: str) -> dict[str, object]:
     """Train a run within a budget, and return the fraction of the budget used."""
-    done = case.trained(f"budget={budget}")
+    done = case.train(f"budget={budget}")
     share = 100 * done["wall_seconds"] / parse_budget(budget, None)
     print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f}%", flush=True)
     return {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
@@ -111,12 +111,12 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        data = part(arguments.data.absolute(), Path(folder) / "images")
+        data = link_part(arguments.data.absolute(), Path(folder) / "images")
         for recipe in arguments.recipes.split(","):
             for size in map(int, arguments.sizes.split(",")):
                 case = Case(recipe, size, arguments.ranks, data, Path(folder))
                 budget = arguments.budget
-                rows.append(used(case, budget) if budget else error(case))
+                rows.append(measure_budget(case, budget) if budget else measure_error(case))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))
 

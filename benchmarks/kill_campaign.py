@@ -5,8 +5,8 @@
 The run is Hot with all its methods, ResNet-18 on synthetic images, on two CPU ranks. A fault counts
 as survived if all processes are gone within 30 seconds, the exit code is the documented one, the
 newest checkpoint is bit-identical to the uninterrupted run at that step, and no more steps are lost
-than `may_lose` allows: two checkpoint intervals for most faults, because the newest checkpoint may
-not be on disk yet. Takes about 15 seconds per kill on two cores.
+than `count_losable_steps` allows: two checkpoint intervals for most faults, because the newest
+checkpoint may not be on disk yet. Takes about 15 seconds per kill on two cores.
 """
 
 import argparse
@@ -55,11 +55,11 @@ class Outcome(NamedTuple):
     problem: str  # empty: survived
 
 
-#: Function that injects a fault into a running victim.
-Fault = Callable[["Victim", random.Random], None]
+#: Function that injects a fault into a running process.
+Fault = Callable[["KilledRun", random.Random], None]
 
 
-class Victim:
+class KilledRun:
     """A run that is restarted repeatedly."""
 
     def __init__(self, root: Path, name: str):
@@ -84,8 +84,10 @@ class Victim:
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
-            target = min(latest(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS)
-            self.wait_for(lambda: latest(self.observer.read_beats()) >= target)
+            target = min(
+                find_latest_step(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS
+            )
+            self.wait_for(lambda: find_latest_step(self.observer.read_beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
         return self.process.poll() is None
 
@@ -94,7 +96,7 @@ class Victim:
         while self.process.poll() is None and not holds():
             time.sleep(0.01)
 
-    def processes(self) -> list[int]:
+    def list_processes(self) -> list[int]:
         """Return all processes whose command line contains the run folder."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -107,37 +109,37 @@ class Victim:
         return found
 
 
-def latest(beats: list[watchdog.Beat]) -> int:
+def find_latest_step(beats: list[watchdog.Beat]) -> int:
     """Return the steps that the fastest rank has finished."""
     return max((beat.step for beat in beats), default=0)
 
 
-def to_launcher(number: int) -> Fault:
+def signal_launcher(number: int) -> Fault:
     """Send a signal to the process that the user started."""
-    return lambda victim, rng: os.kill(victim.process.pid, number)
+    return lambda run, rng: os.kill(run.process.pid, number)
 
 
-def to_rank(number: int) -> Fault:
+def signal_rank(number: int) -> Fault:
     """Send a signal to a random rank, or to the launcher before ranks exist."""
-    return lambda victim, rng: os.kill(
-        rng.choice([beat.pid for beat in victim.observer.read_beats()] or [victim.process.pid]),
+    return lambda run, rng: os.kill(
+        rng.choice([beat.pid for beat in run.observer.read_beats()] or [run.process.pid]),
         number,
     )
 
 
-def fill_disk(victim: Victim, rng: random.Random) -> None:
+def fill_disk(run: KilledRun, rng: random.Random) -> None:
     """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
-    for beat in victim.observer.read_beats():
+    for beat in run.observer.read_beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)
-    os.kill(victim.process.pid, signal.SIGTERM)
+    os.kill(run.process.pid, signal.SIGTERM)
 
 
-def damage(victim: Victim, rng: random.Random) -> None:
+def damage_checkpoint(run: KilledRun, rng: random.Random) -> None:
     """Kill the run at its second checkpoint, and damage the newest: flip a bit or truncate it."""
-    folder = victim.folder / "checkpoints"
-    victim.wait_for(lambda: len(list(folder.glob("*.json"))) > 1)
-    os.kill(victim.process.pid, signal.SIGKILL)
+    folder = run.folder / "checkpoints"
+    run.wait_for(lambda: len(list(folder.glob("*.json"))) > 1)
+    os.kill(run.process.pid, signal.SIGKILL)
     newest = max(folder.glob("*.pt"))
     content = bytearray(newest.read_bytes())
     place = rng.randrange(len(content))
@@ -148,57 +150,59 @@ def damage(victim: Victim, rng: random.Random) -> None:
 #: Every fault, with the exit codes that it may lead to. During startup, signals have their usual
 #: effect, and the launcher is hit instead of a rank.
 FAULTS: dict[str, tuple[Fault, set[int]]] = {
-    "SIGKILL of a rank": (to_rank(signal.SIGKILL), {1, -9}),
-    "SIGKILL of the launcher": (to_launcher(signal.SIGKILL), {-9}),
-    "SIGTERM": (to_launcher(signal.SIGTERM), {75, -15}),
-    "SIGTERM to one rank": (to_rank(signal.SIGTERM), {75, -15}),
-    "Ctrl-C": (to_launcher(signal.SIGINT), {130, 1}),
-    "damaged checkpoint": (damage, {-9}),
+    "SIGKILL of a rank": (signal_rank(signal.SIGKILL), {1, -9}),
+    "SIGKILL of the launcher": (signal_launcher(signal.SIGKILL), {-9}),
+    "SIGTERM": (signal_launcher(signal.SIGTERM), {75, -15}),
+    "SIGTERM to one rank": (signal_rank(signal.SIGTERM), {75, -15}),
+    "Ctrl-C": (signal_launcher(signal.SIGINT), {130, 1}),
+    "damaged checkpoint": (damage_checkpoint, {-9}),
     "disk full, SIGTERM": (fill_disk, {1, 75, -15}),
 }
 
 
-def digest_of(state: dict[str, Any]) -> str:
+def compute_state_digest(state: dict[str, Any]) -> str:
     """Return a digest of every tensor in the model, the optimizer and the methods, and its key."""
 
-    def tensors(value: Any, key: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def list_tensors(value: Any, key: str) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
             yield key, value
         elif isinstance(value, dict):
             for name, item in value.items():
-                yield from tensors(item, f"{key}/{name}")
+                yield from list_tensors(item, f"{key}/{name}")
 
     parts = {part: state[part] for part in ("model", "optimizer", "methods")}
-    return compute_digest(dict(tensors(parts, "")), "")
+    return compute_digest(dict(list_tensors(parts, "")), "")
 
 
-def untouched(root: Path) -> dict[int, str]:
+def train_uninterrupted(root: Path) -> dict[int, str]:
     """Train without faults; return the digest of every checkpoint by step."""
-    run = Victim(root, "untouched")
+    run = KilledRun(root, "uninterrupted")
     run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
     if run.process.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
     checkpoints = Checkpoints(run.folder / "checkpoints")
     found = [checkpoints.newest(step) for step in range(1, STEPS + 1)]
-    digests = {step: digest_of(state) for step, state in found}
+    digests = {step: compute_state_digest(state) for step, state in found}
     shutil.rmtree(run.folder)
     return digests
 
 
-def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]) -> Outcome:
-    """Inject one fault into a running victim and check what remains."""
+def inject_fault(
+    run: KilledRun, fault: str, rng: random.Random, expected_digests: dict[int, str]
+) -> Outcome:
+    """Inject one fault into a run and check what remains."""
     act, codes = FAULTS[fault]
-    done = latest(victim.observer.read_beats())
+    done = find_latest_step(run.observer.read_beats())
     began = time.monotonic()
     try:
-        act(victim, rng)
+        act(run, rng)
     except (ProcessLookupError, FileNotFoundError):
         codes = codes | {0}  # the run has just ended
-    code = victim.process.wait(600)
-    while (left := victim.processes()) and time.monotonic() - began < 150:
+    code = run.process.wait(600)
+    while (left := run.list_processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
     seconds = time.monotonic() - began
-    saved = Checkpoints(victim.folder / "checkpoints").newest()
+    saved = Checkpoints(run.folder / "checkpoints").newest()
     step = saved[0] if saved else 0
     problem = ""
     if left:
@@ -207,14 +211,14 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
         problem = "took longer than 30 seconds"
     elif code not in codes | ({0} if step == STEPS else set()):
         problem = f"exit code {code}"
-    elif saved and digest_of(saved[1]) != truth[step]:
+    elif saved and compute_state_digest(saved[1]) != expected_digests[step]:
         problem = f"step {step} differs from the uninterrupted run"
-    elif done - step > may_lose(fault, code, done):
+    elif done - step > count_losable_steps(fault, code, done):
         problem = f"{done - step} steps were lost"
     return Outcome(fault, done, step, seconds, code, problem)
 
 
-def may_lose(fault: str, code: int, done: int) -> int:
+def count_losable_steps(fault: str, code: int, done: int) -> int:
     """Return how many of the finished steps may be missing after a fault."""
     if code in (75, 130):
         return 0 if done > 1 else 1  # asked to stop: saved, unless it had barely started
@@ -223,34 +227,38 @@ def may_lose(fault: str, code: int, done: int) -> int:
     return (3 if fault == "damaged checkpoint" else 2) * INTERVAL
 
 
-def campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
+def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
     """Inject the faults one after the other; start a new run when one has finished."""
-    rng, truth, outcomes, names = random.Random(seed), untouched(root), [], count()
-    victim = Victim(root, f"victim{next(names)}")
+    rng = random.Random(seed)
+    expected_digests = train_uninterrupted(root)
+    outcomes, names = [], count()
+    run = KilledRun(root, f"killed{next(names)}")
     while len(outcomes) < kills:
-        victim.start()
-        if victim.run_on(rng):
-            outcomes.append(strike(victim, list(FAULTS)[len(outcomes) % len(FAULTS)], rng, truth))
-            show(len(outcomes), outcomes[-1])
-        if (victim.folder / "summary.json").exists():
-            outcomes += finished(victim, truth)
-            shutil.rmtree(victim.folder)
-            victim = Victim(root, f"victim{next(names)}")
-    victim.start()
-    return outcomes + finished(victim, truth)
+        run.start()
+        if run.run_on(rng):
+            outcomes.append(
+                inject_fault(run, list(FAULTS)[len(outcomes) % len(FAULTS)], rng, expected_digests)
+            )
+            print_outcome(len(outcomes), outcomes[-1])
+        if (run.folder / "summary.json").exists():
+            outcomes += check_finished_run(run, expected_digests)
+            shutil.rmtree(run.folder)
+            run = KilledRun(root, f"killed{next(names)}")
+    run.start()
+    return outcomes + check_finished_run(run, expected_digests)
 
 
-def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
+def check_finished_run(run: KilledRun, expected_digests: dict[int, str]) -> list[Outcome]:
     """Report a failure if a resumed run's final weights differ from the uninterrupted run."""
-    code = victim.process.wait(600)
-    step, state = Checkpoints(victim.folder / "checkpoints").newest()
-    if (step, digest_of(state)) == (STEPS, truth[STEPS]):
+    code = run.process.wait(600)
+    step, state = Checkpoints(run.folder / "checkpoints").newest()
+    if (step, compute_state_digest(state)) == (STEPS, expected_digests[STEPS]):
         return []
     problem = "the final weights differ from those of the uninterrupted run"
     return [Outcome("resumed to the end", STEPS, step, 0.0, code, problem)]
 
 
-def show(number: int, outcome: Outcome) -> None:
+def print_outcome(number: int, outcome: Outcome) -> None:
     """Print one line."""
     print(
         f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}"
@@ -270,7 +278,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = campaign(Path(folder), arguments.kills, arguments.seed)
+        outcomes = run_campaign(Path(folder), arguments.kills, arguments.seed)
     lost = [outcome for outcome in outcomes if outcome.problem]
     survived = arguments.kills - len(lost)
     print(f"{survived} of {arguments.kills} survived (seed {arguments.seed})")

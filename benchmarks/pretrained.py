@@ -32,7 +32,7 @@ Classes = dict[str, str]
 BATCH = 32
 
 
-def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
+def predict_with_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
     """Return the timm predictions for images with timm transforms."""
     model = timm.create_model(name.removeprefix("timm:")).eval()
     tensors = torch.load(weights, weights_only=True).values()
@@ -50,7 +50,9 @@ def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
     return found
 
 
-def of_command(verb: str, words: Sequence[str], file: Path, heads: tuple[str, str]) -> Classes:
+def predict_with_command(
+    verb: str, words: Sequence[str], file: Path, heads: tuple[str, str]
+) -> Classes:
     """Return the predictions that a command writes to a CSV file, from two columns."""
     run(verb, *words)
     with file.open(newline="", encoding="utf-8") as rows:
@@ -63,19 +65,19 @@ def run(*words: str) -> None:
     subprocess.run([sys.executable, "-c", start, *words], stdout=subprocess.DEVNULL, check=True)
 
 
-def of_onnx(file: Path, paths: Sequence[Path]) -> Classes:
+def predict_with_onnx(file: Path, paths: Sequence[Path]) -> Classes:
     """Return the predictions of an ONNX file with preprocessing for unprocessed images."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     found = {}
-    for batch, pixels in _batches(paths):
+    for batch, pixels in _read_batches(paths):
         shares = session.run(["probabilities"], {"images": pixels})[0]
         best = shares.argmax(1).tolist()
         found |= {str(path): classes[label] for path, label in zip(batch, best, strict=True)}
     return found
 
 
-def _batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarray]]:
+def _read_batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarray]]:
     """Yield images of one size, uint8 [N, height, width, 3], with their paths."""
     read = ((path, np.asarray(Image.open(path).convert("RGB"))) for path in paths)
     for _, group in groupby(enumerate(read), lambda item: (item[0] // BATCH, item[1][1].shape)):
@@ -95,15 +97,17 @@ def main() -> None:
     network = [words.weights, f"model.name={words.name}"]
     with tempfile.TemporaryDirectory() as folder:
         files = {way: Path(folder, f"{way}.csv") for way in ("eval", "predict")}
-        ways = {"timm": of_timm(words.weights, words.name, paths)}
+        ways = {"timm": predict_with_timm(words.weights, words.name, paths)}
         written = [*network, f"data={images}", "--images", str(files["eval"])]
-        ways["eval"] = of_command("eval", written, files["eval"], ("path", "prediction"))
+        ways["eval"] = predict_with_command("eval", written, files["eval"], ("path", "prediction"))
         written = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
-        ways["predict"] = of_command("predict", written, files["predict"], ("file", "class_1"))
+        ways["predict"] = predict_with_command(
+            "predict", written, files["predict"], ("file", "class_1")
+        )
         out = Path(folder, "exported")
         written = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
         run("export", *written, str(out))
-        ways["onnx"] = of_onnx(out / "model.onnx", paths)
+        ways["onnx"] = predict_with_onnx(out / "model.onnx", paths)
     rows = []
     for way, found in ways.items():
         right = sum(found[str(path)] == path.parent.name for path in paths)

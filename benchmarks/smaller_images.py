@@ -23,7 +23,7 @@ from resnet_recipes.data.base import DataConfig, DataFacts, Share
 BATCH = 50
 
 
-def crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
+def read_crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
     """Return one crop per image, without an incomplete last batch: uint8 [n, S, S, 3]."""
     with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = itertools.islice(loader.batches(), facts.train_examples // BATCH)
@@ -32,23 +32,27 @@ def crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
     return np.concatenate(pixels)
 
 
-def psnr(pixels: np.ndarray, expected: np.ndarray) -> np.ndarray:
+def compute_psnr(pixels: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Return the ratio in dB for each crop [n]; infinite for equal pixels."""
     squares = np.square(pixels.astype(float) - expected).mean(axis=(1, 2, 3))
     with np.errstate(divide="ignore"):
         return 10 * np.log10(255**2 / squares)
 
 
-def rows(folder: Path, sizes: list[int], memories: list[int]) -> Iterator[dict[str, object]]:
+def measure_rows(
+    folder: Path, sizes: list[int], memories: list[int]
+) -> Iterator[dict[str, object]]:
     """Yield a row for each size of crops and of images."""
     share = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=share, workers=1)
     facts = data.measure(base)
     for side in sizes:
         config = replace(base, train_size=side)
-        expected = crops(replace(config, reduced_decode=False), facts)
+        expected = read_crops(replace(config, reduced_decode=False), facts)
         for pixels in (0, *memories):
-            ratios = psnr(crops(replace(config, memory_pixels=pixels), facts), expected)
+            ratios = compute_psnr(
+                read_crops(replace(config, memory_pixels=pixels), facts), expected
+            )
             changed = ratios[np.isfinite(ratios)]
             low, middle = np.percentile(changed, (5, 50)) if len(changed) else (None, None)
             yield {
@@ -73,7 +77,7 @@ def main() -> None:
     )
     found = []
     print("crop  images  changed  median  5th percentile (dB, of changed crops)")
-    for row in rows(arguments.folder.absolute(), sizes, memories):
+    for row in measure_rows(arguments.folder.absolute(), sizes, memories):
         found.append(row)
         print(
             f"{row['crop']:4} {row['memory']:6}  {row['changed_percent']:6}%  {row['median_db']}  "

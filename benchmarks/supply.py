@@ -23,7 +23,7 @@ from resnet_recipes.data.sample import Sample
 BATCH = 50
 
 
-def epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
+def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
     """Return the CPU seconds per image in each of `count` epochs."""
     steps, laps = facts.train_examples // BATCH, []
     with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
@@ -37,7 +37,7 @@ def epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]
     return laps
 
 
-def rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, object]]:
+def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, object]]:
     """Yield the predictions and measurements for a folder."""
     share = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=share, workers=1, prefetch=1)
@@ -46,7 +46,7 @@ def rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, obje
     for side, pixels in itertools.product(sizes, (0, memory)):
         config = replace(base, train_size=side, memory_pixels=pixels)
         first, later = sample.crop_seconds(config, None, side)
-        measured = epochs(config, facts, 3 if pixels else 2)
+        measured = measure_epochs(config, facts, 3 if pixels else 2)
         found = {"later": (later, measured[-1])}
         if pixels:
             found["first epoch"] = first, measured[0]
@@ -71,7 +71,7 @@ def main() -> None:
     sizes, found = [int(side) for side in arguments.sizes.split(",")], []
     print(f"{'images per CPU-second':<56}{'predicted':>10}{'measured':>10}{'error':>9}")
     for folder in arguments.folders:
-        for row in rows(folder.absolute(), sizes, arguments.memory):
+        for row in measure_rows(folder.absolute(), sizes, arguments.memory):
             found.append(row)
             print(
                 f"{row['case']:<56}{row['predicted']:>10,}{row['measured']:>10,}"

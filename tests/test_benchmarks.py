@@ -93,7 +93,7 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
 def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
     with pytest.raises(SystemExit):
-        proof("__main__")["arguments"]()
+        proof("__main__")["parse_arguments"]()
     assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_differences_are_corrected_for_their_number(proof):
         table["Cell"]("", 8.0, dict(enumerate(top1)), pflops, 0.0)
         for top1, pflops in (((50, 50, 50), 2.0), ((54, 55, 56), 3.0), ((51, 50, 49), None))
     )
-    found = table["differences"]([(second, first), (second, third), (third, first)])
+    found = table["compute_differences"]([(second, first), (second, third), (third, first)])
     assert [one.verdict for one in found] == ["more accurate", "not settled", "not settled"]
     assert (found[0].points, found[0].cost, found[1].cost) == ((4, 5, 6), 1.5, None)
     # Student's t with 2 degrees of freedom at 1 - 0.05 / 6 is 7.6488
@@ -141,14 +141,14 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
         folder = run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         words = ["data.root=images", "seed=1", *changes]
         (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
-    names = {cell.name for cell in proof("table")["cells_of"]([tmp_path])}
+    names = {cell.name for cell in proof("table")["read_cells"]([tmp_path])}
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
 
 def test_factor_effects_match_means_of_published_table(proof):
     factors, path = proof("factors"), BENCHMARKS / "proof" / "select.csv"
     rows = factors["read"](path)
-    for effect in factors["effects"](rows):
+    for effect in factors["compute_effects"](rows):
         name, *values = re.fullmatch(r"(\w+): (\S+) instead of (\S+)", effect.name).groups()
         second, first = (
             fmean(float(row["top1_percent"]) for row in rows if row[name] == value)
@@ -176,7 +176,7 @@ def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
 
 
 def test_psnr_follows_its_formula():
-    measured = runpy.run_path(str(BENCHMARKS / "smaller_images.py"))["psnr"]
+    measured = runpy.run_path(str(BENCHMARKS / "smaller_images.py"))["compute_psnr"]
     expected = np.zeros((2, 4, 4, 3), np.uint8)
     pixels = expected.copy()
     pixels[1, 0, 0] = 255, 0, 0
@@ -188,7 +188,7 @@ def test_imagenette_changes_sizes_and_durations_only(proof):
     task = imagenette["Task"](Path(), depth=18, epochs=5, seed=3, work=Path())
     for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
         packaged = rr.compose(arm)
-        recipe = rr.compose(arm, *imagenette["scaled"](arm, task))
+        recipe = rr.compose(arm, *imagenette["list_changes"](arm, task))
         data = replace(packaged.data, train_size=128, eval_size=128, eval_resize=resized)
         assert recipe.data == data
         assert recipe.optimizer == replace(packaged.optimizer, lr=0.064)
@@ -215,5 +215,5 @@ def test_imagenette_skips_rows_of_same_case(tmp_path, proof):
         imagenette["append"](path, case | {"seed": seed} | costs)
     assert imagenette["is_finished"](path, case)
     assert not imagenette["is_finished"](path, case | {"depth": "50"})
-    (cell,) = proof("table")["cells_of"]([path])
+    (cell,) = proof("table")["read_cells"]([path])
     assert (cell.name, cell.top1, cell.minutes) == ("gentle", {1: 80.0, 2: 80.0}, None)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rows import append, cpu_seconds, finished
+from rows import append, read_cpu_seconds, read_finished_rows
 
 import resnet_recipes as rr
 
@@ -61,27 +61,36 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     options = parser.parse_args()
-    parts = {"select": select, "arms": arms, "ways": ways, "test": test}
+    parts = {
+        "select": list_selection_runs,
+        "arms": list_arm_runs,
+        "ways": list_way_runs,
+        "test": list_test_runs,
+    }
     runs = parts[options.part](options)
     for row, images, *stages in runs:
-        if row not in finished(options.csv, row):
-            append(options.csv, row | trained(images, stages, options))
+        if row not in read_finished_rows(options.csv, row):
+            append(options.csv, row | train(images, stages, options))
 
 
 #: A row, the images, and the settings of one or several successive trainings.
 Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
-def select(options: argparse.Namespace) -> Iterator[Run]:
+def list_selection_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the design, on each dataset in turn."""
-    sets = selection_sets(options)
-    for levels in design():
+    sets = prepare_selection(options)
+    for levels in make_design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
-            yield {"seed": name, **named}, images, words_of(named, {"sgd": 0.012, "adamw": 0.001})
+            yield (
+                {"seed": name, **named},
+                images,
+                list_settings(named, {"sgd": 0.012, "adamw": 0.001}),
+            )
 
 
-def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
+def prepare_selection(options: argparse.Namespace) -> dict[str, Path]:
     """Return the images of the selection by name."""
     ants, flowers = options.folders
     chosen = Images("flowers", train=40, val=500)
@@ -91,49 +100,51 @@ def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def arms(options: argparse.Namespace) -> Iterator[Run]:
+def list_arm_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield runs of the composed recipe at other learning rates."""
-    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
+    for seed, (name, images) in itertools.product((2, 3), prepare_selection(options).items()):
         for arm, words in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
             yield row, images, [*words, f"seed={seed}"]
 
 
-def ways(options: argparse.Namespace) -> Iterator[Run]:
+def list_way_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
     first = ARMS["0.001, backbone 0.0001, frozen statistics"]
     alone = ARMS["0.01, classifier alone"]
     arms = {
-        "0.001, backbone 0.0001": [stage(first, 48)],
-        "0.001, backbone 0.0001 at 160 px": [stage(first, 92, 160)],
-        "0.01, backbone 0.0001": [stage(composed(0.01, 0.0001, "freeze_bn=true"), 48)],
-        "0.01, backbone 0.00003": [stage(composed(0.01, 0.00003, "freeze_bn=true"), 48)],
-        "classifier, then all": [stage(alone, 72), stage(first, 24)],
-        "classifier alone": [stage(alone, 144)],
+        "0.001, backbone 0.0001": [make_stage(first, 48)],
+        "0.001, backbone 0.0001 at 160 px": [make_stage(first, 92, 160)],
+        "0.01, backbone 0.0001": [make_stage(compose_settings(0.01, 0.0001, "freeze_bn=true"), 48)],
+        "0.01, backbone 0.00003": [
+            make_stage(compose_settings(0.01, 0.00003, "freeze_bn=true"), 48)
+        ],
+        "classifier, then all": [make_stage(alone, 72), make_stage(first, 24)],
+        "classifier alone": [make_stage(alone, 144)],
     }
-    for (name, images), arm in itertools.product(selection_sets(options).items(), arms):
+    for (name, images), arm in itertools.product(prepare_selection(options).items(), arms):
         yield {"set": name, "seed": "2", "arm": arm}, images, *arms[arm]
 
 
-def test(options: argparse.Namespace) -> Iterator[Run]:
+def list_test_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
     waste, imagenette = options.folders
     sets = {"waste": split(waste, options.work / "waste", Images("waste", 0.8, 500))}
     for count in (10, 50, 300):
         name = f"imagenette {count}"
-        sets[name] = with_val(imagenette, options.work / name, Images(name, count, 500))
+        sets[name] = split_with_val(imagenette, options.work / name, Images(name, count, 500))
     recipes = {
-        "before": before(),
-        "composed": composed(0.01, 0.00003, "freeze_bn=true"),
+        "before": list_first_settings(),
+        "composed": compose_settings(0.01, 0.00003, "freeze_bn=true"),
         "classifier alone": ARMS["0.01, classifier alone"],
     }
     for seed, (name, images) in itertools.product(range(1, 6), sets.items()):
         for arm, words in recipes.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, [*stage(words, 48), f"seed={seed}"]
+            yield row, images, [*make_stage(words, 48), f"seed={seed}"]
 
 
-def design() -> list[tuple[int, ...]]:
+def make_design() -> list[tuple[int, ...]]:
     """Return a 2^(7-4) design of resolution III and its foldover, together of resolution IV.
 
     The recipe's levels come first. The last four factors are products of the first three.
@@ -144,11 +155,14 @@ def design() -> list[tuple[int, ...]]:
     return rows + [tuple(1 - level for level in row) for row in rows]
 
 
-def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
+def list_settings(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
     """Return the settings of a combination of levels."""
     backbone = rates[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
     head = backbone * (1 if levels["head"] == "rate" else 10)
-    words = [*optimized(levels["optimizer"], head, backbone), *SCHEDULES[levels["schedule"]]]
+    words = [
+        *list_optimizer_settings(levels["optimizer"], head, backbone),
+        *SCHEDULES[levels["schedule"]],
+    ]
     words += [f"data.crop_scale=[{levels['crops']},1.0]", "model.freeze_bn=false"]
     if levels["smoothing"] != "0":
         words.append(f"methods.label_smoothing.smoothing={levels['smoothing']}")
@@ -168,42 +182,42 @@ SCHEDULES = {
 }
 
 
-def optimized(name: str, head: float, backbone: float) -> list[str]:
+def list_optimizer_settings(name: str, head: float, backbone: float) -> list[str]:
     """Return the arguments for an optimizer and its learning rates."""
     rates = [f"lr={head:.6g}", f"optimizer.backbone_rate={backbone / head:.6g}"]
     return [*OPTIMIZERS[name], *rates]
 
 
-def before() -> list[str]:
+def list_first_settings() -> list[str]:
     """Return the settings of the recipe before this study, for 16 images per step."""
     first = {name: levels[0] for name, levels in FACTORS.items()}
-    return words_of(first, {"sgd": 0.004})
+    return list_settings(first, {"sgd": 0.004})
 
 
-def composed(head: float, backbone: float, frozen: str) -> list[str]:
+def compose_settings(head: float, backbone: float, frozen: str) -> list[str]:
     """Return the settings composed by the selection, with learning rates and frozen layers."""
-    rates = optimized("adamw", head, backbone)
+    rates = list_optimizer_settings("adamw", head, backbone)
     return [*rates, *SCHEDULES["cosine"], "data.crop_scale=[0.35,1.0]", f"model.{frozen}"]
 
 
 #: Learning rates and frozen layers of the composed recipe.
 ARMS = {
-    "0.001": composed(0.001, 0.001, "freeze_bn=false"),
-    "0.00033": composed(0.00033, 0.00033, "freeze_bn=false"),
-    "0.001, backbone 0.0001": composed(0.001, 0.0001, "freeze_bn=false"),
-    "0.001, backbone 0.0001, frozen statistics": composed(0.001, 0.0001, "freeze_bn=true"),
-    "0.001, backbone 0.0003, frozen statistics": composed(0.001, 0.0003, "freeze_bn=true"),
-    "0.003, backbone 0.0001, frozen statistics": composed(0.003, 0.0001, "freeze_bn=true"),
-    "0.01, classifier alone": composed(0.01, 0.01, "freeze=backbone"),
+    "0.001": compose_settings(0.001, 0.001, "freeze_bn=false"),
+    "0.00033": compose_settings(0.00033, 0.00033, "freeze_bn=false"),
+    "0.001, backbone 0.0001": compose_settings(0.001, 0.0001, "freeze_bn=false"),
+    "0.001, backbone 0.0001, frozen statistics": compose_settings(0.001, 0.0001, "freeze_bn=true"),
+    "0.001, backbone 0.0003, frozen statistics": compose_settings(0.001, 0.0003, "freeze_bn=true"),
+    "0.003, backbone 0.0001, frozen statistics": compose_settings(0.003, 0.0001, "freeze_bn=true"),
+    "0.01, classifier alone": compose_settings(0.01, 0.01, "freeze=backbone"),
 }
 
 
-def common(weights: Path) -> list[str]:
+def list_common_settings(weights: Path) -> list[str]:
     """Return the settings of all runs."""
     return [
         f"model.name={NETWORK}",
         f"model.weights={weights.absolute()}",
-        *sized(SIDE),
+        *list_size_settings(SIDE),
         "data.eval_interpolation=bicubic",
         "model.freeze=none",
         "max_duration=64ba",
@@ -214,27 +228,27 @@ def common(weights: Path) -> list[str]:
     ]
 
 
-def sized(side: int) -> list[str]:
+def list_size_settings(side: int) -> list[str]:
     """Return the settings for images of a size; the center crop is 7/8 of the resized image."""
     resized = round(side * 8 / 7)
     return [f"data.train_size={side}", f"data.eval_size={side}", f"data.eval_resize={resized}"]
 
 
-def stage(words: list[str], steps: int, side: int = 224) -> list[str]:
+def make_stage(words: list[str], steps: int, side: int = 224) -> list[str]:
     """Return the settings for training a number of steps."""
-    return [*words, *sized(side), f"max_duration={steps}ba", "seed=2"]
+    return [*words, *list_size_settings(side), f"max_duration={steps}ba", "seed=2"]
 
 
-def trained(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:
+def train(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
-    before, runs = (cpu_seconds(), time.monotonic()), options.work.absolute() / "runs"
-    words, pflops = common(options.weights), 0.0
+    before, runs = (read_cpu_seconds(), time.monotonic()), options.work.absolute() / "runs"
+    words, pflops = list_common_settings(options.weights), 0.0
     for stage in stages:
         places = [f"data.root={images.absolute()}", f"run.root={runs}"]
         run = rr.train(rr.compose("finetune", *words, *stage, *places))
         words.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
-    seconds, wall = cpu_seconds() - before[0], time.monotonic() - before[1]
+    seconds, wall = read_cpu_seconds() - before[0], time.monotonic() - before[1]
     summary = run.summary
     shutil.rmtree(runs)
     prefix = "" if "top1_percent" in summary else "raw_"
@@ -252,30 +266,30 @@ def split(folder: Path, out: Path, chosen: Images) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     rest = []
     for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
+        files = sort_by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
         count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
         link(files[:count], out / "train" / kind.name)
         rest += files[count:]
-    for path in by_digest(rest)[: chosen.val]:
+    for path in sort_by_digest(rest)[: chosen.val]:
         link([path], out / "val" / path.parent.name)
     return out
 
 
-def with_val(folder: Path, out: Path, chosen: Images) -> Path:
+def split_with_val(folder: Path, out: Path, chosen: Images) -> Path:
     """Link some images of a folder with train/ and val/ in the same way."""
     split(folder / "train", out, replace(chosen, val=0))
-    for path in by_digest((folder / "val").glob("*/*"))[: chosen.val]:
+    for path in sort_by_digest((folder / "val").glob("*/*"))[: chosen.val]:
         link([path], out / "val" / path.parent.name)
     return out
 
 
-def by_digest(files: Iterable[Path]) -> list[Path]:
+def sort_by_digest(files: Iterable[Path]) -> list[Path]:
     """Return files in the order of the SHA-256 digests of class and name."""
 
-    def digest(path: Path) -> str:
+    def compute_digest(path: Path) -> str:
         return hashlib.sha256(f"{path.parent.name}/{path.name}".encode()).hexdigest()
 
-    return sorted(files, key=digest)
+    return sorted(files, key=compute_digest)
 
 
 def link(files: Iterable[Path], folder: Path) -> None:

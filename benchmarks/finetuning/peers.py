@@ -27,7 +27,7 @@ from typing import NamedTuple
 import timm
 import torch
 import torch.nn.functional as F
-from rows import append, cpu_seconds, finished
+from rows import append, read_cpu_seconds, read_finished_rows
 from timm.data import create_transform
 from timm.loss import LabelSmoothingCrossEntropy
 from timm.optim import create_optimizer_v2
@@ -67,35 +67,37 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     options = parser.parse_args()
     loops = {
-        "linear": linear,
-        "ours, classifier": partial(ours, frozen="backbone"),
-        "fastai": fastais,
-        "tutorial": tutorial,
-        "timm": timms,
-        "ours, all layers": partial(ours, frozen="none"),
+        "linear": fit_linear_classifier,
+        "ours, classifier": partial(train_with_resnet_recipes, frozen="backbone"),
+        "fastai": train_with_fastai,
+        "tutorial": train_like_tutorial,
+        "timm": train_with_timm,
+        "ours, all layers": partial(train_with_resnet_recipes, frozen="none"),
     }
     runs = itertools.product(options.epochs, range(1, 6), loops.items())
     for epochs, seed, (name, loop) in runs:
         row = {"loop": name, "epochs": str(epochs), "seed": str(seed)}
-        if row not in finished(options.csv, row) and (seed == 1 or loop is not linear):
+        if row not in read_finished_rows(options.csv, row) and (
+            seed == 1 or loop is not fit_linear_classifier
+        ):
             task = Task(options.weights, options.images, epochs, seed, options.work)
-            append(options.csv, row | measured(loop, task))
+            append(options.csv, row | measure(loop, task))
 
 
-def measured(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
+def measure(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
     """Return the accuracy and seconds of a loop."""
     random.seed(task.seed)
     torch.manual_seed(task.seed)
-    used, began = cpu_seconds(), time.monotonic()
+    used, began = read_cpu_seconds(), time.monotonic()
     top1 = loop(task)
     return {
         "top1_percent": f"{top1:.3f}",
-        "cpu_seconds": f"{cpu_seconds() - used:.0f}",
+        "cpu_seconds": f"{read_cpu_seconds() - used:.0f}",
         "wall_seconds": f"{time.monotonic() - began:.0f}",
     }
 
 
-def ours(task: Task, frozen: str) -> float:
+def train_with_resnet_recipes(task: Task, frozen: str) -> float:
     """Train as `resnet-train finetune model.freeze=...` does."""
     recipe = rr.compose(
         "finetune",
@@ -116,25 +118,25 @@ def ours(task: Task, frozen: str) -> float:
     return rr.train(recipe).summary["raw_top1_percent"]
 
 
-def tutorial(task: Task) -> float:
+def train_like_tutorial(task: Task) -> float:
     """Train like the tutorial; its learning rate drops after 7 of 25 epochs, and so on."""
-    model = network(task, 2)
+    model = build_network(task, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * task.epochs)), 0.1)
     crop = [T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip(), T.ToTensor()]
     transform = T.Compose([*crop, T.Normalize(HALF, HALF)])
-    for batches in epochs_of(task, 4, transform):
+    for batches in open_epochs(task, 4, transform):
         for images, labels in batches:
             optimizer.zero_grad()
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
         falls.step()
-    return accuracy(model, task)
+    return measure_accuracy(model, task)
 
 
-def timms(task: Task) -> float:
+def train_with_timm(task: Task) -> float:
     """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth is warm-up."""
-    model = network(task, 2)
+    model = build_network(task, 2)
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
     )
@@ -147,17 +149,17 @@ def timms(task: Task) -> float:
         SIDE, is_training=True, hflip=0.5, color_jitter=0.4, mean=HALF, std=HALF
     )
     done = 0
-    for batches in epochs_of(task, 16, transform):
+    for batches in open_epochs(task, 16, transform):
         for images, labels in batches:
             schedule.step_update(done)
             optimizer.zero_grad()
             loss_of(model(images), labels).backward()
             optimizer.step()
             done += 1
-    return accuracy(model, task)
+    return measure_accuracy(model, task)
 
 
-def fastais(task: Task) -> float:
+def train_with_fastai(task: Task) -> float:
     """Train with `fine_tune`: one epoch of the classifier, then all layers."""
     from fastai.vision import all as fastai
 
@@ -176,43 +178,44 @@ def fastais(task: Task) -> float:
     )
     learner = fastai.vision_learner(images, NAME, normalize=False, pretrained=False)
     body = learner.model[0].model
-    body.load_state_dict(network(task, 2).state_dict(), strict=False)
+    body.load_state_dict(build_network(task, 2).state_dict(), strict=False)
     with learner.no_bar(), learner.no_logging():
         learner.fine_tune(task.epochs - 1)
     logits, labels = learner.get_preds()
     return 100 * (logits.argmax(1) == labels).float().mean().item()
 
 
-def linear(task: Task) -> float:
+def fit_linear_classifier(task: Task) -> float:
     """Fit a linear classifier on the features of all images."""
-    model = network(task, 0).eval()
+    model = build_network(task, 0).eval()
     (train, labels), (val, truth) = (
-        features(model, folder(task, name, centered())) for name in ("train", "val")
+        compute_features(model, open_folder(task, name, make_val_transform()))
+        for name in ("train", "val")
     )
     mean, std = train.mean(0), train.std(0) + 1e-6
     train, val = (train - mean) / std, (val - mean) / std
     head = nn.Linear(train.shape[1], 2)
     optimizer = torch.optim.LBFGS(head.parameters(), max_iter=200)
 
-    def closure() -> Tensor:
+    def compute_loss() -> Tensor:
         optimizer.zero_grad()
         loss = F.cross_entropy(head(train), labels) + 1e-2 * head.weight.square().sum()
         loss.backward()
         return loss
 
-    optimizer.step(closure)
+    optimizer.step(compute_loss)
     return 100 * (head(val).argmax(1) == truth).float().mean().item()
 
 
 @torch.no_grad()
-def features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
+def compute_features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
     """Return the network output for each image, and the labels."""
     found = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
     outputs, labels = zip(*found, strict=True)
     return torch.cat(outputs), torch.cat(labels)
 
 
-def network(task: Task, classes: int) -> nn.Module:
+def build_network(task: Task, classes: int) -> nn.Module:
     """Return the network with its weights and a new classifier, with the torch initialization."""
     model = timm.create_model(NAME, num_classes=classes)
     found = rr.load(task.weights, f"model.name=timm:{NAME}").model.state_dict()
@@ -223,19 +226,19 @@ def network(task: Task, classes: int) -> nn.Module:
     return model.to(memory_format=torch.channels_last)
 
 
-def accuracy(model: nn.Module, task: Task) -> float:
+def measure_accuracy(model: nn.Module, task: Task) -> float:
     """Return the top-1 accuracy on the validation images, in percent."""
-    logits, labels = features(model.eval(), folder(task, "val", centered()))
+    logits, labels = compute_features(model.eval(), open_folder(task, "val", make_val_transform()))
     return 100 * (logits.argmax(1) == labels).float().mean().item()
 
 
-def centered() -> T.Compose:
+def make_val_transform() -> T.Compose:
     """Return the transform of validation images."""
     resize = T.Resize(RESIZED, InterpolationMode.BICUBIC)
     return T.Compose([resize, T.CenterCrop(SIDE), T.ToTensor(), T.Normalize(HALF, HALF)])
 
 
-def folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
+def open_folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
     """Return the images of a split; files that are not photographs are skipped."""
 
     def is_photograph(path: str) -> bool:
@@ -244,9 +247,9 @@ def folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
     return datasets.ImageFolder(task.images / name, transform, is_valid_file=is_photograph)
 
 
-def epochs_of(task: Task, size: int, transform: Callable) -> Iterable[DataLoader]:
+def open_epochs(task: Task, size: int, transform: Callable) -> Iterable[DataLoader]:
     """Return the batches of each epoch."""
-    images = folder(task, "train", transform)
+    images = open_folder(task, "train", transform)
     return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(task.epochs)]
 
 

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 
-def cpu_seconds() -> float:
+def read_cpu_seconds() -> float:
     """Return the CPU time of this process and its ended children."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def finished(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
+def read_finished_rows(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
     """Return the rows of a table, with only the columns of `row`."""
     if not path.exists():
         return []

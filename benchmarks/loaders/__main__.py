@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import Bench
-from cases import BATCH, LOADERS, PAIRS, Setting, missing
+from cases import BATCH, LOADERS, PAIRS, Setting, find_missing
 
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 
 
-def measured(
+def measure(
     setting: Setting, names: list[str], rounds: int, batches: int
 ) -> dict[str, list[float]]:
     """Return images per CPU-second by loader and round; the loaders take turns."""
@@ -33,7 +33,7 @@ def measured(
     return {name: [turn[name] for turn in turns] for name in names}
 
 
-def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
+def compare_rates(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
     """Yield a row for each of our loaders and each of its peers.
 
     A row has the medians of their series, and of their ratios by round.
@@ -59,7 +59,7 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     "levels" together.
     """
 
-    def made(place: str, **options) -> int:
+    def write_beton(place: str, **options) -> int:
         files = convert(root, root / place, ConvertOptions(**options), lambda *_: None)
         return sum(file.stat().st_size for file in files if file.name.startswith("train"))
 
@@ -67,15 +67,17 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     for split in ("train", "val"):
         (root / split).symlink_to(images.resolve())
     if any("raw" in name for name in names):
-        size = made("raw", write_mode="raw", max_resolution=352)
+        size = write_beton("raw", write_mode="raw", max_resolution=352)
         yield f"raw at 352 px: {size / 1e6:.1f} MB"
     if any(name == ".beton" or name == "bare FFCV" for name in names):
-        yield f"train.beton: {made('default') / 1e6:.1f} MB"
+        yield f"train.beton: {write_beton('default') / 1e6:.1f} MB"
     if any("levels" in name or "size" in name for name in names):
-        both = made("levels", write_mode="jpg", levels=2)
-        jpegs = made("jpegs", compress_probability=1.0)
+        both = write_beton("levels", write_mode="jpg", levels=2)
+        jpegs = write_beton("jpegs", compress_probability=1.0)
         raw = 3 * int(open_beton(root / "jpegs" / "train.beton").sizes.prod(axis=1).sum())
-        equal = made("equal", compress_probability=1 - max(0.0, (both - jpegs) / (raw - jpegs)))
+        equal = write_beton(
+            "equal", compress_probability=1 - max(0.0, (both - jpegs) / (raw - jpegs))
+        )
         yield f"levels=2: {both / 1e6:.1f} MB; FFCV's file of that size: {equal / 1e6:.1f} MB"
 
 
@@ -91,7 +93,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="also write the rows here")
     args = parser.parse_args()
-    lacking = missing()
+    lacking = find_missing()
     for name, package in lacking.items():
         print(f"skipped: {name} ({package} is not installed)")
     names = [
@@ -105,7 +107,7 @@ def main() -> None:
             print(note, flush=True)
         for size in map(int, args.sizes.split(",")):
             setting = Setting(Path(folder), size)
-            results += rows(size, measured(setting, names, args.rounds, args.batches))
+            results += compare_rates(size, measure(setting, names, args.rounds, args.batches))
     print(f"{'images per CPU-second, medians':<60}{'ours':>7}{'peer':>7}{'ratio':>8}, by round")
     for one in results:
         ratio = f"{one['ratio']:8.2f}, {one['low']:.2f} to {one['high']:.2f}"

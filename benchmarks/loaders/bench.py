@@ -33,33 +33,33 @@ class Bench:
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         # start workers, compile, fill the page cache, or the memory for pixels
-        self.rate(5 + sum(1 for _ in (setting.root / "train").glob("*/*")) // BATCH)
+        self.measure_rate(5 + sum(1 for _ in (setting.root / "train").glob("*/*")) // BATCH)
 
-    def rate(self, batches: int) -> float:
+    def measure_rate(self, batches: int) -> float:
         """Read some batches; return images per CPU-second. Queues are full before and after."""
-        before = self._idle_seconds()
+        before = self._wait_until_idle()
         with suppress(BrokenPipeError):  # the process may have ended
             print(batches, file=self._process.stdin, flush=True)
         if not self._process.stdout.readline():
             raise SystemExit("a loader has failed: see its message above")
-        return batches * BATCH / (self._idle_seconds() - before)
+        return batches * BATCH / (self._wait_until_idle() - before)
 
     def close(self) -> None:
         """End the process and its workers."""
         self._process.kill()
         self._process.wait()
 
-    def _idle_seconds(self) -> float:
+    def _wait_until_idle(self) -> float:
         """Wait for a second without activity; return the CPU seconds used so far."""
-        seconds, quiet = cpu_seconds(self._process.pid), 0
+        seconds, quiet = read_cpu_seconds(self._process.pid), 0
         while quiet < 4:
             time.sleep(0.25)
-            now = cpu_seconds(self._process.pid)
+            now = read_cpu_seconds(self._process.pid)
             seconds, quiet = now, quiet + 1 if now - seconds < 0.02 else 0
         return seconds
 
 
-def cpu_seconds(pid: int | str) -> float:
+def read_cpu_seconds(pid: int | str) -> float:
     """Return the CPU time of a process and all its descendants, including reaped ones."""
     place = Path("/proc", str(pid))
     try:
@@ -67,7 +67,7 @@ def cpu_seconds(pid: int | str) -> float:
         children = " ".join(path.read_text() for path in place.glob("task/*/children")).split()
     except OSError:  # it has just ended
         return 0.0
-    return sum(map(int, fields[11:15])) / TICKS + sum(map(cpu_seconds, children))
+    return sum(map(int, fields[11:15])) / TICKS + sum(map(read_cpu_seconds, children))
 
 
 if __name__ == "__main__":

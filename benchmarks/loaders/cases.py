@@ -27,7 +27,7 @@ class Setting(NamedTuple):
     pixels: int
 
 
-def ours(
+def read_with_backend(
     setting: Setting,
     backend: str,
     place: str = "",
@@ -48,10 +48,10 @@ def ours(
     return data.open_train(config, facts, share, augment).batches()
 
 
-def ours_taught(setting: Setting) -> Iterator:
+def read_with_teacher(setting: Setting) -> Iterator:
     """Read with the torchvision backend and a teacher's outputs: 10 of 1,000 for each image."""
 
-    def stored(images: int) -> StoredOutputs:
+    def make_outputs(images: int) -> StoredOutputs:
         path = setting.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
         values, classes, _ = map_outputs(path, "r+").outputs
@@ -59,21 +59,21 @@ def ours_taught(setting: Setting) -> Iterator:
             values[epoch, 0], classes[epoch, 0] = choose_outputs(torch.randn(images, 1000), 10)
         return StoredOutputs(path, 8, 1000)
 
-    return ours(setting, "torchvision", stored=stored)
+    return read_with_backend(setting, "torchvision", stored=make_outputs)
 
 
-def ours_normalized(setting: Setting) -> Iterator:
+def read_normalized(setting: Setting) -> Iterator:
     """Read with the torchvision backend and normalize on the CPU; a GPU run uses the GPU."""
     torch.set_num_threads(1)
-    return (normalize(batch.pixels) for batch in ours(setting, "torchvision"))
+    return (normalize(batch.pixels) for batch in read_with_backend(setting, "torchvision"))
 
 
-def in_pillow(augment: Callable, image: object, rng: object) -> object:
+def augment_in_pillow(augment: Callable, image: object, rng: object) -> object:
     """Augment with Pillow only, without the engine."""
     return augment(image, rng)
 
 
-def plain(setting: Setting) -> Iterator:
+def read_with_torchvision(setting: Setting) -> Iterator:
     """Read with ImageFolder, PIL transforms and a DataLoader, as in the torchvision example."""
     transform = transforms.Compose(
         [
@@ -83,17 +83,19 @@ def plain(setting: Setting) -> Iterator:
             transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ]
     )
-    return _by_torch(setting, datasets.ImageFolder(str(setting.root / "train"), transform))
+    return _read_with_torch(setting, datasets.ImageFolder(str(setting.root / "train"), transform))
 
 
-def _by_torch(setting: Setting, images: Dataset, collate: Callable | None = None) -> Iterator:
+def _read_with_torch(
+    setting: Setting, images: Dataset, collate: Callable | None = None
+) -> Iterator:
     """Read images endlessly in random order with a torch DataLoader."""
     sampler = RandomSampler(images, num_samples=10**6)
     workers = {"num_workers": WORKERS, "collate_fn": collate}
     return iter(DataLoader(images, BATCH, sampler=sampler, **workers))
 
 
-def timm(setting: Setting) -> Iterator:
+def read_with_timm(setting: Setting) -> Iterator:
     """Read with timm dataset, transforms and uint8 collation, without the prefetcher."""
     from timm.data import create_dataset, create_transform
     from timm.data.loader import fast_collate
@@ -107,10 +109,10 @@ def timm(setting: Setting) -> Iterator:
     )
     root = str(setting.root / "train")
     images = create_dataset("", root=root, is_training=True, transform=transform)
-    return _by_torch(setting, images, fast_collate)
+    return _read_with_torch(setting, images, fast_collate)
 
 
-def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
+def read_with_ffcv(setting: Setting, place: str = "default") -> Iterator:
     """Read with the FFCV Loader and the pipeline of its ImageNet example, uint8 output."""
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -137,12 +139,12 @@ def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
     return itertools.chain.from_iterable(itertools.repeat(loader))
 
 
-def dali(setting: Setting) -> Iterator:
+def read_with_dali(setting: Setting) -> Iterator:
     """Read with the DALI CPU pipeline: fused decoding of random crops, uint8 output."""
     from nvidia.dali import fn, pipeline_def, types
 
     @pipeline_def(batch_size=BATCH, num_threads=WORKERS, device_id=None, prefetch_queue_depth=2)
-    def pipeline():
+    def define_pipeline():
         files, labels = fn.readers.file(file_root=str(setting.root / "train"), random_shuffle=True)
         crops = fn.decoders.image_random_crop(
             files, device="cpu", random_area=[0.08, 1.0], random_aspect_ratio=[0.75, 4 / 3]
@@ -152,42 +154,46 @@ def dali(setting: Setting) -> Iterator:
         )
         return fn.flip(resized, horizontal=fn.random.coin_flip()), labels
 
-    built = pipeline()
+    built = define_pipeline()
     built.build()
     while True:
         yield built.run()
 
 
-def torchcodec(setting: Setting) -> Iterator:
+def read_with_torchcodec(setting: Setting) -> Iterator:
     """Read with torchcodec and torchvision tensor transforms in a DataLoader, uint8 output."""
     from torchcodec.decoders import decode_image
 
     crop = v2.RandomResizedCrop(setting.pixels, antialias=True)
     transform = v2.Compose([crop, v2.RandomHorizontalFlip()])
     folder = str(setting.root / "train")
-    return _by_torch(setting, datasets.ImageFolder(folder, transform, loader=decode_image))
+    return _read_with_torch(setting, datasets.ImageFolder(folder, transform, loader=decode_image))
 
 
 RANDAUGMENT = RandAugment().augment_sample()
 
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
-    "files": lambda setting: ours(setting, "torchvision"),
-    "files, normalized on the CPU": ours_normalized,
-    "files, stored outputs of a teacher": ours_taught,
-    "torchvision + PIL": plain,
-    "timm": timm,
-    "torchcodec": torchcodec,
-    "DALI": dali,
-    "files, RandAugment": lambda setting: ours(setting, "torchvision", augment=RANDAUGMENT),
-    "files, RandAugment in Pillow": lambda setting: ours(
-        setting, "torchvision", augment=partial(in_pillow, RANDAUGMENT)
+    "files": lambda setting: read_with_backend(setting, "torchvision"),
+    "files, normalized on the CPU": read_normalized,
+    "files, stored outputs of a teacher": read_with_teacher,
+    "torchvision + PIL": read_with_torchvision,
+    "timm": read_with_timm,
+    "torchcodec": read_with_torchcodec,
+    "DALI": read_with_dali,
+    "files, RandAugment": lambda setting: read_with_backend(
+        setting, "torchvision", augment=RANDAUGMENT
     ),
-    ".beton": lambda setting: ours(setting, "ffcv", "default"),
-    "bare FFCV": bare_ffcv,
-    "pixels in memory, 352 px": lambda setting: ours(setting, "torchvision", memory=352),
-    ".beton, raw at 352 px": lambda setting: ours(setting, "ffcv", "raw"),
-    ".beton, levels=2": lambda setting: ours(setting, "ffcv", "levels"),
-    "bare FFCV, a file of that size": lambda setting: bare_ffcv(setting, "equal"),
+    "files, RandAugment in Pillow": lambda setting: read_with_backend(
+        setting, "torchvision", augment=partial(augment_in_pillow, RANDAUGMENT)
+    ),
+    ".beton": lambda setting: read_with_backend(setting, "ffcv", "default"),
+    "bare FFCV": read_with_ffcv,
+    "pixels in memory, 352 px": lambda setting: read_with_backend(
+        setting, "torchvision", memory=352
+    ),
+    ".beton, raw at 352 px": lambda setting: read_with_backend(setting, "ffcv", "raw"),
+    ".beton, levels=2": lambda setting: read_with_backend(setting, "ffcv", "levels"),
+    "bare FFCV, a file of that size": lambda setting: read_with_ffcv(setting, "equal"),
 }
 
 #: Our loaders and the peers to compare each with.
@@ -213,12 +219,12 @@ _NEEDS = {
 }
 
 
-def missing() -> dict[str, str]:
+def find_missing() -> dict[str, str]:
     """Return the peers that cannot run here, each with a missing package."""
-    return {name: package for name, package in _NEEDS.items() if not _has(package)}
+    return {name: package for name, package in _NEEDS.items() if not _is_installed(package)}
 
 
-def _has(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:

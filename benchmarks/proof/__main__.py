@@ -28,11 +28,11 @@ from table import (
     CONFIDENCE,
     Cell,
     Difference,
-    cells_of,
-    differences,
-    label,
-    measured,
-    neighbours,
+    compute_differences,
+    format_label,
+    pair_neighbors,
+    read_cells,
+    read_measured_cells,
     write,
 )
 
@@ -45,15 +45,15 @@ RECIPES = Path(__file__).parent / "recipes"
 
 def main() -> int:
     """Train missing runs, then print the table and write it to files if requested."""
-    options, words = arguments()
+    options, words = parse_arguments()
     if options.data:
-        trained(options, words)
-    cells = cells_of(options.table or [options.root])
-    found = differences(pairs(cells, options))
+        train(options, words)
+    cells = read_cells(options.table or [options.root])
+    found = compute_differences(list_pairs(cells, options))
     console = Console(width=None if sys.stdout.isatty() else 100)
-    console.print(accuracies(cells))
+    console.print(format_accuracies(cells))
     if found:
-        console.print(intervals(found))
+        console.print(format_intervals(found))
     if options.json:
         rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
         written = {"cells": rows, "differences": [one._asdict() for one in found]}
@@ -61,7 +61,7 @@ def main() -> int:
     if options.csv:
         write(options.csv, cells)
     if options.png:
-        plots = {figure.name: figure.spec for figure in figures(cells, options)}
+        plots = {figure.name: figure.spec for figure in draw_figures(cells, options)}
         write_pictures(options.png.parent, plots)
     return 0
 
@@ -74,7 +74,7 @@ def read_lengths(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of epochs such as 4,8") from None
 
 
-def arguments() -> tuple[argparse.Namespace, list[str]]:
+def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     """Read the command line: options, and settings for every run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -101,7 +101,7 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     return options, words
 
 
-def trained(options: argparse.Namespace, words: list[str]) -> None:
+def train(options: argparse.Namespace, words: list[str]) -> None:
     """Train every combination that is not finished.
 
     End the program if a run fails or is stopped.
@@ -118,24 +118,24 @@ def trained(options: argparse.Namespace, words: list[str]) -> None:
         f"run.root={options.root}",
         *words,
     ]
-    train = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
-    if code := subprocess.run(train).returncode:
+    command = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
+    if code := subprocess.run(command).returncode:
         sys.exit(code)
 
 
-def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
+def list_pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
     """Return the pairs of cells to compare, at the requested durations, if any.
 
     Pairs with an untrained cell are skipped.
     """
     lengths = set(map(float, options.lengths.split(","))) if options.lengths else None
     near = [cell for cell in cells if lengths is None or cell.epochs in lengths]
-    by_label = {label(cell): cell for cell in cells}
+    by_label = {format_label(cell): cell for cell in cells}
     asked = [tuple(map(by_label.get, pair.split(":"))) for pair in options.against]
-    return [*neighbours(near, options.recipes.split(",")), *filter(all, asked)]
+    return [*pair_neighbors(near, options.recipes.split(",")), *filter(all, asked)]
 
 
-def accuracies(cells: list[Cell]) -> Table:
+def format_accuracies(cells: list[Cell]) -> Table:
     """Return the table of all seeds."""
     table = Table("recipe", "epochs", "PFLOPs", "minutes", "top-1 by seed, %", "mean, %")
     for cell in cells:
@@ -146,7 +146,7 @@ def accuracies(cells: list[Cell]) -> Table:
     return table
 
 
-def intervals(found: list[Difference]) -> Table:
+def format_intervals(found: list[Difference]) -> Table:
     """Return the table of differences; their intervals hold simultaneously."""
     title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
     table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
@@ -166,17 +166,19 @@ def intervals(found: list[Difference]) -> Table:
     return table
 
 
-def figures(cells: list[Cell], options: argparse.Namespace) -> list[Figure]:
+def draw_figures(cells: list[Cell], options: argparse.Namespace) -> list[Figure]:
     """Return the plots of accuracy against PFLOPs and, if they were measured, minutes."""
     name, recipes = options.png.stem, options.recipes.split(",")
-    plots = [figure(name, cells, recipes, ("pflops", "training PFLOPs"))]
+    plots = [draw_figure(name, cells, recipes, ("pflops", "training PFLOPs"))]
     if options.minutes:
-        timed = measured(cells, options.minutes)
-        plots.append(figure(f"{name}-minutes", timed, recipes, ("minutes", "minutes")))
+        timed = read_measured_cells(cells, options.minutes)
+        plots.append(draw_figure(f"{name}-minutes", timed, recipes, ("minutes", "minutes")))
     return plots
 
 
-def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str, str]) -> Figure:
+def draw_figure(
+    name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str, str]
+) -> Figure:
     """Return a plot of accuracy against cost, with bars from the lowest to the highest seed."""
     field, title = cost
     rows = [

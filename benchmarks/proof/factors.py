@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from table import below, read
+from table import compute_student_cdf, read
 
 RESULTS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
 LEVEL = 0.05  # a factor is kept if its p is below this
@@ -28,7 +28,7 @@ class Effect(NamedTuple):
     p: float  # one-sided
 
 
-def effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
+def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     """Return the effect of each factor of a table of runs."""
     values = {
         name: dict.fromkeys(row[name] for row in rows) for name in rows[0] if name not in RESULTS
@@ -54,7 +54,7 @@ def effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
             f"{name}: {second} instead of {first}",
             points,
             error,
-            1 - below(points / error, freedom),
+            1 - compute_student_cdf(points / error, freedom),
         )
         for (name, (first, second)), (points, error) in zip(values.items(), terms, strict=True)
     ]
@@ -63,7 +63,7 @@ def effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
 def main() -> None:
     """Print the effects of a table of runs."""
     print(f"{'factor':<40}{'points':>8}{'standard error':>16}{'one-sided p':>13}")
-    for one in effects(read(Path(sys.argv[1]))):
+    for one in compute_effects(read(Path(sys.argv[1]))):
         stays = "stays" if one.p < LEVEL else "goes"
         print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}  {stays}")
 

@@ -39,7 +39,7 @@ class Task(NamedTuple):
     work: Path
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """The result of a training."""
 
     top1: float  # percent of the validation images
@@ -68,7 +68,7 @@ def main() -> None:
         }
         if not is_finished(options.csv, case):
             task = Task(options.images, options.depth, options.epochs, int(seed), options.work)
-            append(options.csv, case | measured(arm, task))
+            append(options.csv, case | measure(arm, task))
 
 
 def is_finished(path: Path, case: dict[str, str]) -> bool:
@@ -86,35 +86,35 @@ def append(path: Path, row: dict[str, str]) -> None:
         table.writerow(row)
 
 
-def measured(arm: str, task: Task) -> dict[str, str]:
+def measure(arm: str, task: Task) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
-    used, began = cpu_minutes(), time.monotonic()
-    trained = fastai(task) if arm == "fastai" else ours(arm, task)
+    used, began = read_cpu_minutes(), time.monotonic()
+    trained = train_with_fastai(task) if arm == "fastai" else train_with_resnet_recipes(arm, task)
     return {
         "top1_percent": f"{trained.top1:.3f}",
         "pflops": f"{trained.pflops:.6g}",
         "mean_minutes": "",  # other programs disturb the clock
-        "cpu_minutes": f"{cpu_minutes() - used:.1f}",
+        "cpu_minutes": f"{read_cpu_minutes() - used:.1f}",
         "wall_minutes": f"{(time.monotonic() - began) / 60:.1f}",
     }
 
 
-def cpu_minutes() -> float:
+def read_cpu_minutes() -> float:
     """Return the CPU time of this process and its ended children."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(one.ru_utime + one.ru_stime for one in used) / 60
 
 
-def ours(arm: str, task: Task) -> Trained:
+def train_with_resnet_recipes(arm: str, task: Task) -> TrainingResult:
     """Train a packaged recipe."""
     words = (f"data.root={task.images.absolute()}", f"run.root={task.work.absolute()}")
-    summary = rr.train(rr.compose(arm, *scaled(arm, task), *words)).summary
+    summary = rr.train(rr.compose(arm, *list_changes(arm, task), *words)).summary
     top1 = summary.get("ema_top1_percent", summary["raw_top1_percent"])
-    return Trained(top1, summary["training_pflops"])
+    return TrainingResult(top1, summary["training_pflops"])
 
 
-def scaled(arm: str, task: Task) -> list[str]:
+def list_changes(arm: str, task: Task) -> list[str]:
     """Return the changes to a packaged recipe: 128 px, and durations that suit a short run.
 
     Methods, strengths and crops stay. The lr is scaled linearly from 2.048 for 2,048 images.
@@ -143,7 +143,7 @@ def scaled(arm: str, task: Task) -> list[str]:
     ]
 
 
-def fastai(task: Task) -> Trained:
+def train_with_fastai(task: Task) -> TrainingResult:
     """Train as fastai's script does, with the options of the leaderboard at 5 and 20 epochs."""
     from fastai.vision import all as library
     from fastai.vision.models import xresnet
@@ -192,7 +192,7 @@ def fastai(task: Task) -> Trained:
         learner.fit_flat_cos(task.epochs, 8e-3, wd=1e-2, cbs=NoEvaluation())
         top1 = 100 * learner.validate()[1]
     steps = task.epochs * len(images.train)
-    return Trained(top1, steps * BATCH * flops / 1e15)
+    return TrainingResult(top1, steps * BATCH * flops / 1e15)
 
 
 def count_flops(model: nn.Module) -> float:
@@ -207,11 +207,11 @@ class Mish(nn.Module):
     """torch's Mish in one fused kernel with one exponential, which is 2.5 times as fast in bf16."""
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return fused_mish(pixels)
+        return compute_mish(pixels)
 
 
 @torch.compile
-def fused_mish(pixels: Tensor) -> Tensor:
+def compute_mish(pixels: Tensor) -> Tensor:
     """Return x * tanh(softplus(x)), whose tanh is n / (n + 2) with n = e^x * (e^x + 2)."""
     power = torch.exp(pixels.clamp(max=20.0))
     numerator = power * (power + 2)

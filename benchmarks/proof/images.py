@@ -16,14 +16,14 @@ from table import read
 DRAWS = 2000
 
 
-def right(path: Path) -> dict[str, bool]:
+def read_correct(path: Path) -> dict[str, bool]:
     """Return whether each image's class was predicted, by file."""
     return {row["path"]: row["label"] == row["prediction"] for row in read(path)}
 
 
-def share(first: list[Path], second: list[Path]) -> tuple[float, float]:
+def compute_difference(first: list[Path], second: list[Path]) -> tuple[float, float]:
     """Return the mean difference of two groups of runs, and its error by images, in points."""
-    groups = [[right(path) for path in paths] for paths in (first, second)]
+    groups = [[read_correct(path) for path in paths] for paths in (first, second)]
     files = sorted(groups[0][0])
     if any(sorted(run) != files for group in groups for run in group):
         raise SystemExit("the files list different images")
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--first", type=Path, nargs="+", required=True)
     parser.add_argument("--second", type=Path, nargs="+", required=True)
     arguments = parser.parse_args()
-    points, error = share(arguments.first, arguments.second)
+    points, error = compute_difference(arguments.first, arguments.second)
     print(f"{points:+.2f} points, standard error by images {error:.2f}")
 
 

@@ -24,7 +24,7 @@ def main() -> None:
     if not (found and (options.tiny / "val" / "val_annotations.txt").is_file()):
         parser.exit(2, f"{options.tiny} is not Tiny ImageNet as Stanford distributes it\n")
     classes, count = found[options.first :: 10], 0
-    for split, source, name in images(options.tiny, set(classes)):
+    for split, source, name in list_images(options.tiny, set(classes)):
         target = options.out / split / name / source.name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
@@ -33,7 +33,7 @@ def main() -> None:
     print(f"{count:,} images of {len(classes)} classes in {options.out}")
 
 
-def images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
+def list_images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
     """Return the split, file and class of each image of these classes."""
     found = [
         ("train", file, name)

@@ -46,18 +46,18 @@ class Difference(NamedTuple):
     verdict: str  # more accurate | less accurate | not settled
 
 
-def cells_of(places: Iterable[Path]) -> list[Cell]:
+def read_cells(places: Iterable[Path]) -> list[Cell]:
     """Return the finished runs of folders and CSV files as cells, by duration and name.
 
     If two places have the same recipe at the same duration, the later one is used.
     """
     cells: dict[tuple[str, float], Cell] = {}
     for place in places:
-        cells |= {(cell.name, cell.epochs): cell for cell in _found(place)}
+        cells |= {(cell.name, cell.epochs): cell for cell in _find_runs(place)}
     return sorted(cells.values(), key=lambda cell: (cell.epochs, cell.name))
 
 
-def measured(cells: Sequence[Cell], path: Path) -> list[Cell]:
+def read_measured_cells(cells: Sequence[Cell], path: Path) -> list[Cell]:
     """Return the cells listed in a CSV file of recipe, epochs and minutes, with its minutes."""
     minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in read(path)}
     return [
@@ -85,16 +85,16 @@ def write(path: Path, cells: Sequence[Cell]) -> None:
                 table.writerow((cell.name, f"{cell.epochs:g}", seed, top1, cost, minutes))
 
 
-def _found(place: Path) -> Iterator[Cell]:
+def _find_runs(place: Path) -> Iterator[Cell]:
     if place.is_file():
-        yield from _recorded(place)
+        yield from _read_table(place)
     else:
         finished = [run for run in list_runs(place) if run.state == "finished"]
         shared = find_shared_changes(finished)
-        yield from (_cell(group.runs, shared) for group in group_seeds(finished))
+        yield from (_make_cell(group.runs, shared) for group in group_seeds(finished))
 
 
-def _recorded(path: Path) -> Iterator[Cell]:
+def _read_table(path: Path) -> Iterator[Cell]:
     """Yield the cells of a CSV file written by `write`."""
     groups = defaultdict(list)
     for row in read(path):
@@ -107,7 +107,7 @@ def _recorded(path: Path) -> Iterator[Cell]:
         yield Cell(name, epochs, top1, cost, minutes)
 
 
-def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
+def _make_cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
     own = [change for change in runs[0].shown_changes if change not in shared]
     changes = (
         f" without {change[1:].removeprefix('methods.')}"
@@ -125,12 +125,12 @@ def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
     )
 
 
-def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
+def compute_differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     """Return the advantage of the first cell of each pair over the second.
 
     Intervals hold simultaneously (Bonferroni), and so do the p values (Holm, 1979).
     """
-    found = [_difference(first, second, len(wanted)) for first, second in wanted]
+    found = [_compute_difference(first, second, len(wanted)) for first, second in wanted]
     tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
     least = 0.0
     for rank, (p, place) in enumerate(tested):
@@ -139,7 +139,7 @@ def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     return found
 
 
-def neighbours(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
+def pair_neighbors(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
     """Yield every cell with the previous cell at the same duration, in the order of the names."""
     by_place = {(cell.name, cell.epochs): cell for cell in cells}
     for epochs in sorted({cell.epochs for cell in cells}):
@@ -147,46 +147,50 @@ def neighbours(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Ce
         yield from ((second, first) for first, second in pairwise(present))
 
 
-def _difference(first: Cell, second: Cell, comparisons: int) -> Difference:
+def _compute_difference(first: Cell, second: Cell, comparisons: int) -> Difference:
     seeds = sorted(first.top1.keys() & second.top1.keys())
     points = tuple(first.top1[seed] - second.top1[seed] for seed in seeds)
     mean = fmean(points) if points else math.nan
     half, p, verdict = None, None, "not settled"
     if len(points) > 1:
-        tail, freedom = (1 - CONFIDENCE) / comparisons / 2, len(points) - 1
+        tail, degrees = (1 - CONFIDENCE) / comparisons / 2, len(points) - 1
         error = stdev(points) / math.sqrt(len(points))
-        half = quantile(1 - tail, freedom) * error
-        p = 2 * (1 - below(abs(mean) / error, freedom)) if error else float(mean == 0)
+        half = compute_quantile(1 - tail, degrees) * error
+        p = 2 * (1 - compute_student_cdf(abs(mean) / error, degrees)) if error else float(mean == 0)
         if abs(mean) > half:
             verdict = "more accurate" if mean > 0 else "less accurate"
     cost = first.pflops / second.pflops if first.pflops and second.pflops else None
-    return Difference(label(first), label(second), points, mean, half, p, cost, verdict)
+    return Difference(
+        format_label(first), format_label(second), points, mean, half, p, cost, verdict
+    )
 
 
-def label(cell: Cell) -> str:
+def format_label(cell: Cell) -> str:
     """Return the name of a cell with its duration: "mild@8"."""
     return f"{cell.name}@{cell.epochs:g}"
 
 
-def quantile(probability: float, freedom: int) -> float:
+def compute_quantile(probability: float, degrees: int) -> float:
     """Return the quantile of Student's t distribution for a `probability` above one half."""
     low, high = 0.0, 1e4
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if below(middle, freedom) < probability else (low, middle)
+        low, high = (
+            (middle, high) if compute_student_cdf(middle, degrees) < probability else (low, middle)
+        )
     return high
 
 
-def below(t: float, freedom: int) -> float:
+def compute_student_cdf(t: float, degrees: int) -> float:
     """Return the cumulative probability of Student's t distribution at t.
 
     Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
     """
-    angle = math.atan(t / math.sqrt(freedom))
-    is_odd = freedom % 2
+    angle = math.atan(t / math.sqrt(degrees))
+    is_odd = degrees % 2
     term = math.cos(angle) if is_odd else 1.0
     total = 0.0
-    for k in range(2 + is_odd, freedom + 1, 2):
+    for k in range(2 + is_odd, degrees + 1, 2):
         total += term
         term *= math.cos(angle) ** 2 * (k - 1) / k
     inside = 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total
