@@ -248,7 +248,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         rule = f"must be what compose() returns, and not {_describe_kind(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen.find_problems(recipe)
-    RecipeError.refuse(one for one in wrong if needs_data or one.key != "data.root")
+    RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
     return Composed(recipe, PROGRAM)
 
 
@@ -262,7 +262,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     several devices.
     """
     result = _check(recipe)
-    RecipeError.refuse([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
+    RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import work
 
     interruption, start = Interruption(), time.monotonic()
@@ -355,7 +355,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
 
     model, rest = parse_model(_format_changes(changes, {}))
     rule = "cannot be changed here; only model.name and model.args.NAME can"
-    RecipeError.refuse(Problem(word, None, rule) for word in rest)
+    RecipeError.raise_if_any(Problem(word, None, rule) for word in rest)
     return open_network(str(_locate(place)), model, downloads=True)
 
 
@@ -425,7 +425,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
             rule = f"must be text or a mapping, and not {_describe_kind(change)}"
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     return words
 
 

@@ -46,7 +46,7 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     require_network(name)
     rule = "cannot be set here: this program sets it from the recipe"
     reserved = sorted(RESERVED_ARGUMENTS[library] & arguments.keys())
-    RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in reserved)
+    RecipeError.raise_if_any(Problem(f"model.args.{key}", None, rule) for key in reserved)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
     except Exception as error:  # any error, for arguments that a library cannot use

@@ -118,19 +118,21 @@ class Problem(NamedTuple):
 
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
-        return mask_secrets(f"{name}{self._colon} {self.clause}".strip())
+        return mask_secrets(f"{name}{self._separator} {self.clause}".strip())
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
-        below = [label(self.command(each)) for each in self.advice if each not in self._meant()]
+        likely = self._find_likely_names()
+        below = [label(self.command(each)) for each in self.advice if each not in likely]
         if self.kind is Kind.UNUSED and not below:
             below = ["hint:  remove it"]
         if self.valid:
             below.append(f"valid: {', '.join(self.valid)}")
-        first = f"{self.where}: {self._first()}" if self.where else self._first()
+        first = self._format_first_line()
+        first = f"{self.where}: {first}" if self.where else first
         return [mask_secrets(line) for line in [first, *below]]
 
-    def _first(self) -> str:
+    def _format_first_line(self) -> str:
         """Return the first line, with secrets not yet masked."""
         subject = self.key if self.value is None else f"{self.key}={to_text(self.value)}"
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
@@ -139,20 +141,20 @@ class Problem(NamedTuple):
         match self.kind:
             case Kind.UNKNOWN:
                 return f"unknown {self.clause} {subject}" + "".join(
-                    f"; did you mean {each}?" for each in self._meant()
+                    f"; did you mean {each}?" for each in self._find_likely_names()
                 )
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        return f"{subject}{self._colon} {self.clause or 'is not valid'}"
+        return f"{subject}{self._separator} {self.clause or 'is not valid'}"
 
-    def _meant(self) -> tuple[str, ...]:
+    def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""
         is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
         return self.fixes if is_name else ()
 
     @property
-    def _colon(self) -> str:
+    def _separator(self) -> str:
         return ":" if isinstance(self.clause, Statement) else ""
 
     @property
@@ -206,12 +208,12 @@ class RecipeError(Exception):
         return cls([Problem(key, value, clause, fix, kind=kind)])
 
     @classmethod
-    def refuse(cls, problems: Iterable[Problem | None]) -> None:
+    def raise_if_any(cls, problems: Iterable[Problem | None]) -> None:
         """Raise this error with all problems, if there are any."""
         if collected := [problem for problem in problems if problem]:
             raise cls(collected)
 
-    def elsewhere(self, here: object, there: str) -> Self:
+    def with_path_replaced(self, here: object, there: str) -> Self:
         """Return this error with the path `here` replaced by `there` in all texts."""
 
         def moved(part: Any) -> Any:
@@ -228,7 +230,7 @@ class NotReadyError(RecipeError):
 
     exit_code = ExitCode.NOT_READY
 
-    def of_place(self, key: str, value: object = None) -> Self:
+    def with_key(self, key: str, value: object = None) -> Self:
         """Return this error with the key and value that the user gave for the file."""
         return type(self)(
             problem._replace(

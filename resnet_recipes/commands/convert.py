@@ -104,7 +104,7 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
         default = getattr(ConvertOptions(), problem.key)
         return problem._replace(fix=Value(meant) if meant else Hint(f"the default is {default}"))
 
-    RecipeError.refuse(map(add_help, problems))
+    RecipeError.raise_if_any(map(add_help, problems))
     return options
 
 

@@ -37,7 +37,7 @@ def run(arguments: Arguments) -> int:
     if parent.origin == "file":
         rule = "is a file outside recipes/, and recipes inherit from names only"
         raise RecipeError.of("cp", source, rule, Hint(f"move it to recipes/{parent.path.name}"))
-    RecipeError.refuse([_find_path_problem(path)])
+    RecipeError.raise_if_any([_find_path_problem(path)])
     parse_new_path("FILE", file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def _read_count(arguments: Arguments) -> int:
     """Return the number of epochs to train, or 0."""
     if (text := arguments.flags.get("--sample")) is None:
         return 0
-    RecipeError.refuse([find_number_problem("--sample", text, 2, fix="--sample 10")])
+    RecipeError.raise_if_any([find_number_problem("--sample", text, 2, fix="--sample 10")])
     return int(text)
 
 
@@ -217,7 +217,7 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
             [*words, *limits], arguments.recipes, names, _read_reach(arguments), say
         )
     except RecipeError as error:
-        raise error.elsewhere("launch.budget", "--within") from None
+        raise error.with_path_replaced("launch.budget", "--within") from None
     rows = [_collect_offer(offer, words, price) for offer in offers.offers]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]

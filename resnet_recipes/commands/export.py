@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> int:
     flags = arguments.flags
     dtype, push = flags.get("--dtype", "float32"), flags.get("--push")
     lose = flags.get("--lose", "" if dtype == "float32" else "0.5")
-    RecipeError.refuse(
+    RecipeError.raise_if_any(
         [
             find_missing_network(arguments.words, USAGE.example),
             *_find_problems(arguments, TARGETS, dtype, lose),
@@ -59,14 +59,14 @@ def run(arguments: Arguments) -> int:
     to, folder = flags["--to"], parse_new_path("--out", flags["--out"], is_folder=True)
     if push:
         hub.parse_repository("--push", push)
-        NotReadyError.refuse(hub.find_missing_packages())
+        NotReadyError.raise_if_any(hub.find_missing_packages())
     # the programs that read the file do not use autocast
     words = [*arguments.words, "launch.device=cpu", "precision.dtype=fp32"]
     network = open_network(words, USAGE.example)
     preprocesses = "--with-preprocessing" in arguments
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
-    RecipeError.refuse(find_problems(network.network, to, options))
-    NotReadyError.refuse(find_missing_packages(to))
+    RecipeError.raise_if_any(find_problems(network.network, to, options))
+    NotReadyError.raise_if_any(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
         exported = export_and_check(network.to_device(), to, folder, options, waiting)

@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
     problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_place_problems(arguments, nodes, changes)
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     print(_write_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
 

@@ -59,7 +59,7 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
 
     Raises RecipeError.
     """
-    RecipeError.refuse([find_missing_network(words, usage)])
+    RecipeError.raise_if_any([find_missing_network(words, usage)])
     place = find_network(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import list_notes
@@ -103,7 +103,7 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
     if run_name != "auto":
         rule = Statement("--resume names the run, and a run keeps its recipe")
         name = get_value(words, "recipe")
-        RecipeError.refuse(
+        RecipeError.raise_if_any(
             [
                 Problem("NAME", name, rule, kind=Kind.UNUSED) if name else None,
                 *(Problem(word, None, rule, kind=Kind.UNUSED) for word in select(words, *_NAMING)),

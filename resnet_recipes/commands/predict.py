@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
     images = [parse_path("IMAGE", word) for word in words if word not in settings]
     top = arguments.flags.get("--top", "5")
     problem = find_number_problem("--top", top, 1, fix="--top 5")
-    RecipeError.refuse([*_find_problems(arguments, bool(images)), problem])
+    RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images
 

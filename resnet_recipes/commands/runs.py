@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
     if order not in KEYS:
         problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     has_none = places == [str(ROOT)] and not os.path.lexists(ROOT)
     runs = [
         run
@@ -96,7 +96,9 @@ def _remove(words: Sequence[str], sure: bool) -> int:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
     places = find_runs(words)
     others = (place for place in places if place.is_symlink() or not read_run(place))
-    RecipeError.refuse(Problem(str(place), None, "is not a run folder", LIST) for place in others)
+    RecipeError.raise_if_any(
+        Problem(str(place), None, "is not a run folder", LIST) for place in others
+    )
     if not sure and not sys.stdin.isatty():
         rule = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", rule, "--yes")

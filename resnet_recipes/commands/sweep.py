@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
     The same command continues a sweep.
     """
     gpus, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
-    RecipeError.refuse(
+    RecipeError.raise_if_any(
         [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.words)]
     )
     parallel = int(text)
@@ -101,7 +101,7 @@ def compose_points(
             runs[name] = point, words
         except RecipeError as error:
             problems += [problem for problem in error.problems if problem not in problems]
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     return runs
 
 

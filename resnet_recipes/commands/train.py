@@ -146,7 +146,7 @@ def _plan_run(result: "Composed") -> "Plan":
         plan = api.plan(result, ranks or count_ranks(launch), tell=say)
     except RecipeError as error:
         raise type(error)([*error.problems, *missing]) from None
-    NotReadyError.refuse(missing)
+    NotReadyError.raise_if_any(missing)
     return resolve_plan(plan, say)
 
 

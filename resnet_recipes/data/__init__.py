@@ -51,13 +51,13 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
         try:
             facts = measure(replace(config, root=str(root)), tell)
         except NotReadyError as error:
-            raise error.elsewhere(root, config.root) from None
+            raise error.with_path_replaced(root, config.root) from None
 
         def named(texts: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(text.replace(str(root), config.root) for text in texts)
 
         return replace(facts, notes=(note, *named(facts.notes)), details=named(facts.details))
-    NotReadyError.refuse([find_root_problem(config.root)])
+    NotReadyError.raise_if_any([find_root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)

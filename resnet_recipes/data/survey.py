@@ -55,24 +55,24 @@ def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) 
 
 def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
     root, parts = Path(config.root), find_parts(Path(config.root))
-    NotReadyError.refuse(_find_part_problems(root, parts))
-    NotReadyError.refuse(_find_split_problems(config, parts, tell))
+    NotReadyError.raise_if_any(_find_part_problems(root, parts))
+    NotReadyError.raise_if_any(_find_split_problems(config, parts, tell))
     train, val = listings = [list_split(config, split, tell) for split in SPLITS]
     unread = _describe_unread(train.others + val.others)
     # images set aside by val_share have no part
     part_listings = list(zip(parts.values(), listings, strict=False))
-    NotReadyError.refuse(
+    NotReadyError.raise_if_any(
         make_problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
         for part, listing in part_listings
         if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
-    NotReadyError.refuse(_find_doubts(config, parts, listings))
+    NotReadyError.raise_if_any(_find_doubts(config, parts, listings))
     problems = list(_find_class_problems(config, train, val))
     has_table = any(part.is_table for part in parts.values())
     if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
         rule = f"lists {len(twice):,} images for both training and validation: {min(twice)}"
         problems.append(make_problem(root, rule, Hint("keep each image in one split")))
-    NotReadyError.refuse(problems)
+    NotReadyError.raise_if_any(problems)
     facts = DataFacts(
         "torchvision",
         root,
@@ -133,7 +133,7 @@ def _find_split_problems(
         try:
             _survey(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # setting the fraction would not help
-            NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
+            NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
             fix: Fix = Hint(error.problems[0].about(f"data.val_share={_TENTH}"))
         else:
             hint = Hint("sets a tenth of each class aside for validation")
@@ -290,7 +290,7 @@ def survey_betons(config: DataConfig) -> DataFacts:
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
-    NotReadyError.refuse(_find_beton_problems(config, train.beton, val.beton))
+    NotReadyError.raise_if_any(_find_beton_problems(config, train.beton, val.beton))
     return DataFacts(
         "ffcv",
         root,

@@ -88,7 +88,7 @@ def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_clas
 
 def _list_files(config: DataConfig, root: Path) -> Listing:
     if root.is_file():
-        NotReadyError.refuse([find_root_problem(str(root))])
+        NotReadyError.raise_if_any([find_root_problem(str(root))])
     splits = find_parts(root)
     if config.sets_aside or "val" in splits:
         return list_split(config, "val")
@@ -132,7 +132,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
             collected.append(read_pixels(image))
         except BadImageError as error:
             problems.append(Problem(f"images[{number}]", None, str(error), _IMAGES))
-    RecipeError.refuse(problems[:_MAX_PROBLEMS])
+    RecipeError.raise_if_any(problems[:_MAX_PROBLEMS])
     return collected
 
 
@@ -157,7 +157,7 @@ def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
             rule = "no file matches this pattern" if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
             problems.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
-    NotReadyError.refuse(problems)
+    NotReadyError.raise_if_any(problems)
     return images
 
 

@@ -113,7 +113,7 @@ def apply_changes(
         _list_settings(settings),
         TRAINED_MEANINGS,
     )
-    RecipeError.refuse(explain(problem, words, context) for problem in problems)
+    RecipeError.raise_if_any(explain(problem, words, context) for problem in problems)
     return changed
 
 

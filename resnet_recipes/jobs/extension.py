@@ -81,7 +81,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     recipe = frozen.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
     parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
-    RecipeError.refuse(_find_differences(folder, parent, plan))
+    RecipeError.raise_if_any(_find_differences(folder, parent, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
     end = min(parent.stable_steps, plan.stable_steps)
     checkpoint = checkpoints.newest(end)
@@ -95,7 +95,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
         raise NotReadyError.of(_KEY, run.extends, rule, fix)
-    NotReadyError.refuse(_find_edits(folder, checkpoint[1], recipe))
+    NotReadyError.raise_if_any(_find_edits(folder, checkpoint[1], recipe))
     return StableState(folder, *checkpoint)
 
 

@@ -58,7 +58,7 @@ def find_launcher() -> str:
     A srun task is a rank, unless it is the only task: then it is our launcher. Raises NotReadyError
     if environment variables contradict each other.
     """
-    NotReadyError.refuse(_find_bad_variables(os.environ))
+    NotReadyError.raise_if_any(_find_bad_variables(os.environ))
     if count_ranks():
         return "torchrun"
     # tasks of this step; not set in a batch script
@@ -92,7 +92,7 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
     failure: BaseException | None = None
     if meeting.rank == 0:
         try:
-            RecipeError.refuse(_find_problems(words, by))
+            RecipeError.raise_if_any(_find_problems(words, by))
             locked = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error

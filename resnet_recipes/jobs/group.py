@@ -69,7 +69,7 @@ def make_group(config: "LaunchConfig") -> Group:
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
-    NotReadyError.refuse(find_group_problems(config))
+    NotReadyError.raise_if_any(find_group_problems(config))
     return Group(count_ranks(config), config.max_restarts)
 
 

@@ -23,7 +23,9 @@ def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
     Raises NotReadyError, with the most similar names, for all that do not exist.
     """
     places = [(word, find_place(key, word)) for word in words]
-    NotReadyError.refuse(describe_missing_run(key, word) for word, place in places if place is None)
+    NotReadyError.raise_if_any(
+        describe_missing_run(key, word) for word, place in places if place is None
+    )
     return [place for _, place in places if place]
 
 

@@ -192,7 +192,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
     command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
-    NotReadyError.refuse(
+    NotReadyError.raise_if_any(
         Problem(
             "data.root",
             config.root,

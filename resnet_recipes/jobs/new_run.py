@@ -58,7 +58,7 @@ def check(plan: Plan) -> None:
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
     problem = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
-    NotReadyError.refuse([*trackers.find_missing(plan.recipe.log.to), problem])
+    NotReadyError.raise_if_any([*trackers.find_missing(plan.recipe.log.to), problem])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
         raise _make_taken_error(folder, plan.recipe)
@@ -98,7 +98,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
                 state.put_into(draft, recipe)
             _place(held, plan)
         except NotReadyError as error:
-            raise error.elsewhere(draft, str(draft.parent)) from None
+            raise error.with_path_replaced(draft, str(draft.parent)) from None
         except OSError as error:
             rule, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
             raise NotReadyError.of("run.root", recipe.run.root, rule, fix) from None

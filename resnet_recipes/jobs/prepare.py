@@ -130,7 +130,7 @@ class Meeting(NamedTuple):
             ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
             differences = json.dumps(list(_find_differences(list(map(json.loads, ranks)))))
         fix = Hint("it must be the same on all ranks")
-        NotReadyError.refuse(
+        NotReadyError.raise_if_any(
             Problem(key, None, clause, fix)
             for key, clause in json.loads(self.broadcast(differences))
         )

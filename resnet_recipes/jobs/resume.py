@@ -56,7 +56,9 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
             if problem.key == "name":  # another recipe differs in many settings
                 rule = f"is a run of another recipe, {frozen.read(folder / CONFIG).name}"
                 raise RecipeError.of("run.name", folder.name, rule, (resume, "run=another"))
-        RecipeError.refuse(problem._replace(fix=(resume, "run=another")) for problem in problems)
+        RecipeError.raise_if_any(
+            problem._replace(fix=(resume, "run=another")) for problem in problems
+        )
         return folder
     difference = ""
     for folder in list_unfinished(root):
@@ -79,7 +81,9 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     held = LockedFolder(folder)
     config = folder / CONFIG
     original = frozen.read(config)
-    RecipeError.refuse(find_changed_settings(asdict(original), plan.recipe))  # changed meanwhile
+    RecipeError.raise_if_any(
+        find_changed_settings(asdict(original), plan.recipe)
+    )  # changed meanwhile
     if plan.recipe != original:
         atomic.write_text(config, frozen.freeze_sealed(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)
@@ -97,7 +101,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
-        RecipeError.refuse(_find_late_changes(folder, changes))
+        RecipeError.raise_if_any(_find_late_changes(folder, changes))
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
@@ -106,11 +110,13 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     if isinstance(changes, Sequence):  # a complete recipe comes from the user
         command = f"resnet-train --resume {shlex.quote(str(folder))}"
         data.refuse_unasked(recipe.data, changes, command)
-    NotReadyError.refuse([*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)])
+    NotReadyError.raise_if_any(
+        [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
+    )
     ranks = external.count_ranks() or make_group(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
-    NotReadyError.refuse([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total)])
+    NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total)])
     return plan
 
 
@@ -146,7 +152,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if recipe.batch.bn_size == AUTO:
         rule = f"is found when a run starts; this run uses {original.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, rule, Hint("use a smaller number")))
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     return recipe
 
 

@@ -67,9 +67,9 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     )
     outputs = "1" if top == "all" else top
     problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
-    RecipeError.refuse([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
+    RecipeError.raise_if_any([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
     plan = plan_here(composed, say)
-    RecipeError.refuse(find_unstorable(plan))
+    RecipeError.raise_if_any(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
         raise RecipeError(
             [make_missing_teacher(method) for method in ORDER if method.network_setting]
@@ -84,7 +84,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     need, missing = f"the teacher's outputs need {size}", start.size
     if os.path.exists(labels.part):
         missing = 0
-    NotReadyError.refuse([find_folder_problem("--out", path.parent, missing, need)])
+    NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing, need)])
     operations = images * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
         f"{plan.teachers[0].text}: {stored_outputs} outputs for each of {images:,} images in "

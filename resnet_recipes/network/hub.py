@@ -85,7 +85,7 @@ def find_missing_packages() -> Iterator[Problem]:
 @contextmanager
 def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
     """Yield a client of the Hub. Raises NotReadyError if the Hub or the network fails."""
-    NotReadyError.refuse(find_missing_packages())
+    NotReadyError.raise_if_any(find_missing_packages())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 

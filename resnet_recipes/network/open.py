@@ -52,7 +52,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
             assumed = About(model.name, 1, arguments=model.arguments, **images)
         network = load(path, assumed)
     except NotReadyError as error:
-        raise error.of_place(place) from None
+        raise error.with_key(place) from None
     network.path, network.is_described = path, network.is_described or is_published
     return network
 
@@ -88,7 +88,7 @@ def _require(name: str, place: str) -> None:
     try:
         backbones.require_network(name)
     except NotReadyError as error:
-        raise error.of_place(place) from None
+        raise error.with_key(place) from None
     except RecipeError as error:
         (problem,) = error.problems
         near = tuple(Value(fix.removeprefix("model.name=")) for fix in problem.fixes)

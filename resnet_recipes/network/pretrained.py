@@ -106,7 +106,7 @@ def open_weights(config: ModelConfig) -> Network:
     try:
         return open_network(config.weights, config)
     except NotReadyError as error:
-        raise error.of_place("model.weights", config.weights) from None
+        raise error.with_key("model.weights", config.weights) from None
 
 
 @torch.no_grad()

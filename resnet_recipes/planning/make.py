@@ -40,10 +40,10 @@ def make_plan(
         network = make_network_facts(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
-    RecipeError.refuse([*problems, *network.problems()])
+    RecipeError.raise_if_any([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
     plan = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
-    RecipeError.refuse(network.size_problems(plan.sizes, recipe.data.eval_size))
+    RecipeError.raise_if_any(network.size_problems(plan.sizes, recipe.data.eval_size))
     return add_teachers(plan) if reads_teachers else plan
 
 

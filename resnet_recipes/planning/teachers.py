@@ -83,7 +83,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
         try:
             network = open_network(place)
         except NotReadyError as error:
-            problem = error.of_place(key, place).elsewhere("model.weights", key)
+            problem = error.with_key(key, place).with_path_replaced("model.weights", key)
             raise _explain_description(problem, place) from None
         if key in digests and digests[key] != _compute_digest(network):
             rule = "was replaced after it was checked"
@@ -227,7 +227,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         if description.keys() - methods != expected.keys() - methods:
             raise ValueError(FOREIGN)
         differences = _find_differences(description, expected, path)
-        RecipeError.refuse([*find_unstorable(plan), *differences])
+        RecipeError.raise_if_any([*find_unstorable(plan), *differences])
         if description != expected:
             rule = "was made for other images, or for other sizes of them"
             raise RecipeError.of(key, path, rule, WRITE)

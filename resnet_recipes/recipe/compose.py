@@ -126,7 +126,7 @@ def from_config(config: Mapping[str, Any]) -> Recipe:
         recipe, problems = build_recipe(hydra_compose.resolve_references(config))
     except ValueError as error:
         raise RecipeError.of("recipe", None, f"cannot be read: {error}") from None
-    RecipeError.refuse(problem for problem in problems if problem.key != "data.root")
+    RecipeError.raise_if_any(problem for problem in problems if problem.key != "data.root")
     _resolve_paths(recipe)
     return recipe
 

@@ -66,7 +66,7 @@ def read(path: Path) -> Recipe:
     document = strict_yaml.load(path)
     tree = drop_removed(document.tree) if _is_sealed(document) else document.tree
     recipe, problems = build_recipe(tree)
-    RecipeError.refuse(one._replace(where=strict_yaml.shorten_path(path)) for one in problems)
+    RecipeError.raise_if_any(one._replace(where=strict_yaml.shorten_path(path)) for one in problems)
     return recipe
 
 

@@ -94,7 +94,7 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
                 "-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"
             )
         )
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     return [list(point) for point in product(*choices)]
 
 

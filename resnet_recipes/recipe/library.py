@@ -248,7 +248,7 @@ def expand_document(document: Document) -> Document:
             elif isinstance(tree.get(section, {}), dict):
                 tree[section] = tree.get(section, {}) | setting
             lines[key] = line
-    RecipeError.refuse(problems)
+    RecipeError.raise_if_any(problems)
     return replace(document, tree=tree, lines=lines)
 
 

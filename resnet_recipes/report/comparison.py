@@ -142,7 +142,7 @@ def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError, which names all other or damaged folders."""
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
     fix = "resnet-recipes runs"
-    NotReadyError.refuse(
+    NotReadyError.raise_if_any(
         Problem(str(run.folder), None, run.reason or "is not a run folder", fix)
         for run in runs
         if run.state == "unreadable"

@@ -86,7 +86,7 @@ class Checkpoints:
             raise NotReadyError.of(
                 str(self.folder), None, rule, "run.root=/another/folder"
             ) from None
-        NotReadyError.refuse([find_lack_of_space(self.folder, needed)])
+        NotReadyError.raise_if_any([find_lack_of_space(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state` as the checkpoint of `step`.

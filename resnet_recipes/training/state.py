@@ -105,7 +105,7 @@ def restore(run: Run, state: State) -> int:
     state = State(best={}, owes_evaluation=False) | state
     try:
         _refuse(find_malformed_fields(run, state))
-        RecipeError.refuse(find_conflicts(run, state))
+        RecipeError.raise_if_any(find_conflicts(run, state))
         _refuse(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
         # A copy, since the optimizer keeps the tensors, and these are memory-mapped. The

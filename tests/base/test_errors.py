@@ -219,9 +219,9 @@ def test_clause_with_its_own_subject_follows_a_colon():
     problem = Problem("gpus", 8, Statement("torch sees no GPU"))
     assert str(problem) == "gpus=8: torch sees no GPU"
     assert problem.about("it") == "it: torch sees no GPU"
-    moved = NotReadyError.at("a.pt", "has no tensors").of_place("model.weights", "a")
+    moved = NotReadyError.at("a.pt", "has no tensors").with_key("model.weights", "a")
     assert str(moved) == "model.weights=a: a.pt has no tensors"
-    assert str(moved.elsewhere("a.pt", "b.pt")) == "model.weights=a: b.pt has no tensors"
+    assert str(moved.with_path_replaced("a.pt", "b.pt")) == "model.weights=a: b.pt has no tensors"
 
 
 def test_errors_carry_all_problems_and_exit_code():

@@ -107,7 +107,7 @@ def convert(
     worker died, a file reads back differently).
     """
     files = plan_files(src, dst, options)
-    NotReadyError.refuse(chain(*map(_find_skipped, chain(*files))))
+    NotReadyError.raise_if_any(chain(*map(_find_skipped, chain(*files))))
     expected = expected or forecast(src, dst, options)
     finished = count_finished(files)
     targets = [split.target for split in chain(*files)]
@@ -149,7 +149,9 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
         for samples, unreadable in _encode(levels, order[done:]):
             if first.options.on_bad_image == "error":
                 fix = ("on_bad_image=skip", "resnet-recipes doctor data DIR")
-                NotReadyError.refuse(Problem(name, None, why, fix) for name, why in unreadable)
+                NotReadyError.raise_if_any(
+                    Problem(name, None, why, fix) for name, why in unreadable
+                )
             for writer, of_level in zip(writers, samples, strict=True):
                 writer.append(of_level[len(writer.records) - done :])
             done += len(samples[0])

@@ -101,7 +101,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is another kind of
     file, or if options are wrong.
     """
-    RecipeError.refuse(options.problems())
+    RecipeError.raise_if_any(options.problems())
     src, dst = Path(src), Path(dst)
     sources = _find_sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
@@ -157,5 +157,5 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     if options.nested_classes is None and not part.is_table:
-        NotReadyError.refuse(find_doubts(part.place, listing))
+        NotReadyError.raise_if_any(find_doubts(part.place, listing))
     return {"": Original.from_listing(listing, src)}

@@ -93,7 +93,9 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path
 def _look_up(config: DataConfig) -> _Remote:
     """Request the files that describe the dataset, and look for a copy."""
     # a plan does not require data.root, so it was not checked
-    RecipeError.refuse(problem.under("data") for problem in find_address_problems(config.root))
+    RecipeError.raise_if_any(
+        problem.under("data") for problem in find_address_problems(config.root)
+    )
     address, named = config.root, ""
     if address.lower().endswith(TABLES):
         address, _, named = address.rpartition("/")

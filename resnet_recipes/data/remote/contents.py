@@ -162,7 +162,7 @@ def _list_named(
             return
         rows = table.read_rows(place, only)
     except NotReadyError as error:
-        raise error.elsewhere(place, f"{store.address}/{head.name}") from None
+        raise error.with_path_replaced(place, f"{store.address}/{head.name}") from None
     for row in rows:
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))
