@@ -10,6 +10,7 @@ import time
 import pytest
 
 from resnet_recipes import backbones
+from resnet_recipes.base.cores import count_cores
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import measure
@@ -186,6 +187,7 @@ def test_sweep_counts_shared_stable_phase_once(runs, monkeypatch, enter):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(count_cores() < 2, reason="a sweep of two runs at a time needs two cores")
 def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
     words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
