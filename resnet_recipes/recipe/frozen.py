@@ -40,7 +40,7 @@ def freeze_sealed(recipe: Recipe) -> str:
 
 
 def _make_seal(text: bytes) -> str:
-    return f"# judged: {hashlib.sha256(text).hexdigest()}"
+    return f"# checked: sha256 {hashlib.sha256(text).hexdigest()}"
 
 
 def _is_sealed(document: strict_yaml.Document) -> bool:

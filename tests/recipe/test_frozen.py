@@ -90,7 +90,7 @@ def test_rank_validates_frozen_recipe_only_if_edited(tmp_path, monkeypatch):
     path.write_text(freeze_sealed(recipe))
     assert read(path) == recipe
     with monkeypatch.context() as other:
-        other.setattr(Recipe, "problems", lambda self: pytest.fail("it was judged again"))
+        other.setattr(Recipe, "problems", lambda self: pytest.fail("it was checked again"))
         assert read_sealed(path) == recipe
     path.write_text(freeze_sealed(recipe).replace("momentum: 0.875", "momentum: 7"))
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
