@@ -39,7 +39,8 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
         settings: dict[str, Any] = {**arguments}
         try:
             return build_resnet(name, num_classes, **settings)
-        except (TypeError, ValueError, RuntimeError) as error:  # arguments in an untrusted file
+        # an untrusted file may contain arguments of any type
+        except (TypeError, ValueError, RuntimeError) as error:
             clause = Statement(f"{name} cannot be built with these: {get_first_line(error)}")
             raise RecipeError.of("model.args", json.dumps(arguments), clause) from None
     library, short = match.groups()
@@ -49,7 +50,7 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     RecipeError.raise_if_any(Problem(f"model.args.{key}", None, rule) for key in reserved)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
-    except Exception as error:  # any error, for arguments that a library cannot use
+    except Exception as error:  # libraries may raise any exception for these arguments
         clause = Statement(f"{library} cannot build {short} with these: {get_first_line(error)}")
         raise RecipeError.of("model.args", json.dumps(arguments), clause) from None
 
@@ -66,7 +67,7 @@ def build_resnet(
     Names and initialization match torchvision. With one input channel, the network takes gray
     images [N, 1, H, W], and averages the channels of others.
     """
-    import torchvision  # takes seconds
+    import torchvision  # this import takes seconds
     from torchvision.models.resnet import BasicBlock, Bottleneck
 
     model = getattr(torchvision.models, name)(num_classes=num_classes)

@@ -68,7 +68,9 @@ class ProcessPool(ProcessPoolExecutor):
             fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
             raise NotReadyError.of("/dev/shm", None, rule, fix) from None
 
-    def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:  # type: ignore[override]
+    def submit(  # type: ignore[override]
+        self, function: Callable[..., T], /, *arguments: Any
+    ) -> Future[T]:
         """Call a function in one of the processes, with the context and these arguments."""
         return super().submit(_with_context, function, *arguments)
 

@@ -38,9 +38,10 @@ USAGE = Usage(
     composes=True,
 )
 
-WARNING = "WARNING"  # a label
+#: The label of rows that are printed last.
+WARNING = "WARNING"
 
-LabeledRows = Iterator[tuple[str, str]]  # a label, and its text
+LabeledRows = Iterator[tuple[str, str]]
 
 
 def run(arguments: Arguments) -> int:

@@ -197,7 +197,8 @@ def _choose_module(arguments: Arguments) -> str:
 def _refuse_verb(argv: Sequence[str]) -> None:
     """Raise RecipeError if the first argument is a command of ours or of another program."""
     name, *rest = argv
-    if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task name
+    # `yolo classify train`: Ultralytics puts the task before the command
+    if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):
         name, *rest = rest
     first, _, other = (OTHERS[name].words if name in OTHERS else name).partition(" | ")
     names = [word for word in rest if not word.startswith("-")]

@@ -132,7 +132,7 @@ def _find_split_problems(
     if "val" not in parts and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
-        except NotReadyError as error:  # setting the fraction would not help
+        except NotReadyError as error:  # the data has another error, which a fraction does not fix
             NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
             fix: Fix = Hint(error.problems[0].about(f"data.val_share={_TENTH}"))
         else:

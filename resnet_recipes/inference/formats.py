@@ -160,7 +160,7 @@ def _silence_libraries() -> Iterator[None]:
 def _write_exported_program(network: Network, path: Path) -> None:
     try:
         memory = _save_program(network, any_size=True)
-    except Exception:  # any type of error, if the operations depend on the size of the images
+    except Exception:  # torch may raise any exception if operations depend on the image size
         memory = _save_program(network, any_size=False)
     path.write_bytes(memory.getbuffer())  # torch would abort the process on a full disk
 
@@ -287,7 +287,7 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
             target.write(network, folder / target.file)
         except OSError:
             raise
-        except Exception as error:  # any type of error, if torch cannot trace it
+        except Exception as error:  # libraries may raise any exception for a network
             why = backbones.get_first_line(error)
             text = f"{to} cannot hold {network.about.architecture}: {why}"
             raise TrainingError(text) from error

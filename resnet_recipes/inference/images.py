@@ -59,7 +59,7 @@ def open_labeled(
         else:
             source = _open_files(config, root, classes, num_classes)
     except OSError as error:
-        if error.filename is None:  # not an error about a file
+        if error.filename is None:  # an error of the process, such as too many threads
             raise
         raise NotReadyError([find_root_problem(str(root)) or explain_unreadable(error)]) from None
     return EvalLoader(config, share, build_eval_pipeline(source, config, share))

@@ -153,6 +153,6 @@ def is_size_accepted(model: RunProgram, height: int, width: int) -> bool:
     """Return whether a network on the CPU accepts images of a size."""
     try:
         model(torch.zeros(2, 3, height, width))
-    except Exception:  # any type of error, if the size is not accepted
+    except Exception:  # a network may raise any exception for a size
         return False
     return True

@@ -81,9 +81,8 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     held = LockedFolder(folder)
     config = folder / CONFIG
     original = frozen.read(config)
-    RecipeError.raise_if_any(
-        find_changed_settings(asdict(original), plan.recipe)
-    )  # changed meanwhile
+    # another command may have changed the run since it was checked
+    RecipeError.raise_if_any(find_changed_settings(asdict(original), plan.recipe))
     if plan.recipe != original:
         atomic.write_text(config, frozen.freeze_sealed(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)

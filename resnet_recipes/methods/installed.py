@@ -28,7 +28,7 @@ def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
         try:
             cls = entry.load()
             fault = _find_fault(cls, entry.name, names)
-        except (Exception, SystemExit) as error:  # third-party code may raise any type
+        except (Exception, SystemExit) as error:  # third-party code may raise any exception
             fault = f"cannot be used: {_describe(error)}"
         if fault:
             fix = f"pip uninstall {entry.dist.name if entry.dist else 'it'}"
@@ -38,7 +38,7 @@ def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
 
 
 def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
-    """Return why a class cannot be the method `name`, or "". Its code may raise any error."""
+    """Return why a class cannot be the method `name`, or "". Its code may raise any exception."""
     if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
         return "is not a dataclass that derives from resnet_recipes.methods.Method"
     if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:

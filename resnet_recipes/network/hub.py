@@ -91,7 +91,7 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
 
     try:
         yield HfApi()
-    except Exception as error:  # any type of error, if the response cannot be read
+    except Exception as error:  # the library may raise any exception for a response
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
         reason = (str(error).splitlines() or ["no response"])[0][:200]
         if not isinstance(error, OSError | HTTPError | ValueError):

@@ -56,7 +56,7 @@ def find_mismatch(
             for sample in operation.make_samples(generator, dtype):
                 if why := _find_difference(operation, sample, dtype, reference):
                     return why
-        # any type (no compiler, a device too old); plain torch still works
+        # Triton may raise any exception (no compiler, an old device); plain torch still works
         except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
             return find_missing_package() or f"{type(error).__name__}: {why}"

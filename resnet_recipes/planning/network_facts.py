@@ -131,7 +131,7 @@ class BuiltNetwork:
         _ = self._changed  # errors of methods do not depend on the size
         try:
             self.operations(side)
-        except Exception as error:  # libraries raise any error for a size
+        except Exception as error:  # a network may raise any exception for a size
             return backbones.get_first_line(error)
         return ""
 

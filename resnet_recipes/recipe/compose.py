@@ -232,7 +232,8 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
     """Yield a problem for each removed method that is already off."""
     on = _list_methods(links)
     if any(override.key == "model.weights" for override in changed):
-        on |= {method.name for method in ORDER if method.in_network}  # weights may add them
+        # pretrained weights may switch these methods on
+        on |= {method.name for method in ORDER if method.in_network}
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on:

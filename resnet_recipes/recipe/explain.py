@@ -119,7 +119,8 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
             better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
             if better.words.strip("'").partition("=")[0] not in list_keys(words[0]):
-                return meaning, None  # needs another setting, as the next message says
+                # the value also needs another setting, which the next message names
+                return meaning, None
         if better is None:
             break
         meaning = better._replace(rule=better.rule or meaning.rule)

@@ -285,7 +285,8 @@ def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None
     Plugins.instance().register(_ReadFiles)
     _ReadFiles.served = configs
     try:
-        with hydra.initialize_config_module("resnet_recipes", **_VERSION):  # has no configs
+        # Hydra requires a module; this one contains no configs
+        with hydra.initialize_config_module("resnet_recipes", **_VERSION):
             yield
     finally:
         _ReadFiles.served = {}

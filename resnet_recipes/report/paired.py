@@ -38,8 +38,8 @@ class PairedVerdict(NamedTuple):
 
     images: int
     points: float  # mean accuracy of the first group minus the second, in points
-    image_variance: float  # of `points`, over samples of images
-    seed_variance: float  # of `points`, over seeds; 0 if unknown
+    image_variance: float  # variance of `points` over samples of images, in squared points
+    seed_variance: float  # variance of `points` over seeds, in squared points; 0 if unknown
     freedom: int  # degrees of freedom of `seed_variance`; 0 if each image has one run per group
 
     @classmethod

@@ -62,7 +62,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     join(rank)
     operations = agree_on_operations(operations, rank)
 
-    # 1. the network, 2. its fused operations on this device, 3. compilation
+    # fused operations replace layers of the network, and compilation traces the result
     methods = plan.new_stack()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model)
@@ -80,7 +80,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     if recipe.precision.compile:
         model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
-    # 4. the data, with pinned memory if a GPU is in use, 5. the all-reduce, 6. the optimizer
+    # the all-reduce and the optimizer refer to the parameters, so the network is complete here
     train_data = open_train(plan, rank, methods)
     all_reduce = AllReduce(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)

@@ -107,7 +107,7 @@ class Graphs:
         """
         try:
             return _Graph(compute, inputs, pool)
-        except Exception as error:  # any error: the result can be computed without a graph
+        except Exception as error:  # torch may raise any exception; no graph is needed
             why = str(error).strip().partition("\n")[0]
             self._note(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "

@@ -39,7 +39,7 @@ def read_journal(path: Path, key: str) -> np.ndarray:
     partial, journal, head = get_partial_path(path), _get_journal_path(path), f"{key}\n".encode()
     content = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = content[len(head) :] if content.startswith(head) else b""
-    # without an incomplete last record
+    # an interrupted write may leave an incomplete last record
     records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)
     is_whole = not len(records) or _find_end(records) <= partial.stat().st_size
     return records if is_whole else records[:0]

@@ -22,7 +22,7 @@ class BatchSource:
     """Turns jobs into batches: a Pipeline over a storage, or synthetic images."""
 
     examples: int
-    notes: Sequence[str] = ()  # notes for the user
+    notes: Sequence[str] = ()  # printed and recorded when training starts
     skipped: Sequence[str] = ()
     permute: Permute = staticmethod(order.shuffle)
 

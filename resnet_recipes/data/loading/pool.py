@@ -38,7 +38,7 @@ class WorkerContext(NamedTuple):
             return fill(self.storage, rows, self.skip_bad)
         except UnreadableError as error:
             raise TrainingError(str(error)) from None
-        except (Exception, SystemExit) as error:  # a user's augmentation may raise anything
+        except (Exception, SystemExit) as error:  # augmentations may raise any exception
             path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
             raise TrainingError(f"{path}: {type(error).__name__}: {error}") from None
         finally:

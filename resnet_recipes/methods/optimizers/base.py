@@ -50,10 +50,10 @@ class OptimizerSettings(Section):
     usual_rate: ClassVar[float] = 2.048  # peak learning rate for a batch of 2048
     rate_power: ClassVar[float] = 1.0  # exponent of the batch size in the scaling of the peak lr
 
-    name: str = ""  # which optimizer
+    name: str = ""  # the name of a class in OPTIMIZERS
     # peak learning rate, for the global batch
     lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10000")] = 0.1
-    weight_decay: BelowOne = 0.0  # strength of the decay
+    weight_decay: BelowOne = 0.0  # its unit depends on the optimizer
     # parameters without decay: none | bn_in_name ("bn" in the name, so not downsample.1) |
     # one_dimensional (biases, BatchNorm) | norm_layers (BatchNorm, LayerNorm ...)
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"

@@ -101,7 +101,8 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     parts = [
         _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape_html(title)}</title><style>{_format_file('page.css')}</style></head><body><main>",
+        f"<title>{escape_html(title)}</title><style>{_format_file('page.css')}</style>"
+        "</head><body><main>",
         f"<h1>{escape_html(title)}</h1>",
         *body,
         f"</main>{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>",

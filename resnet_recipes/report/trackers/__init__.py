@@ -92,7 +92,7 @@ class Background:
             for event in events:
                 event(tracker)
             tracker.close(self._is_finished)
-        except BaseException as error:  # third-party libraries may raise anything, even SystemExit
+        except BaseException as error:  # libraries may raise any exception, even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True
             self._complaints.put(

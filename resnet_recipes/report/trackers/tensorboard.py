@@ -28,7 +28,7 @@ class Curves:
             key: value if isinstance(value, int | float) else format_setting(value)
             for key, value in settings.items()
         }
-        # the method of the writer would write them to a separate folder, as another run
+        # SummaryWriter.add_hparams would create a second run in a separate folder
         for summary in hparams(plain, _RESULTS):
             self._writer.file_writer.add_summary(summary)
 
