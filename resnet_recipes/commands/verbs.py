@@ -34,7 +34,7 @@ from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.recipe.library import Library, read
 
-#: The subcommands of `resnet-recipes`, in the order of the overview. Each is a module in this
+#: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
 #: folder with USAGE and run(), and is imported when it is used.
 VERBS = (
     "ls",
