@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.text import format_number, format_percent, format_time
+from resnet_recipes.report.paired import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
@@ -49,6 +50,9 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
         averaged = " (EMA)" if ema else ""
         images = f"on {reached.examples:,} images{averaged}"
         yield Line("accuracy", f"{_format_metrics(reached)}   {images}")
+        correct = round(reached.top1 * reached.examples / 100)
+        low, high = compute_accuracy_interval(correct, reached.examples)
+        yield Line("", f"95% interval of top-1: {low:.1f} to {high:.1f}%")
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
         epoch = f"{summary.best_epoch:.4g}"
@@ -69,7 +73,11 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
 
 
 def _format_metrics(metrics: Metrics) -> str:
-    return "   ".join(f"{name} {value:5.2f}%" for name, value in metrics.named.items())
+    """Return the accuracies, without a top-5 of 100%, which few classes always reach."""
+    figures = metrics.named
+    if metrics.top5 == 100:
+        del figures["top-5"]
+    return "   ".join(f"{name} {value:5.2f}%" for name, value in figures.items())
 
 
 def _describe_published(summary: Summary) -> Iterator[Line]:

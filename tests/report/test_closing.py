@@ -41,6 +41,13 @@ def test_raw_weights_are_listed_only_in_full(summary):
     assert "raw weights|runs/one/weights-raw.safetensors" in page(both, full=True)
 
 
+def test_interval_of_the_accuracy_is_printed(summary):
+    raw = Metrics(95.42, 100.0, 1.0, 153, 95.34)
+    text = page(replace(summary, ema=None, raw=raw))
+    assert "accuracy|top-1 95.42%   balanced 95.34%   on 153 images\n" in text
+    assert "\n|95% interval of top-1: 90.9 to 97.8%\n" in text  # Wilson, for 146 of 153
+
+
 def test_best_weights_are_listed_as_optimistic(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
