@@ -208,7 +208,7 @@ vit_b_16 | model.name=torchvision:vit_b_16
 torchvision:vit_tiny_patch16_224 | model.name=timm:vit_tiny_patch16_224
 timm:resnet50.a1_in1k | model.weights=timm:resnet50.a1_in1k
 hub:x | torchvision:NAME, timm:NAME
-resnet50 model.args.drop_path_rate=0.1 | model.name=torchvision:resnet50
+resnet50 model.args.drop_path_rate=0.1 | model.args.drop_path_rate=0.1: resnet50 takes no arguments
 timm:test_convnext methods.stochastic_depth={} | model.args.drop_path_rate=0.1
 timm:test_convnext model.args.drop=0.1 | unexpected keyword argument
 timm:test_convnext model.args.checkpoint_path=1 | sets it from the recipe

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem, Statement
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
@@ -119,9 +119,10 @@ class ModelConfig(Section):
         elif self.name not in NETWORKS:
             yield from self._misfits()
         if self.args and self.name in NETWORKS:
-            rule = f"is for networks of a library; {self.name} takes no arguments"
-            fix = f"model.name=torchvision:{self.name}"
-            yield Problem("args", ", ".join(self.args), rule, fix)
+            rule = Statement(f"{self.name} takes no arguments")
+            hint = Hint(f"networks of timm and torchvision do: model.name=timm:{self.name}")
+            for name, value in self.args.items():
+                yield Problem(f"args.{name}", value, rule, hint)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
             yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
         if self.freeze in FREEZABLE[1:] and not self.weights:

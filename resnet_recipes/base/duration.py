@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
+from resnet_recipes.base.names import DECIMAL
+
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
@@ -111,6 +113,13 @@ def is_duration(text: str) -> bool:
         return bool(Duration.parse(text))
     except ValueError:
         return False
+
+
+def find_epochs_rule(text: str) -> str:
+    """Return the rule that a value of `epochs` breaks: a number or a duration; "" if none."""
+    if is_duration(text) or (DECIMAL.fullmatch(text) and float(text)):
+        return ""
+    return "must be a positive number of epochs, or a duration such as 400ba"
 
 
 def to_fraction(value: float | str) -> Fraction:

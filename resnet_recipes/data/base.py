@@ -95,7 +95,9 @@ class DataConfig(Section):
     # longer side in pixels of images that are decoded once, shrunk and kept in memory for cropping;
     # auto: 2 or 1.5 times the largest training crop, whichever fits; 0: images are decoded for
     # every crop
-    memory_pixels: Annotated[int | str, Bounds(least=0, most=2048, word="auto")] = 0
+    memory_pixels: Annotated[
+        int | str, Bounds(least=0, most=2048, word="auto", text="a size in pixels from 0 to 2048")
+    ] = 0
     # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: images are decoded
     # in the training process
     workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"

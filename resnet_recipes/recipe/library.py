@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
@@ -233,6 +234,10 @@ def expand_document(document: Document) -> Document:
     tree, lines, problems = dict(document.tree), dict(document.lines), []
     for word in [name for name in SHORT if not isinstance(tree.get(name, {}), dict)]:
         value, line = tree.pop(word), lines.pop(word)
+        if word == "epochs" and (rule := find_epochs_rule(str(value))):
+            text = f"epochs: {value}"
+            problems.append(Problem(word, value, rule, typed=text, where=document.locate(word)))
+            continue
         for key, _, form in (
             target.partition("=") for target in expand_short_name(word, str(value))
         ):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base import duration
-from resnet_recipes.base.duration import is_duration
+from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
-from resnet_recipes.base.names import DECIMAL, expand_short_name
+from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
 from resnet_recipes.base.values import add_likely_value, read_length
 from resnet_recipes.recipe.build import fit_sections, get_kind
@@ -155,7 +155,6 @@ def _find_refusal(word: str) -> Problem | None:
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
     """Return the problem of a text that no setting accepts as its value, or None."""
-    is_number = DECIMAL.fullmatch(value) and float(value)
     if "$(" in value or "`" in value:
         rule = "contains a shell command, which was not run"
         fix = Hint("the shell runs $(...) outside of single quotes")
@@ -170,9 +169,9 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         rule, fix = EMPTY, f"{key}={_NEEDED[key]}"
     elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "means several durations: a sweep", SWEEP
-    elif key == "epochs" and not is_number and not is_duration(value):
+    elif key == "epochs" and (rule := find_epochs_rule(value)):
         length = read_length(value)
-        rule, fix = "must be a positive decimal number", length if "=" in length else Value(length)
+        fix = length if "=" in length else Value(length)
     else:
         return None
     return Problem(key, value, rule, fix)

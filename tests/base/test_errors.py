@@ -71,7 +71,7 @@ recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=va
 recipe=mild --config-dir=/x | --config-dir
 recipe=mild --describe | --describe | needs a value
 recipe=mild --recipes nowhere | --recipes | is not a folder
-recipe=mild --resume | --resume | needs a value
+recipe=mild --resume | --resume | needs a run
 --resume auto | no unfinished run
 """
         ),
@@ -121,10 +121,10 @@ lr=1,2 | lr=1,2 | must be one value
 lr=[1 | lr=[1 | cannot be read
 lr=1:30 | lr=1:30 | must be a number
 seed=010 | seed=010 | must be a whole number
-epochs=0 | epochs=0 | must be a positive decimal number | mild uses
-epochs=-3 | epochs=-3 | must be a positive decimal number | mild uses
+epochs=0 | epochs=0 | must be a positive number of epochs | mild uses
+epochs=-3 | epochs=-3 | must be a positive number of epochs | mild uses
 max_duration=1.5ba | max_duration=1.5ba | a whole number of batches
-epochs=many | epochs=many | must be a positive decimal number
+epochs=many | epochs=many | must be a positive number of epochs
 max_duration=90 | max_duration=90 | must be a number and a unit
 max_duration=0.5dur | must be given in ep or ba
 ssr=0 | ssr=0 | must be above 0

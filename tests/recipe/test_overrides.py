@@ -80,7 +80,7 @@ def test_quotes_around_a_value_are_removed():
         *rows(
             """
 ~ema | only a method or a setting of the optimizer can be removed | '~methods.ema'
-epochs=-3 | must be a positive decimal number | mild uses epochs=36
+epochs=-3 | must be a positive number of epochs | mild uses epochs=36
 lr=0,1 | must be one value | lr=0.1
 log.to=csv,mlflow | a list needs brackets | 'log.to=[csv,mlflow]'
 methods.mixup=true | is a section of settings, not a single value | 'methods.mixup={}'
