@@ -139,8 +139,10 @@ def _change_settings(
     changed, wrong = build_recipe(
         hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
     )
-    # problems without the changes, for example in a file from an older version
+    # problems without the changes, for example in a file from an older version, and consequences
+    # of a rejected change
     earlier = {problem.key for problem in build_recipe(before)[1]}
+    earlier |= {one.key for one in wrong} if any(one.key in keys for one in wrong) else set()
     problems += [one for one in wrong if one.key in keys or one.key not in earlier]
     problems += [
         Problem(
@@ -152,7 +154,7 @@ def _change_settings(
                 _list_settings(settings),
             ),
         )
-        for change in changes
+        for change in {change.typed: change for change in changes}.values()
         if change.key not in settings
     ]
     return changed, problems

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.tensors import MAX_ENTRIES
 
@@ -60,6 +61,12 @@ class ArchiveError(ValueError):
     """
 
 
+class DamagedError(ArchiveError):
+    """The file cannot be parsed."""
+
+    fixes = (Hint("copy or download the file again"),)
+
+
 def read(path: Path, check_crc: bool = True) -> State:
     """Return a saved dictionary of tensors and plain Python, on the CPU.
 
@@ -75,7 +82,8 @@ def read(path: Path, check_crc: bool = True) -> State:
         raise
     except Exception as error:  # zipfile and torch raise many types of errors for damaged files
         reason = str(error).partition("\n")[0][:200]
-        raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
+        rule = f"it is damaged or incomplete ({type(error).__name__}: {reason})"
+        raise DamagedError(rule) from None
     if not isinstance(state, dict):
         raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")
     _check_plain(state)

@@ -19,6 +19,8 @@ eval RUN evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
+eval RUN epochs=3 | 2 | error: epochs=3 cannot be changed here
+eval RUN data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
 eval resnet18 | 3 | try:   torchvision:resnet18
@@ -75,7 +77,7 @@ plan recipe=mild,hot | 2 | resnet-train -m trains
 runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price 1e6 | 2 | --price 1e6 must be a price per hour
 runs runs --price free | 2 | --price free must be a price per hour
-runs runs --price -1 | 2 | --price PER_HOUR needs a value
+runs runs --price -1 | 2 | --price needs a value
 runs runs --price nan | 2 | --price nan must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running

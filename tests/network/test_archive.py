@@ -177,6 +177,15 @@ def test_slow_pickle_is_rejected_early(pickled, message, tmp_path):
         archive.read(write_torch_file(tmp_path / "long.pt", pickled))
 
 
+def test_truncated_file_suggests_another_copy(tmp_path):
+    path = tmp_path / "w.pth"
+    torch.save({"a": torch.zeros(1000)}, path, _use_new_zipfile_serialization=False)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(ArchiveError, match="it is damaged or incomplete") as caught:
+        archive.read(path)
+    assert caught.value.fixes == ("copy or download the file again",)
+
+
 def test_empty_file_is_rejected_as_empty(tmp_path):
     (tmp_path / "w.pth").touch()
     with pytest.raises(ArchiveError, match="it is empty"):
