@@ -118,7 +118,8 @@ class Problem(NamedTuple):
 
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
-        return mask_secrets(f"{name}{self._separator} {self.clause}".strip())
+        clause = self.clause or ("does not exist" if self.kind is Kind.ABSENT else "")
+        return mask_secrets(f"{name}{self._separator} {clause}".strip())
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""

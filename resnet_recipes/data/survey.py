@@ -127,8 +127,9 @@ def _find_split_problems(
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
-        rule = f"is for data without validation images, but {parts['val'].name} has some"
-        yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
+        rule = f"is for data without validation images, and {parts['val'].place} has some"
+        fix = ("data.val_share=0", Hint("or remove the setting"))
+        yield Problem("data.val_share", config.val_share, rule, fix)
     if "val" not in parts and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
@@ -165,7 +166,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
     unread = _describe_unread(train.others + val.others)
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
-        hint = Hint(f"add images, or remove these folders from both splits{unread}")
+        where = "" if config.sets_aside else " from both splits"
+        hint = Hint(f"add images, or remove these folders{where}{unread}")
         yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
     sides = [("train", in_train, "val", in_val), ("val", in_val, "train", in_train)]
     for split, in_split, other, in_other in [] if config.sets_aside else sides:

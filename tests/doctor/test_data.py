@@ -52,6 +52,11 @@ def test_flat_validation_set_suggests_its_command(root):
     assert get_exit_code(findings) == 3
 
 
+def test_missing_folder_is_reported_as_absent(tmp_path):
+    (finding,) = check_data(tmp_path / "nope")
+    assert finding.what == f"{tmp_path / 'nope'} does not exist"
+
+
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
 def test_findings_equal_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
