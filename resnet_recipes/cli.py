@@ -91,7 +91,8 @@ def _describe_os_error(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory{memory}"
     if isinstance(error, ImportError) and str(error.path).endswith(".so"):
-        return f"a library cannot be loaded: {error}{memory}"
+        fix = "try:   pip install --force-reinstall torch torchvision"
+        return f"a library cannot be loaded: {error}\n      {fix}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
         return (
             "torchvision does not fit the installed torch\n"

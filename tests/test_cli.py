@@ -115,6 +115,7 @@ def test_lack_of_memory_for_torch_is_reported(tmp_path):
     done = shell("ulimit -v 1000000; recipes predict a b", tmp_path)
     assert done.returncode == 3
     assert done.stderr.startswith("error: a library cannot be loaded: libtorch")
+    assert "try:   pip install --force-reinstall torch torchvision\n" in done.stderr
     assert done.stderr.endswith("ulimit -v unlimited\n")
 
 

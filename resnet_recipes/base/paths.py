@@ -84,8 +84,9 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
         rule, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
         return path
+    stem, number = free.stem.rstrip("0123456789"), 2
     while os.path.lexists(free):
-        free = free.parent / f"{free.stem}2{free.suffix}"
+        free, number = free.parent / f"{stem}{number}{free.suffix}", number + 1
     flag = f"{key} " if key.startswith("-") else ""
     raise RecipeError.of(key, text, rule, f"{flag}{shlex.quote(str(free))}")
 

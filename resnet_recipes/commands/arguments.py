@@ -183,8 +183,7 @@ def split(
         elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
-                flag = f"{name} {takes[name]}"
-                problems.append(Problem(flag, None, "needs a value", Hint(usage.flags[flag])))
+                problems.append(_explain_missing_value(name, usage))
             elif takes[name].startswith("FILE"):
                 problems += _check_ending(name, value, takes[name].removeprefix("FILE"))
             arguments.flags[name] = value
@@ -205,8 +204,20 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
         verb = usage.line.split()[1]
-        raise RecipeError.of("COMMAND", verb, f"needs {usage.takes}", usage.example)
+        needs_files = re.search("last|data=", usage.example)  # which this machine may lack
+        fix = Hint(usage.line) if needs_files else usage.example
+        raise RecipeError.of("COMMAND", verb, f"needs {usage.takes}", fix)
     return arguments
+
+
+def _explain_missing_value(flag: str, usage: Usage) -> Problem:
+    """Return the problem of a flag without a value, with a value that works or its meaning."""
+    value = usage.values[flag]
+    if value == "RUN":
+        return Problem(flag, None, "needs a run", f"{flag} last")
+    if value.startswith("FILE."):
+        return Problem(flag, None, "needs a file name", f"{flag} {value.lower()}")
+    return Problem(flag, None, "needs a value", Hint(f"{value}: {usage.flags[f'{flag} {value}']}"))
 
 
 def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:

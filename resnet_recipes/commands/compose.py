@@ -33,9 +33,6 @@ class Choice(NamedTuple):
     changes: list[str]
 
 
-_SWEEP = Hint("resnet-train -m trains several recipes")
-
-
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """Compose the recipe given by the arguments, with their changes.
 
@@ -153,7 +150,8 @@ def choose_recipe(arguments: Arguments) -> Choice:
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
-        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), _SWEEP)
+        fix = shlex.join(["resnet-train", "-m", f"recipe={names[0]}", *changes])
+        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), fix)
     return Choice(names[0], changes)
 
 

@@ -57,7 +57,9 @@ def run(arguments: Arguments) -> int:
             if word in places or not find_closest(word.partition("=")[0], kinds)
         ]
     if len(places) != 2:
-        raise RecipeError.of("COMMAND", "convert", "needs a source and a target", USAGE.example)
+        words = ["resnet-recipes", "convert", *places, *(f"{place}-ffcv" for place in places)]
+        fix = shlex.join(words) if len(places) == 1 else Hint(USAGE.line)
+        raise RecipeError.of("COMMAND", "convert", "needs a source and a target", fix)
     changes = [word for word in arguments.words if word not in places]
     options = _read_options(changes, kinds)
     source, target = map(parse_path, ("SRC", "DST"), places)

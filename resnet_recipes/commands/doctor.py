@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import (
     ExitCode,
+    Hint,
     Kind,
     NotReadyError,
     Problem,
@@ -45,6 +46,8 @@ Topics:
 Without a topic: native, gpu and run.""",
 )
 
+_FORM = Hint("resnet-recipes doctor data FOLDER")
+
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
@@ -63,7 +66,7 @@ def run(arguments: Arguments) -> int:
         rule = Statement("`doctor` takes settings only with --network")
         raise RecipeError.of(shlex.join(settings), None, rule, kind=Kind.UNUSED)
     if (topic == "data" and len(places) != 1) or len(places) > 1:
-        raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", USAGE.example)
+        raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and places:
         rule = Statement(f"`doctor {topic}` takes no argument")
         raise RecipeError.of(shlex.join(places), None, rule, kind=Kind.UNUSED)
@@ -113,7 +116,7 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
 
     if place is None:
         rule = "needs the folder whose val/ has no class folders"
-        raise RecipeError.of("--fix-val", None, rule, f"{USAGE.example} --fix-val MAP")
+        raise RecipeError.of("--fix-val", None, rule, Hint(f"{_FORM} --fix-val MAP"))
     synsets = arguments.flags.get("--synsets")
     folder = build_val_tree(
         place,

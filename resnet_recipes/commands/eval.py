@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE ... [data=PATH] [key=value ...]",
     "evaluate a network: accuracy, classes and confusions",
-    "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
+    "resnet-recipes eval last",
     {
         "--json": "print everything as JSON",
         "--csv FILE.csv": "also write the accuracy of each class, or of each size, as CSV",
@@ -235,7 +235,8 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
         "size": f"{result['eval_size']} px, center crop after resizing the "
         f"{_CUT[network.recipe.data.fit]} to {result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
-        "top-5": f"{result['top5_percent']:.2f}%",
+        # always 100% of few classes
+        **({"top-5": f"{result['top5_percent']:.2f}%"} if about.num_classes > 5 else {}),
         "balanced": f"{result['balanced_percent']:.2f}%, the mean over classes of their top-1",
         "loss": f"{result['loss']:.4f}",
         "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error "

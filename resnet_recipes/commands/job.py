@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.suggestions import make_unknown
+from resnet_recipes.base.suggestions import VALUES, make_unknown
 from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, select
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
@@ -146,7 +146,9 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:
         is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
-        yield make_unknown("engine", engine, engines) if engine else is_missing
+        unknown = make_unknown("engine", engine, engines) if engine else is_missing
+        meaning = VALUES["engine"].get(engine or "")
+        yield unknown._replace(fix=meaning.words) if meaning else unknown
         return
     if engine == "slurm":
         yield from _find_slurm_problems(arguments)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.suggestions import VALUES
 from resnet_recipes.base.suggestions import VERBS as FOREIGN_VERBS
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
@@ -20,7 +21,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.jobs.lookup import LIST, ROOT, find_runs
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_place, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
@@ -69,6 +70,7 @@ def run(arguments: Arguments) -> int:
     places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
+    problems += filter(None, map(_explain_state, places))
     if order not in KEYS:
         problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
     RecipeError.raise_if_any(problems)
@@ -139,8 +141,17 @@ def _check_filter(key: str, value: str) -> Problem | None:
         filters = ("recipe=NAME", "state=STATE", "name=TEXT")
         return Problem(key, value, "filter", valid=filters, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
-        return Problem(key, value, "", valid=STATES)
+        meaning = VALUES["state"].get(value.lower())
+        return Problem(key, value, "", meaning.words if meaning else "", STATES)
     return None
+
+
+def _explain_state(word: str) -> Problem | None:
+    """Return the problem of a state that was typed without `state=`; None for other arguments."""
+    if word not in STATES or find_place("RUN", word):
+        return None
+    fix = f"resnet-recipes runs state={word}"
+    return Problem("RUN", word, "is a state, not a run", fix)
 
 
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:

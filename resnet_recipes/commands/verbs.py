@@ -124,7 +124,7 @@ def run(argv: Sequence[str]) -> int:
         if name in Library().list_names():
             rule = "is a recipe, not a command"
             raise RecipeError.of("COMMAND", name, rule, shlex.join(["resnet-train", *argv]))
-        _refuse_verb([name.lstrip("-"), *rest])
+        _refuse_verb([name.lstrip("-"), *rest], name)
         raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help", "--version"))])
     usage = get_usage(name)
     if {"--help", "-h"} & set(rest):
@@ -194,8 +194,11 @@ def _choose_module(arguments: Arguments) -> str:
     return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
 
-def _refuse_verb(argv: Sequence[str]) -> None:
-    """Raise RecipeError if the first argument is a command of ours or of another program."""
+def _refuse_verb(argv: Sequence[str], typed: str = "") -> None:
+    """Raise RecipeError if the first argument is a command of ours or of another program.
+
+    `typed` is the argument with its dashes.
+    """
     name, *rest = argv
     # `yolo classify train`: Ultralytics puts the task before the command
     if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):
@@ -210,7 +213,8 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     fix = shlex.join([*command, *rest])
     if name in VERBS:
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
-    raise RecipeError.of(name, None, "command", fix, Kind.UNKNOWN)
+    noun = "flag" if typed.startswith("-") else "command"
+    raise RecipeError.of(typed or name, None, noun, fix, Kind.UNKNOWN)
 
 
 def _import_module(name: str) -> ModuleType:

@@ -134,8 +134,9 @@ class Launch:
             self._ranks.kill()
             return
         if has_trained := self._has_trained():
+            again = " again" if self._signal == signal.SIGINT else ""
             self._interject(
-                "finishing this step and saving a checkpoint; press Ctrl-C again to quit now"
+                f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
             )
         self._deadline = time.monotonic() + (GRACE + 10 if has_trained else AFTERMATH)
         self._ranks.send(self._signal)

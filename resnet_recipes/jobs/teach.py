@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
 from resnet_recipes.base.text import Say, format_bytes, format_count
@@ -22,6 +22,7 @@ from resnet_recipes.planning.teachers import (
     make_cycle,
     make_missing_teacher,
 )
+from resnet_recipes.recipe.schema import list_enabled
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -56,6 +57,31 @@ class LabelFile(NamedTuple):
         return self.path
 
 
+def _make_plan(composed: "Composed", say: Say) -> Plan:
+    """Return the plan of the runs that use the labels.
+
+    Raises RecipeError with a missing teacher too, and without fixes that only train.
+    """
+    try:
+        return plan_here(composed, say)
+    except RecipeError as error:
+        is_taught = any(
+            one.network_setting for one in list_enabled(composed.recipe.methods).values()
+        )
+        problems = [_keep_settings(problem) for problem in error.problems]
+        raise type(error)(problems + ([] if is_taught else _list_missing_teachers())) from None
+
+
+def _keep_settings(problem: Problem) -> Problem:
+    """Return a problem without the fixes that are other commands."""
+    fixes = (fix for fix in problem.advice if not fix.startswith("resnet-train "))
+    return problem._replace(fix=tuple(fixes))
+
+
+def _list_missing_teachers() -> list[Problem]:
+    return [make_missing_teacher(method) for method in ORDER if method.network_setting]
+
+
 def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) -> LabelFile:
     """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
 
@@ -68,12 +94,10 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     outputs = "1" if top == "all" else top
     problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
     RecipeError.raise_if_any([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
-    plan = plan_here(composed, say)
+    plan = _make_plan(composed, say)
     RecipeError.raise_if_any(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        raise RecipeError(
-            [make_missing_teacher(method) for method in ORDER if method.network_setting]
-        )
+        raise RecipeError(_list_missing_teachers())
     sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     stored_outputs = classes if top == "all" else min(int(top), classes)

@@ -170,7 +170,7 @@ _PRICE = Bounds(
     least=0,
     below=1e6,
     text="a price per hour",
-    fix=Hint("add the price of an hour on this machine, for example launch.price=2.50"),
+    fix=Hint("add the price of an hour: launch.price=2.50"),
 )
 
 

@@ -41,7 +41,7 @@ def test_hub_images_are_reported_with_a_download_command(text):
         """
 new.csv | file |
 new | folder |
-old.csv | file | old22.csv
+old.csv | file | old3.csv
 new.onnx | folder | new
 old.csv | folder | old
 . | folder | 2

@@ -68,7 +68,7 @@ def test_extended_run_reports_its_origin_everywhere(
 --extend b | 3 | --extend b does not exist
 --extend . | 2 | --extend . is not a run folder: it has no config.yaml
 --extend a mild | 2 | mild: --extend names the run, and the new run keeps its recipe
---extend | 2 | --extend RUN needs a value
+--extend | 2 | --extend needs a run
 mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),

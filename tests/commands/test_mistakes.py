@@ -100,7 +100,7 @@ checkpoint.best=top-1 | checkpoint.best=top1
 launch.device=cud | launch.device=cuda
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
-budget=20$ | launch.price=32.8, if an hour costs 32.8
+budget=20$ | add the price of an hour: launch.price=2.50
 --batch-size=256 | bs=256
 --data-path '/my images' | 'data=/my images'
 --gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
@@ -143,7 +143,10 @@ resnet-train mild data=images --config-dir conf | --recipes conf
 resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
 resnet-train mild data=images --epochs | epochs=VALUE
 resnet-train mild data=images model.config=hot | recipe=hot
-resnet-train mild --resume | a name in ./runs, or `last`
+resnet-train mild --resume | --resume last
+resnet-recipes eval first --csv | --csv file.csv
+resnet-recipes convert images | resnet-recipes convert images images-ffcv
+resnet-recipes compare first | resnet-recipes compare RUN RUN ...
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
 resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
@@ -151,6 +154,13 @@ resnet-recipes measure mild data=x | resnet-recipes estimate --sample=10 mild da
 resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes fit mild | resnet-train mild
 resnet-recipes --list | resnet-recipes ls
+resnet-recipes --list | unknown flag --list
+resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
+resnet-recipes runs finished | resnet-recipes runs state=finished
+resnet-recipes runs state=done | state=finished
+resnet-train mild,hot data=images epochs=5 | resnet-train -m recipe=mild,hot data=images epochs=5
+resnet-train mild data=images seed=1..3 | -m 'seed=range(1,4)'
+resnet-train mild data=images cache=disk | cache=ram
 resnet-recipes eval --weights first | resnet-recipes eval first
 resnet-recipes predict --source images | resnet-recipes predict RUN images
 resnet-recipes predict first images --topk 3 | --top 3

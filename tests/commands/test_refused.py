@@ -73,7 +73,7 @@ train mild epochs=curve data=x | 2 | means several durations: a sweep
 train mild --parallel 2 data=x | 2 | works only with a sweep
 plan mild seed=1,2 | 2 | resnet-train -m trains
 plan mild epochs=curve | 2 | resnet-train -m trains
-plan recipe=mild,hot | 2 | resnet-train -m trains
+plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price 1e6 | 2 | --price 1e6 must be a price per hour
 runs runs --price free | 2 | --price free must be a price per hour

@@ -184,7 +184,8 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     run = Started(tmp_path, then=send(signal.Signals[name]))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
-    said = "finishing this step and saving a checkpoint; press Ctrl-C again to quit now"
+    again = " again" if name == "SIGINT" else ""
+    said = f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
     assert run.said == [said]
 
 
