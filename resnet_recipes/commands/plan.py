@@ -88,7 +88,8 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
         *_describe_loading(plan, forecast),
     ]
     machine += [(WARNING, text) for text in list_warnings(plan.recipe.launch)]
-    alarms = [*outline.list_notes(plan), *(row for row in machine if row[0] == WARNING)]
+    alarms = [*outline.list_notes(plan), *_note_large_images(plan)]
+    alarms += [row for row in machine if row[0] == WARNING]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
     if folder:
         rows.append(("run folder", folder))
@@ -103,6 +104,17 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
     yield from outline.format_lines(rows, get_page_width())
+
+
+def _note_large_images(plan: "Plan") -> LabeledRows:
+    """Yield a note if a recipe for small images trains on photographs."""
+    from resnet_recipes.jobs.offers import SMALL, find_usual_side
+
+    data = plan.recipe.data
+    side = find_usual_side(data, plan.facts) if data.train_size <= SMALL else 0
+    if side > SMALL:
+        text = f"data.train_size={data.train_size} is for smaller images than these, of {side:g} px"
+        yield "note", f"{text}: try finetune"
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

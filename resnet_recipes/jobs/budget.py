@@ -63,9 +63,9 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     expected = estimate(plan, forecast.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
-        f"{format_time(60 * expected.total_minutes)}, at most "
-        f"{format_time(60 * expected.max_minutes)}, with evaluations, checkpoints and start-up; "
-        f"{forecast.source}"
+        f"{forecast.format_time(60 * expected.total_minutes)}, at most "
+        f"{forecast.format_time(60 * expected.max_minutes).removeprefix('about ')}, with "
+        f"evaluations, checkpoints and start-up;\n    {forecast.source}"
     )
     return plan
 

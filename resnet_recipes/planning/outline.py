@@ -1,6 +1,7 @@
 """Describe a plan as text, with a labeled row for each fact."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
@@ -80,7 +81,9 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"{'frozen' if model.freezes_statistics else 'per micro-batch'})",
     )
     yield "lr", f"learning rate {_describe_lr(plan)}"
-    yield "optimizer", recipe.optimizer.text()
+    trains_backbone = model.freeze != "backbone"
+    optimizer = recipe.optimizer if trains_backbone else replace(recipe.optimizer, backbone_rate=1)
+    yield "optimizer", optimizer.text()
     forms = plan.network.text + (", compiled" if recipe.precision.compile else "")
     if recipe.precision.kernels == "off":
         forms += ", without fused kernels and CUDA graphs"

@@ -111,7 +111,9 @@ def _compose_links(
     links = [*links, *options]
     problems += [_locate(problem, changed, links) for problem in mistakes]
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
-    words = tuple(dict.fromkeys(override.typed for override in changed))
+    last = {override.key: override.typed for override in changed}
+    typed = dict.fromkeys(override.typed for override in changed)
+    words = tuple(word for word in typed if word in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
     size: Any = _find_value(links, "batch.global_size")
     return Composed(recipe, Origin(entry, digests, words, full, size))

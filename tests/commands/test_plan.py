@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import yaml
+from PIL import Image
 
 from resnet_recipes.base import cores
 from resnet_recipes.data import sample
@@ -40,6 +41,16 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "minutes: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures" in text
     assert "images/s at 88 px (memory traffic), " in text
     assert "images/s at 176 px (memory traffic)" in text
+
+
+def test_plan_notes_photographs_that_are_too_large_for_its_recipe(enter, tmp_path):
+    for name in ("train/a", "train/b", "val/a", "val/b"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
+    text = " ".join(enter(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
+    assert "data.train_size=32 is for smaller images than these, of 120 px: try finetune" in text
+    text = enter(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
+    assert "smaller images than these" not in text
 
 
 def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):

@@ -1,5 +1,6 @@
 """The plan of a run as text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.planning import outline
@@ -51,6 +52,15 @@ def test_outline_describes_each_learning_rate_schedule():
     assert "up to 2.048 in 1 epoch, then cosine" in outline_text
     outline_text = write_outline("mild schedule=step schedule.warmup=500ba")
     assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in outline_text
+
+
+def test_rate_of_a_frozen_backbone_is_omitted():
+    words = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
+    plan = imagenet(words)
+    assert "backbone rate 0.1" in dict(outline.describe_details(plan))["optimizer"]
+    frozen = replace(plan.recipe, model=replace(plan.recipe.model, freeze="backbone"))
+    rows = dict(outline.describe_details(replace(plan, recipe=frozen)))
+    assert "backbone rate" not in rows["optimizer"]
 
 
 def test_outline_names_the_target_that_ends_a_run():

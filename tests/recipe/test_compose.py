@@ -113,6 +113,11 @@ def test_short_names_are_reported_in_full(folder):
     ]
 
 
+def test_replaced_setting_is_not_listed_as_changed(folder):
+    origin = compose("mild", [DATA, "epochs=5", "lr=1", "epochs=6"]).origin
+    assert origin.words == (DATA, "lr=1", "epochs=6")
+
+
 def test_user_recipe_shadows_packaged_one_with_a_note(folder):
     folder("recipes/mild.yaml", "name: mild\nseed: 5\n")
     composed = compose("mild", [DATA])
