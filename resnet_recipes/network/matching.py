@@ -21,6 +21,14 @@ _COUNTER = "num_batches_tracked"
 #: file.
 _MAX_NETWORKS = 12
 
+#: Differences between networks in the words of messages.
+_TITLES = {
+    "Conv2d": "padding (Conv2d)",
+    "Conv2dSame": "padding (Conv2dSame)",
+    "eps": "BatchNorm's epsilon",
+    "normalization": "normalization of images",
+}
+
 
 def match_tensors(
     state: Mapping[str, Tensor], model: nn.Module, is_ordered: bool
@@ -111,7 +119,8 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
         if not published.has_same_levels(name, f"timm:{other}"):
             differences.append("normalization")
         if differences:
-            yield Lookalike(f"timm:{other}", differences)
+            how = sorted(_TITLES.get(one, one) for one in differences)
+            yield Lookalike(f"timm:{other}", how)
 
 
 def _find_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:

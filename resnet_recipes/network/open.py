@@ -63,22 +63,22 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     A note may have a second line, a command to try.
     """
     about = network.about
-    if network.is_matched_by_order:
-        yield (
-            f"the file uses the parameter names of another library; its tensors were matched to "
-            f"{about.architecture} by order and shape"
-        )
+    matched = "tensors matched by order and shape, because their names are another library's"
     if network.is_described:
+        if network.is_matched_by_order:
+            yield f"read as {about.architecture}: {matched}"
         return
     mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
+    facts = ["without BlurPool"] if about.architecture in NETWORKS else []
+    facts += [matched] if network.is_matched_by_order else []
+    facts.append(f"images normalized with a mean of {mean}")
     yield (
-        f"the file does not describe its network; assuming {about.architecture}"
-        f"{' without BlurPool' if about.architecture in NETWORKS else ''}, and images normalized "
-        f"with a mean of {mean}"
+        f"the file does not describe its network; read as {about.architecture}: {'; '.join(facts)}"
     )
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
-            f"{name} also accepts this file, and differs in {', '.join(how)}; to compare:\n"
+            f"{name} also accepts this file, and differs in {', '.join(how)}; if you are not sure "
+            "which one the file is from, compare their accuracies:\n"
             f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
         )
 
