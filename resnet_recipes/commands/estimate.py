@@ -266,7 +266,7 @@ def _format_offers(
         {
             "": "*" if row["front"] else "",
             "RECIPE": row["recipe"],
-            "EPOCHS": f"{row['epochs']:g}",
+            "EPOCHS": f"{round(row['epochs'], 1):g}",
             "TIME": format_or_dash(
                 row["minutes"], format_minutes if row["measured"] else _format_guess
             ),

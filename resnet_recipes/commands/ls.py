@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     if arguments.words:
         words = shlex.join(word.removeprefix("recipe=") for word in arguments.words)
         fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
-        raise RecipeError.of(words, None, Statement("a list of recipes takes no name"), fix)
+        raise RecipeError.of(words, None, Statement("the list of recipes takes no name"), fix)
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": format_result(item["published"])} for item in items]
@@ -65,7 +65,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
     rows = [
         {
             group: item["name"],
-            "EPOCHS": item["epochs"],
+            "EPOCHS": item["epochs"].replace("ba", " steps"),
             _PUBLISHED: format_result(item["published"]),
         }
         for item in items

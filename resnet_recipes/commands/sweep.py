@@ -35,6 +35,9 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_petaoperations
 from resnet_recipes.run_folder.runs import read_run
 
+#: The slash of a part, as in data.fold=1/5.
+_FRACTION = re.compile(r"(?<=\d)/(?=\d)")
+
 Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and its arguments
 
 
@@ -139,8 +142,8 @@ def _describe(
     yield from format_plan(plans[next(iter(runs))], full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
-    first_of = ", the first as above" if len(runs) > 1 else ""
-    yield f"{format_count(len(runs), 'run')}, {order}{first_of}:"
+    several = f", {order}, the first as above" if len(runs) > 1 else ""
+    yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
     minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_duration
     sources: Counter[str] = Counter()
@@ -167,9 +170,9 @@ def _describe(
         share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {format_total(60 * minutes / share)} in total{money}"
-    yield from (
-        f"time of {count} of {len(runs)} runs: {source}" for source, count in sources.items()
-    )
+    for source, count in sources.items():
+        which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
+        yield f"{which}: {source}"
 
 
 def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
@@ -201,7 +204,7 @@ def _name_run(point: Composed, varying: list[str]) -> str:
     parts = [word.partition("=") for word in drop(varying, "recipe")]
     labels = [
         ("no" if key.startswith("~") else "")
-        + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}")
+        + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{_FRACTION.sub('of', value)}")
         for key, _, value in parts
     ]
     digest = hashlib.sha256(freeze(recipe).encode()).hexdigest()[:8]

@@ -146,7 +146,7 @@ def _make_headline(
     name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
     tables = [_make_front_table(front, price)] if len(front) > 1 else []
-    text = [*_describe_best(front, price), *_list_facts(runs, content)]
+    text = [*_describe_best(front, price, len(rows)), *_list_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
 
@@ -163,14 +163,17 @@ def _list_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
         yield f"Next: resnet-recipes predict {shlex.quote(str(runs[0].folder))} IMAGES"
 
 
-def _describe_best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]:
+def _describe_best(
+    front: Sequence[dict[str, Any]], price: float | None, groups: int
+) -> Iterator[str]:
     if not front:
         return
     best = front[-1]
     cost = "" if price is None else f", ${best['cost']:,.2f}"
     seeds = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     yield (
-        f"Best: {best['name']}, {best['top1_percent']:.2f}% top-1{seeds} in "
+        f"{'Best: ' if groups > 1 else ''}{best['name']}, {best['top1_percent']:.2f}% "
+        f"top-1{seeds} in "
         f"{format_time(60 * best['minutes'])} of training{cost}."
     )
 

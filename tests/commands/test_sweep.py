@@ -44,6 +44,13 @@ def test_sweep_dry_run_counts_runs_and_starts_none(runs, enter):
     assert runs == []
 
 
+def test_sweep_of_one_run_names_its_part(runs, enter, images):
+    words = f"demo data={images} data.val_share=0 bs=2 data.fold=1/2"
+    out = enter(f"resnet-train -m {words} --dry-run").out
+    assert "\n1 run:\n  demo-" in out
+    assert "\nall times: " in out
+
+
 def test_sweep_dry_run_needs_no_weights(runs, enter, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     words = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
