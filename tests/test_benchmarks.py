@@ -60,7 +60,7 @@ def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
     (row,) = run_benchmark("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
-    loops = runpy.run_path(str(path))["contenders"](48, 8, torch.device("cpu"))
+    loops = runpy.run_path(str(path))["make_contenders"](48, 8, torch.device("cpu"))
     moved = []
     for model, steps in loops.values():
         before = copy_weights(model)

@@ -70,15 +70,15 @@ def fail_second_call(function):
     [
         ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
-        ("steps", ("ours, no methods",), "contender", "40 px, 4: ours, no methods"),
-        ("from_files", (), "run_of", "32 px: training from files"),
-        ("ceilings", (), "gpu_of", "matrix product 256"),
+        ("steps", ("ours, no methods",), "make_contender", "40 px, 4: ours, no methods"),
+        ("from_files", (), "make_run", "32 px: training from files"),
+        ("ceilings", (), "find_gpu", "matrix product 256"),
     ],
 )
 def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, session, monkeypatch):
     part = importlib.import_module(module)
     monkeypatch.setattr(part, what, fail_second_call(getattr(part, what)))
-    rows = list(part.rows(torch.device("cpu"), True, *words))
+    rows = list(part.measure_rows(torch.device("cpu"), True, *words))
     faults = [number for number, row in enumerate(rows) if "fault" in row]
     assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
     assert faults == [2 if module == "steps" else 1]
@@ -100,7 +100,7 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
     import convolutions
 
     shape = convolutions.Convolution(4, 6, kernel, stride, 9)
-    calls = convolutions._calls(shape, 2, torch.device("cpu"))
+    calls = convolutions._list_calls(shape, 2, torch.device("cpu"))
     side = -(-9 // stride)
     with ChannelsLast():
         sizes = {name: (*call().shape,) for name, call in calls.items()}
@@ -126,9 +126,9 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
     ],
 )
 def test_kernels_are_classified_by_name(kernel, kind, session):
-    from profiled import kind_of
+    from profiled import classify
 
-    assert kind_of(kernel) == kind
+    assert classify(kernel) == kind
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
     def make(seconds: int = 500, **bodies: str) -> None:
         (tmp_path / "torch.py").write_text("device = set_num_threads = str\n")
         for name, body in bodies.items():
-            (tmp_path / f"{name}.py").write_text(f"def rows(device, quick):\n    {body}\n")
+            (tmp_path / f"{name}.py").write_text(f"def measure_rows(device, quick):\n    {body}\n")
         parts = tuple(Part(name, 9999, name) for name in bodies)
         monkeypatch.setitem(CALLS, "tried", Call(seconds, parts))
 
@@ -189,7 +189,7 @@ def test_call_without_time_reports_skipped_parts(call, monkeypatch, tmp_path):
 
 
 def test_ratios_use_best_peer_of_same_work(session):
-    from ratios import ratios
+    from ratios import compute_ratios
 
     def row(contender: str, value: float) -> dict:
         return {"contender": contender, "size": "176 px, 256", "value": value, "unit": "images/s"}
@@ -203,7 +203,7 @@ def test_ratios_use_best_peer_of_same_work(session):
         row("timm, blurred", 50.0),
         row("ours, Mild, kernels off", 10.0),
     ]
-    found = {each["case"]: each["ratio"] for each in ratios(rows)}
+    found = {each["case"]: each["ratio"] for each in compute_ratios(rows)}
     assert found == {
         "176 px, 256: ours, no methods over bare loop": pytest.approx(300 / 999),
         "176 px, 256: ours, Mild over bare loop, blurred, reduce-overhead": pytest.approx(1.25),
@@ -213,7 +213,7 @@ def test_ratios_use_best_peer_of_same_work(session):
 def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     import check_steps
 
-    cpu, changed = torch.device("cpu"), check_steps.changed
+    cpu, changed = torch.device("cpu"), check_steps.compute_changes
     expected = changed(check_steps.NONE, cpu)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     found = changed(check_steps.NONE, cpu)
@@ -221,7 +221,7 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     for update in lost:
         update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0
     for results, is_correct in ((found, True), (lost, False)):
-        monkeypatch.setattr(check_steps, "changed", Mock(side_effect=[expected, results]))
-        row = dict(check_steps.decisive(cpu))["3 steps, no methods"]()
+        monkeypatch.setattr(check_steps, "compute_changes", Mock(side_effect=[expected, results]))
+        row = dict(check_steps.list_decisive_checks(cpu))["3 steps, no methods"]()
         assert ("fault" not in row) == is_correct, row
         assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from calls import CALLS, LIMIT, PATIENCE
 from part import run
-from ratios import ratios
+from ratios import compute_ratios
 from rows import Rows
 
 
 def main() -> int:
     """Run the parts of some calls."""
-    args = arguments()
+    args = parse_arguments()
     faults = 0
     for name in args.call:
         rows = Rows(args.out, name)
@@ -36,7 +36,7 @@ def main() -> int:
     return int(faults > 0)
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--call", choices=CALLS, nargs="+", required=True)
@@ -69,7 +69,7 @@ def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
         left = min(patience * part.seconds, ends - time.monotonic())
         for row in run(part._replace(seconds=left), args.device, args.quick):
             rows.add(part.name, row)
-    for row in ratios(rows.measured):
+    for row in compute_ratios(rows.measured):
         rows.add("ratios", row)
 
 

@@ -41,7 +41,7 @@ class Weights:
             torch._foreach_copy_([weight.data for weight in self.used], self.masters)
 
 
-def loop(
+def make_bare_loop(
     model: nn.Module, memory: Memory, device: torch.device, dtype: torch.dtype, mode: str = ""
 ) -> Steps:
     """Return a loop with channels_last, copies of the weights in `dtype` and fused SGD.
@@ -51,21 +51,21 @@ def loop(
     """
     torch.backends.cudnn.benchmark = True
     model = model.to(device, memory_format=torch.channels_last).train()
-    weights, normalize = Weights(model, dtype), normalizing(device)
+    weights, normalize = Weights(model, dtype), make_normalizer(device)
     optimizer = torch.optim.SGD(
         weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True
     )
 
-    def loss_of(pixels: Tensor, labels: Tensor) -> Tensor:
+    def compute_loss(pixels: Tensor, labels: Tensor) -> Tensor:
         images = normalize(pixels).to(dtype)
         # for tensors without a copy, such as the blurs in timm
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             output = model(images)
         return F.cross_entropy(output.float(), labels, label_smoothing=0.1)
 
-    called = _compiled(loss_of, device, mode) if mode else loss_of
+    called = _compile(compute_loss, device, mode) if mode else compute_loss
 
-    def go(steps: int) -> None:
+    def take_steps(steps: int) -> None:
         for _ in range(steps):
             called(memory.batch.pixels, memory.batch.labels).backward()
             weights.take_gradients()
@@ -73,16 +73,16 @@ def loop(
             optimizer.zero_grad(set_to_none=True)
             weights.renew()
 
-    return go
+    return take_steps
 
 
-def normalizing(device: torch.device) -> Callable[[Tensor], Tensor]:
+def make_normalizer(device: torch.device) -> Callable[[Tensor], Tensor]:
     """Return a function that converts pixels to normalized float32 images."""
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
     return lambda pixels: (pixels.float() - mean) / std
 
 
-def _compiled(function: Callable, device: torch.device, mode: str) -> Callable:
+def _compile(function: Callable, device: torch.device, mode: str) -> Callable:
     if device.type == "cpu":
         return torch.compile(function, backend=ON_CPU)
     return torch.compile(function, mode=mode, dynamic=False)

@@ -7,7 +7,7 @@ PATIENCE = 5  # factor on time limits, for machines that only test a session
 
 
 class Part(NamedTuple):
-    """One process of a call: `rows(device, quick, *words)` of a module."""
+    """One process of a call: `measure_rows(device, quick, *words)` of a module."""
 
     name: str
     seconds: int  # time limit
@@ -22,13 +22,13 @@ class Call(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def _steps(*names: str, seconds: int = 60) -> tuple[Part, ...]:
+def _list_steps(*names: str, seconds: int = 60) -> tuple[Part, ...]:
     return tuple(Part(name, seconds, "steps", (name,)) for name in names)
 
 
 MACHINE = Part("machine", 60, "machine")
 #: Seconds, including compiling the kernels on a new machine.
-FIRST = _steps("ours, Mild", seconds=120)
+FIRST = _list_steps("ours, Mild", seconds=120)
 
 #: Correctness comes before speed, and decisive measurements come before explanations. Each call may
 #: be the first on its machine, and records the machine. Among the peers our steps run first and
@@ -48,7 +48,7 @@ CALLS = {
         ),
     ),
     "decide": Call(
-        200, (MACHINE, *FIRST, *_steps("bare loop, blurred", "ours, no methods", "bare loop"))
+        200, (MACHINE, *FIRST, *_list_steps("bare loop, blurred", "ours, no methods", "bare loop"))
     ),
     "profile": Call(
         210,
@@ -65,7 +65,7 @@ CALLS = {
         (
             MACHINE,
             *FIRST,
-            *_steps(
+            *_list_steps(
                 "timm, blurred",
                 "Composer, transcribed",
                 "ours, no methods",
@@ -74,7 +74,7 @@ CALLS = {
                 "ours, Mild, kernels off",
             ),
             Part("ours, Mild, again", 60, "steps", ("ours, Mild", "again")),
-            *_steps("ours, Mild, heuristics"),
+            *_list_steps("ours, Mild, heuristics"),
         ),
     ),
     "files": Call(120, (Part("from files", 120, "from_files"),)),
@@ -82,7 +82,7 @@ CALLS = {
         290,
         (
             MACHINE,
-            *_steps(
+            *_list_steps(
                 "ours, Mild",
                 "ours, no methods",
                 "bare loop, blurred, reduce-overhead",

@@ -4,22 +4,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from session import dtype_of, gpu_of
-from verdict import tried
+from session import choose_dtype, find_gpu
+from verdict import report_failure_as_row
 
 from resnet_recipes.doctor import rates
 
 
-def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield bytes and operations per second, with predictions from the datasheet."""
     size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
     memory = partial(rates.measure_traffic, device, size)
-    product = partial(rates.measure_products, device, dtype_of(device), side)
-    yield from tried("memory", _speed, memory, "TB/s", device)
-    yield from tried(f"matrix product {side}", _speed, product, "TFLOP/s", device)
+    product = partial(rates.measure_products, device, choose_dtype(device), side)
+    yield from report_failure_as_row("memory", _measure_speed, memory, "TB/s", device)
+    yield from report_failure_as_row(
+        f"matrix product {side}", _measure_speed, product, "TFLOP/s", device
+    )
 
 
-def _speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:
-    gpu, found = gpu_of(device), measure()
+def _measure_speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:
+    gpu, found = find_gpu(device), measure()
     predicted = gpu and (gpu.traffic if unit == "TB/s" else gpu.flops) / 1e12
     yield {"value": found / 1e12, "unit": unit, "predicted": predicted}

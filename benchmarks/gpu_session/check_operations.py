@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from torch import nn
-from verdict import verdict
+from verdict import make_verdict
 
 from resnet_recipes import ops
 from resnet_recipes.ops import batch_norm
@@ -15,21 +15,21 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 Check = tuple[str, Callable[[], dict]]
 
 
-def decisive(device: torch.device) -> Iterator[Check]:
+def list_decisive_checks(device: torch.device) -> Iterator[Check]:
     """Yield the checks that all other checks depend on."""
     if device.type == "cuda":
-        yield "fused operations, bf16", partial(_operations, torch.bfloat16, device)
-        yield "300 BatchNorms while another stream runs", partial(_steady, device)
+        yield "fused operations, bf16", partial(_check_operations, torch.bfloat16, device)
+        yield "300 BatchNorms while another stream runs", partial(_check_determinism, device)
 
 
-def dtypes(device: torch.device) -> Iterator[Check]:
+def list_dtype_checks(device: torch.device) -> Iterator[Check]:
     """Yield checks of fused operations in the other half precision, and with NaN."""
     if device.type == "cuda":
-        yield "fused operations, fp16", partial(_operations, torch.float16, device)
-    yield "NaN through batch_norm", partial(_not_a_number, device)
+        yield "fused operations, fp16", partial(_check_operations, torch.float16, device)
+    yield "NaN through batch_norm", partial(_check_nan, device)
 
 
-def _operations(dtype: torch.dtype, device: torch.device) -> dict:
+def _check_operations(dtype: torch.dtype, device: torch.device) -> dict:
     """Compare every fused operation with torch, as before a run, and cache the result."""
     began = time.perf_counter()
     notes = ops.choose(device, dtype).notes
@@ -37,7 +37,7 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
     return row | {"fault": "; ".join(notes)} if notes else row
 
 
-def _not_a_number(device: torch.device) -> dict:
+def _check_nan(device: torch.device) -> dict:
     """Put NaN into one channel; count values that are NaN in one result but not in the other."""
     x = torch.ones(2, 64, 8, 8, device=device)
     x[0, 5] = float("nan")
@@ -46,10 +46,10 @@ def _not_a_number(device: torch.device) -> dict:
     for form in (batch_norm.unfused, batch_norm.fused):
         norm = Norm.of(nn.BatchNorm2d(64, device=device))
         found.append(form(x, norm, Epilogue(relu=True)).isnan())
-    return verdict(float((found[0] != found[1]).sum()), 0, "values differ")
+    return make_verdict(float((found[0] != found[1]).sum()), 0, "values differ")
 
 
-def _steady(device: torch.device) -> dict:
+def _check_determinism(device: torch.device) -> dict:
     """Repeat BatchNorm next to a busy stream; all results must be bit-identical."""
     norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
@@ -66,4 +66,4 @@ def _steady(device: torch.device) -> dict:
         found = [running, y.detach(), *gradients]
         first = first or found
         wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
-    return verdict(float(wrong), 0, "of their results differ")
+    return make_verdict(float(wrong), 0, "of their results differ")

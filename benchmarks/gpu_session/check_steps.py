@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import torch
 from check_operations import Check
-from session import NONE, facts_of, recipe_of, run_of, training
+from session import NONE, make_facts, make_recipe, make_run, make_training_loop
 from torch import Tensor, nn
-from verdict import verdict
+from verdict import make_verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.optimizers import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
@@ -44,76 +44,76 @@ SOON = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
 EARLY = {"methods": {"sam": SOON["sam"]}, "schedule": {"warmup": "1ba"}}
 
 
-def decisive(device: torch.device) -> Iterator[Check]:
+def list_decisive_checks(device: torch.device) -> Iterator[Check]:
     """Yield checks of a step, and of GPU features: replays, no waiting, NCCL."""
-    yield "3 steps, no methods", partial(_like_cpu, NONE, device)
+    yield "3 steps, no methods", partial(_compare_with_cpu, NONE, device)
     if device.type == "cuda":
         for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
             case = f"12 steps of {name} as CUDA graphs, {dtype}"
-            yield case, partial(_replayed, name, dtype, device)
-        yield "20 steps of Medium without waiting", partial(_waits, device)
-        yield "12 steps of Medium over NCCL", partial(_exchanged, device)
+            yield case, partial(_check_replay, name, dtype, device)
+        yield "20 steps of Medium without waiting", partial(_check_no_sync, device)
+        yield "12 steps of Medium over NCCL", partial(_check_all_reduce, device)
 
 
-def dtypes(device: torch.device) -> Iterator[Check]:
+def list_dtype_checks(device: torch.device) -> Iterator[Check]:
     """Yield steps of every optimizer in both half precisions, and an overflow."""
-    yield "an overflow in fp16 changes nothing", partial(_overflow, device)
+    yield "an overflow in fp16 changes nothing", partial(_check_overflow, device)
     if device.type == "cuda":
         for dtype in ("bf16", "fp16"):
             for settings in OPTIMIZERS:
                 case = f"8 steps of {settings.name}, {dtype}"
-                yield case, partial(_moves, dtype, settings, device)
+                yield case, partial(_check_weights_move, dtype, settings, device)
 
 
-def methods(device: torch.device) -> Iterator[Check]:
+def list_method_checks(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
         # GPUs sample different numbers; synthetic images are not augmented and have no teacher
         in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
             alone = NONE | {cls.name: SOON.get(cls.name, {})}
-            yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device)
+            yield f"3 steps, {cls.name}", partial(_compare_with_cpu, alone, device)
     if device.type == "cuda":
-        yield "3 steps of Mild in the largest micro-batch", partial(_largest, device)
+        yield "3 steps of Mild in the largest micro-batch", partial(_check_largest_batch, device)
 
 
-def _like_cpu(chosen: dict, device: torch.device) -> dict:
+def _compare_with_cpu(chosen: dict, device: torch.device) -> dict:
     """Compare the changes of three steps with those on the CPU, with equal random numbers."""
-    expected, found = (changed(chosen, place) for place in (torch.device("cpu"), device))
-    wrong = sum(map(_wrong, expected, found)) / sum(update.numel() for update in expected)
-    return verdict(wrong, ALLOWED, "of the updates are wrong")
+    expected, found = (compute_changes(chosen, place) for place in (torch.device("cpu"), device))
+    wrong = sum(map(_count_wrong, expected, found)) / sum(update.numel() for update in expected)
+    return make_verdict(wrong, ALLOWED, "of the updates are wrong")
 
 
-def _wrong(expected: Tensor, found: Tensor) -> int:
+def _count_wrong(expected: Tensor, found: Tensor) -> int:
     """Return the number of updates that are too far from the expected ones, or NaN."""
     scale = expected.square().mean().sqrt()
     return int((~((found - expected).abs() <= WRONG * scale)).sum())
 
 
-def changed(chosen: dict, device: torch.device) -> list[Tensor]:
+def compute_changes(chosen: dict, device: torch.device) -> list[Tensor]:
     """Return the changes of a float32 ResNet-18's evaluation tensors in three steps."""
-    run = run_of(recipe_of("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
+    run = make_run(make_recipe("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    training(run)(3)
+    make_training_loop(run)(3)
     with run.methods.eval_weights(run.model):
         after = run.model.state_dict()
         return [(after[name] - value).double().cpu() for name, value in before.items()]
 
 
-def _largest(device: torch.device) -> dict:
+def _check_largest_batch(device: torch.device) -> dict:
     """Find the largest batch, up to 4,096 images of 224 px, that fits, and train with it."""
-    recipe = recipe_of("mild", 224, 4096, False)
+    recipe = make_recipe("mild", 224, 4096, False)
     torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, device)
-    plan = make_plan(recipe, facts_of(recipe), 1)
+    plan = make_plan(recipe, make_facts(recipe), 1)
     size = build.find_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
-    run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
-    training(run)(3)
+    run = make_run(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
+    make_training_loop(run)(3)
     torch.cuda.synchronize(device)
     return {"value": size, "unit": "images"}
 
 
-def _overflow(device: torch.device) -> dict:
+def _check_overflow(device: torch.device) -> dict:
     """Let float16 overflow: weights and statistics must not change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
     precision = Precision(device, torch.float16, model)
@@ -126,39 +126,43 @@ def _overflow(device: torch.device) -> dict:
     precision.backward(squares.sum() * float("inf"))
     precision.step(optimizer, None)
     changed = sum(not torch.equal(floats[name], value) for name, value in kept.items())
-    return verdict(changed, 0, "tensors changed")
+    return make_verdict(changed, 0, "tensors changed")
 
 
-def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
+def _check_weights_move(
+    dtype: str, settings: type[OptimizerSettings], device: torch.device
+) -> dict:
     """Take steps with an optimizer; count weights that did not change or are not finite."""
-    recipe = recipe_of("mild", 64, 16, True, precision={"dtype": dtype}, schedule={"warmup": "1ba"})
-    run = run_of(replace(recipe, optimizer=settings()), device)
+    recipe = make_recipe(
+        "mild", 64, 16, True, precision={"dtype": dtype}, schedule={"warmup": "1ba"}
+    )
+    run = make_run(replace(recipe, optimizer=settings()), device)
     before = [weight.detach().clone() for weight in run.model.parameters()]
-    training(run)(8)
+    make_training_loop(run)(8)
     wrong = sum(
         torch.equal(weight, old) or not weight.isfinite().all()
         for weight, old in zip(run.model.parameters(), before, strict=True)
     )
-    return verdict(wrong, 0, "weights stood still, or are not finite")
+    return make_verdict(wrong, 0, "weights stood still, or are not finite")
 
 
-def _replayed(name: str, dtype: str, device: torch.device) -> dict:
+def _check_replay(name: str, dtype: str, device: torch.device) -> dict:
     """Check that twelve steps with replayed gradients are bit-identical to twelve without."""
-    recipe, told = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
+    recipe, told = make_recipe(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
     with patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
-        replayed, plain = run_of(recipe, device), run_of(recipe, device)
+        replayed, plain = make_run(recipe, device), make_run(recipe, device)
         replayed.notes.listen(told.append)
         told.clear()  # notes from building the run
         plain.graphs = None
-        row = _same_bits(replayed, plain)
+        row = _compare_bits(replayed, plain)
     refused = [{"fault": text} for text in told if "cannot" in text]
     return row | (refused[0] if refused else {})
 
 
-def _exchanged(device: torch.device) -> dict:
+def _check_all_reduce(device: torch.device) -> dict:
     """Check that steps in an NCCL group of one rank are bit-identical to steps without one."""
-    recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
-    alone, grouped = run_of(recipe, device), run_of(recipe, device)
+    recipe = make_recipe("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
+    alone, grouped = make_run(recipe, device), make_run(recipe, device)
     alone.graphs = grouped.graphs = None  # a graph would keep the all-reduce of a single process
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group(
@@ -166,27 +170,27 @@ def _exchanged(device: torch.device) -> dict:
     )
     try:
         grouped.all_reduce = AllReduce(grouped.model)
-        return _same_bits(alone, grouped)
+        return _compare_bits(alone, grouped)
     finally:
         torch.distributed.destroy_process_group()
 
 
-def _same_bits(one: Run, other: Run) -> dict:
+def _compare_bits(one: Run, other: Run) -> dict:
     """Take twelve steps with each of two runs; count the parameters that differ in any bit."""
     torch.backends.cudnn.deterministic = True
     try:
         for run in (one, other):
-            training(run)(12)
+            make_training_loop(run)(12)
     finally:
         torch.backends.cudnn.deterministic = False
     pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
     equal = [torch.equal(*pair) for pair in pairs]
-    return verdict(equal.count(False), 0, f"of {len(equal)} parameters differ")
+    return make_verdict(equal.count(False), 0, f"of {len(equal)} parameters differ")
 
 
-def _waits(device: torch.device) -> dict:
+def _check_no_sync(device: torch.device) -> dict:
     """Take 20 steps of Medium while torch raises an error for operations that wait for the GPU."""
-    steps = training(run_of(recipe_of("medium", 64, 16, True, **EARLY), device))
+    steps = make_training_loop(make_run(make_recipe("medium", 64, 16, True, **EARLY), device))
     steps(12)
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -8,45 +8,56 @@ from itertools import count
 import torch
 import torch.nn.functional as F
 import torchvision
-from bare import loop, normalizing
+from bare import make_bare_loop, make_normalizer
 from ratios import MODES
-from session import CLASSES, NONE, Memory, Steps, dtype_of, recipe_of, run_of, training
+from session import (
+    CLASSES,
+    NONE,
+    Memory,
+    Steps,
+    choose_dtype,
+    make_recipe,
+    make_run,
+    make_training_loop,
+)
 from torch import Tensor, nn
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.ops.blur import Blurring
 
 
-def contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+def make_contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
     """Return the training steps of a contender, named as in `calls`.
 
     Raises ImportError without timm.
     """
     who, *traits = name.split(", ")
     if who == "ours":
-        return _ours(traits, side, batch, device, quick)
+        return _make_ours(traits, side, batch, device, quick)
     memory, modes = Memory(side, batch, device), MODES & set(traits)
-    network = _network(who, traits, quick).to(device, memory_format=torch.channels_last)
+    network = _build_network(who, traits, quick).to(device, memory_format=torch.channels_last)
     if not modes:
         keep_filters(network)
     if who == "torchvision reference":
-        return torchvision_reference(network, memory)
+        return make_torchvision_reference(network, memory)
     if who == "Composer":
-        return composer(network, memory)
-    return loop(network, memory, device, dtype_of(device), *modes)
+        return make_composer(network, memory)
+    return make_bare_loop(network, memory, device, choose_dtype(device), *modes)
 
 
-def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+def _make_ours(
+    traits: list[str], side: int, batch: int, device: torch.device, quick: bool
+) -> Steps:
     """Return our loop for Mild with cuDNN benchmark mode, as in the bare loop."""
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
     methods = NONE if "no methods" in traits else {}
-    recipe = recipe_of("mild", side, batch, quick, precision=precision, methods=methods)
-    return training(run_of(recipe, device, "heuristics" not in traits))
+    recipe = make_recipe("mild", side, batch, quick, precision=precision, methods=methods)
+    return make_training_loop(make_run(recipe, device, "heuristics" not in traits))
 
 
-def _network(who: str, traits: list[str], quick: bool) -> nn.Module:
+def _build_network(who: str, traits: list[str], quick: bool) -> nn.Module:
     """Return the torchvision network, optionally with BlurPool, or the timm network."""
     name, is_blurred = "resnet18" if quick else "resnet50", "blurred" in traits
     if who == "timm":
@@ -59,7 +70,7 @@ def _network(who: str, traits: list[str], quick: bool) -> nn.Module:
     return network
 
 
-def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
+def make_torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
     """Return the step of torchvision references/classification, with plain SGD.
 
     It counts correct predictions at every step.
@@ -67,16 +78,16 @@ def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
     labels = memory.batch.labels
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
 
-    def loss_of(output: Tensor) -> Tensor:
+    def compute_loss(output: Tensor) -> Tensor:
         return F.cross_entropy(output, labels, label_smoothing=0.1)
 
     def count_right(output: Tensor) -> None:
         output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
 
-    return scaled(model, memory, optimizer, loss_of, count_right)
+    return make_scaled_loop(model, memory, optimizer, compute_loss, count_right)
 
 
-def composer(model: nn.Module, memory: Memory) -> Steps:
+def make_composer(model: nn.Module, memory: Memory) -> Steps:
     """Return the step of Composer 0.7 with the methods of Mild.
 
     It is transcribed, because the package needs an older torch. It blurs with depthwise
@@ -90,7 +101,7 @@ def composer(model: nn.Module, memory: Memory) -> Steps:
         for weight in model.parameters():
             weight.mul_(1 - 5e-5)  # at a tenth of the peak learning rate
 
-    def loss_of(output: Tensor) -> Tensor:
+    def compute_loss(output: Tensor) -> Tensor:
         targets = F.one_hot(memory.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
         losses = F.binary_cross_entropy_with_logits(output.float(), targets, reduction="sum")
         return losses / len(targets)
@@ -103,10 +114,10 @@ def composer(model: nn.Module, memory: Memory) -> Steps:
                 value.copy_(value * 0.87 + state[name] * 0.13)
 
     optimizer.register_step_pre_hook(decay)
-    return scaled(model, memory, optimizer, loss_of, update_average)
+    return make_scaled_loop(model, memory, optimizer, compute_loss, update_average)
 
 
-def scaled(
+def make_scaled_loop(
     model: nn.Module,
     memory: Memory,
     optimizer: torch.optim.Optimizer,
@@ -119,10 +130,10 @@ def scaled(
     """
     device = memory.batch.labels.device
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
-    scaler, normalize = torch.amp.GradScaler(device.type), normalizing(device)
+    scaler, normalize = torch.amp.GradScaler(device.type), make_normalizer(device)
     model.train()
 
-    def go(steps: int) -> None:
+    def take_steps(steps: int) -> None:
         for _ in range(steps):
             images = normalize(memory.batch.pixels)
             with torch.autocast(device.type, dtype):
@@ -135,23 +146,23 @@ def scaled(
             loss.item()
             finish(output)
 
-    return go
+    return take_steps
 
 
 def keep_filters(model: nn.Module) -> None:
     """Let BlurPool keep its filter on the device instead of creating it each time."""
     for module in model.modules():
         if isinstance(module, Blurring):
-            module.blur = blurred
+            module.blur = blur
 
 
-def blurred(x: Tensor, stride: int = 1) -> Tensor:
+def blur(x: Tensor, stride: int = 1) -> Tensor:
     """Blur with a depthwise convolution, whose filter is on the device."""
-    weights = _filter(x.device).to(x.dtype).expand(x.shape[1], 1, 3, 3)
+    weights = _make_filter(x.device).to(x.dtype).expand(x.shape[1], 1, 3, 3)
     return F.conv2d(x, weights, stride=stride, padding=1, groups=x.shape[1])
 
 
 @cache
-def _filter(device: torch.device) -> Tensor:
+def _make_filter(device: torch.device) -> Tensor:
     line = torch.tensor([1.0, 2.0, 1.0], device=device)
     return line.outer(line) / 16

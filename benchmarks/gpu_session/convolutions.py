@@ -6,9 +6,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from session import dtype_of, gpu_of
+from session import choose_dtype, find_gpu
 from torch import Tensor
-from verdict import tried
+from verdict import report_failure_as_row
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.planning.roofline import START, Convolution, Gpu, list_convolutions
@@ -16,7 +16,7 @@ from resnet_recipes.planning.roofline import START, Convolution, Gpu, list_convo
 SIDES, BATCH = (224, 88, 176), 256
 
 
-def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
     """Yield the speed of each distinct convolution, and the total fraction of the roofline."""
     torch.backends.cudnn.benchmark = search == "searched"
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
@@ -28,21 +28,21 @@ def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
         for shape, times in shapes.items():
             case = f"{side} px: {_name(shape)}"
             repeats = 1 if quick else 5
-            for row in tried(case, _measured, case, shape, batch, repeats, device):
+            for row in report_failure_as_row(case, _measure, case, shape, batch, repeats, device):
                 found.append(row | {"times": times})
                 yield found[-1]
-        if gpu_of(device) and not any("fault" in row for row in found):
-            yield _sum_of_layers(side, found, gpu_of(device))
+        if find_gpu(device) and not any("fault" in row for row in found):
+            yield _sum_layers(side, found, find_gpu(device))
 
 
-def _measured(
+def _measure(
     case: str, shape: Convolution, batch: int, repeats: int, device: torch.device
 ) -> Iterator[dict]:
     """Yield the rows of a convolution's operations."""
-    gpu = gpu_of(device)
+    gpu = find_gpu(device)
     flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
-    for kind, call in _calls(shape, batch, device).items():
+    for kind, call in _list_calls(shape, batch, device).items():
         taken = measure_seconds(call, device, times=3, repeats=repeats)
         share = f", {least / taken:.2f} of the roofline" if gpu else ""
         yield {
@@ -56,7 +56,7 @@ def _measured(
         }
 
 
-def _sum_of_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
+def _sum_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
         sum(row["times"] * row[key] for row in found)
@@ -77,7 +77,9 @@ def _name(shape: Convolution) -> str:
     return f"{kernel} {shape.inputs}->{shape.outputs} at {shape.side}"
 
 
-def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Callable[[], Tensor]]:
+def _list_calls(
+    shape: Convolution, batch: int, device: torch.device
+) -> dict[str, Callable[[], Tensor]]:
     """Return the three operations of a convolution, without the gradient of the images."""
     sizes = (
         (batch, shape.inputs, shape.side, shape.side),
@@ -85,12 +87,12 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
         (batch, shape.outputs, shape.out_side, shape.out_side),
     )
     images, weights, upstream = (
-        torch.randn(size, device=device).to(dtype_of(device), memory_format=torch.channels_last)
+        torch.randn(size, device=device).to(choose_dtype(device), memory_format=torch.channels_last)
         for size in sizes
     )
     stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
 
-    def gradient(position: int) -> Tensor:
+    def compute_gradient(position: int) -> Tensor:
         # not torch.nn.grad, whose placeholder for the images is not channels_last and causes copies
         wanted = [position == each for each in range(3)]
         form = stride, padding, [1, 1], False, [0, 0], 1
@@ -99,8 +101,8 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
 
     calls = {
         "output": partial(F.conv2d, images, weights, stride=stride, padding=padding),
-        "weights' gradient": partial(gradient, 1),
+        "weights' gradient": partial(compute_gradient, 1),
     }
     if shape.inputs > 3:
-        calls["input's gradient"] = partial(gradient, 0)
+        calls["input's gradient"] = partial(compute_gradient, 0)
     return calls

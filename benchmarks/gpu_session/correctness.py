@@ -5,18 +5,18 @@ from collections.abc import Iterator
 import check_operations
 import check_steps
 import torch
-from verdict import tried
+from verdict import report_failure_as_row
 
 CHECKS = {
-    "decisive": (check_operations.decisive, check_steps.decisive),
-    "dtypes": (check_operations.dtypes, check_steps.dtypes),
-    "methods": (check_steps.methods,),
+    "decisive": (check_operations.list_decisive_checks, check_steps.list_decisive_checks),
+    "dtypes": (check_operations.list_dtype_checks, check_steps.list_dtype_checks),
+    "methods": (check_steps.list_method_checks,),
 }
 
 
-def rows(device: torch.device, quick: bool, group: str) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, group: str) -> Iterator[dict]:
     """Yield a row for each check, with a fault if it failed or differs by more than rounding."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     for checks in CHECKS[group]:
         for case, check in checks(device):
-            yield from tried(case, lambda check=check: [check()])
+            yield from report_failure_as_row(case, lambda check=check: [check()])

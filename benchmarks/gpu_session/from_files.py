@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from session import Steps, recipe_of, run_of, timed, training
-from verdict import tried
+from session import Steps, make_recipe, make_run, make_training_loop, time_steps
+from verdict import report_failure_as_row
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import count_cores
@@ -23,37 +23,40 @@ WARM_UP, STEPS = 12, 30
 SIZE, NAMES = (500, 375), 20  # pixels of an ImageNet photograph; file names per image
 
 
-def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield images per second on photograph-sized JPEGs in the page cache."""
     with tempfile.TemporaryDirectory() as folder:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 50, val_images=1)
-        photograph(root / "train", NAMES)
+        make_photographs(root / "train", NAMES)
         for side in (32,) if quick else (176, 88):
-            for case, kind in (("loader alone", loading), ("training from files", training)):
+            for case, kind in (
+                ("loader alone", make_loading_loop),
+                ("training from files", make_training_loop),
+            ):
                 text = f"{side} px: {case}"
-                yield from tried(text, _measured, kind, root, side, device, quick)
+                yield from report_failure_as_row(text, _measure, kind, root, side, device, quick)
 
 
-def _measured(
+def _measure(
     kind: Callable[[Run], Steps], root: Path, side: int, device: torch.device, quick: bool
 ) -> Iterator[dict]:
     """Yield the row of one measurement at one size."""
     batch, count = (4, 2) if quick else (256, STEPS)
-    recipe = recipe_of("mild", side, batch, quick)
+    recipe = make_recipe("mild", side, batch, quick)
     recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
     facts = data.measure(recipe.data)
-    run = run_of(recipe, device, True, facts)
+    run = make_run(recipe, device, True, facts)
     try:
         steps = kind(run)
         steps(WARM_UP)
-        _, seconds = timed(steps, count, device)
+        _, seconds = time_steps(steps, count, device)
     finally:
         run.train_data.close()
     note = f"{count_cores()} cores; {' '.join(facts.notes)}"
     yield {"value": count * batch / seconds, "unit": "images/s", "note": note}
 
 
-def photograph(folder: Path, names: int) -> None:
+def make_photographs(folder: Path, names: int) -> None:
     """Enlarge the images in a folder, add noise for 75 KB files, and link each several times."""
     for file in list(folder.rglob("*.jpg")):
         noise = Image.effect_noise(SIZE, 60).convert("RGB")
@@ -62,7 +65,7 @@ def photograph(folder: Path, names: int) -> None:
             os.link(file, file.with_stem(f"{file.stem}-{number}"))
 
 
-def loading(run: Run) -> Steps:
+def make_loading_loop(run: Run) -> Steps:
     """Return the loader alone: it reads a number of batches, and copies them to the device."""
     batches = Stream(run.train_data.batches(), run.rank.device)
     return lambda count: deque(islice(batches, count), maxlen=0)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import contenders
 import torch
-from session import dtype_of, gpu_of
+from session import choose_dtype, find_gpu
 from torch import Tensor, nn
-from verdict import tried
+from verdict import report_failure_as_row
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.network.fuse import FoldedConv2d
@@ -30,48 +30,53 @@ class Case(NamedTuple):
 
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.unfused, "fused": batch_norm.fused}
-BLURS = {"torch": contenders.blurred, "fused": blur.fused}
+BLURS = {"torch": contenders.blur, "fused": blur.fused}
 POOLS = {"torch": max_pool.unfused, "fused": max_pool.fused}
 
 SIDES = 224, 88
 FIRST = {"torch": nn.Conv2d, "folded": FoldedConv2d}
 
 
-def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield GB/s of the bytes that a fused operation must move, and the first convolution in ms."""
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
         for name, kind in FIRST.items():
             text = f"first convolution, {side} px: {name}"
-            yield from tried(text, _first, batch, side, kind, device)
+            yield from report_failure_as_row(text, _measure_first, batch, side, kind, device)
     # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
     for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
         for case in CASES:
             side = 8 if quick else case.side
             text = f"{case.name}, {case.channels} channels, {side} px: {name}"
-            yield from tried(text, _operation, case, name, batch, side, device)
+            yield from report_failure_as_row(
+                text, _measure_operation, case, name, batch, side, device
+            )
 
 
-def _operation(
+def _measure_operation(
     case: Case, name: str, batch: int, side: int, device: torch.device
 ) -> Iterator[dict]:
     """Yield the row of one form of an operation, forward and backward."""
-    generator, gpu = torch.Generator(device).manual_seed(0), gpu_of(device)
+    generator, gpu = torch.Generator(device).manual_seed(0), find_gpu(device)
     x = torch.randn(batch, case.channels, side, side, generator=generator, device=device)
-    x = x.to(dtype_of(device), memory_format=torch.channels_last).requires_grad_()
+    x = x.to(choose_dtype(device), memory_format=torch.channels_last).requires_grad_()
     arguments = case.arguments(x)
     parts = [x, *(part for each in arguments if isinstance(each, tuple) for part in each)]
     inputs = [part for part in parts if isinstance(part, Tensor) and part.requires_grad]
 
-    def outputs() -> tuple[Tensor, ...]:
+    def compute_outputs() -> tuple[Tensor, ...]:
         found = case.forms[name](x, *arguments)
         return found if isinstance(found, tuple) else (found,)
 
-    upstream = [torch.ones_like(y) for y in outputs()]
+    upstream = [torch.ones_like(y) for y in compute_outputs()]
     repeats = 5 if device.type == "cuda" else 1
     taken = measure_seconds(
-        lambda: torch.autograd.grad(outputs(), inputs, upstream), device, times=3, repeats=repeats
+        lambda: torch.autograd.grad(compute_outputs(), inputs, upstream),
+        device,
+        times=3,
+        repeats=repeats,
     )
     moved, predicted = case.accesses * x.nbytes, None
     if gpu and name == "fused":
@@ -79,21 +84,21 @@ def _operation(
     yield {"value": moved / taken / 1e9, "unit": "GB/s", "predicted": predicted}
 
 
-def _norm(x: Tensor) -> Norm:
+def _make_norm(x: Tensor) -> Norm:
     return Norm.of(nn.BatchNorm2d(x.shape[1], device=x.device))
 
 
-def _followed(x: Tensor) -> tuple[Norm, Epilogue]:
+def _make_last_arguments(x: Tensor) -> tuple[Norm, Epilogue]:
     """Return the arguments of a block's last BatchNorm, whose output has two consumers."""
     residual = x.detach().clone().requires_grad_()
-    return _norm(x), Epilogue(residual, relu=True, twice=True)
+    return _make_norm(x), Epilogue(residual, relu=True, twice=True)
 
 
 CASES = (
-    Case(NO_SUM, 64, 56, 8, 4, NORMS, lambda x: (_norm(x), Epilogue(relu=True))),
-    Case(NO_SUM, 256, 14, 8, 4, NORMS, lambda x: (_norm(x), Epilogue(relu=True))),
-    Case(SUM, 256, 56, 12, 4, NORMS, _followed),
-    Case(SUM, 1024, 14, 12, 4, NORMS, _followed),
+    Case(NO_SUM, 64, 56, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
+    Case(NO_SUM, 256, 14, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
+    Case(SUM, 256, 56, 12, 4, NORMS, _make_last_arguments),
+    Case(SUM, 1024, 14, 12, 4, NORMS, _make_last_arguments),
     Case("blur, stride 1", 128, 56, 4, 2, BLURS, lambda x: (1,)),
     Case("blur, stride 2", 256, 56, 2.5, 2, BLURS, lambda x: (2,)),
     Case("max pool, stride 1", 64, 112, 5, 2, POOLS, lambda x: (1,)),
@@ -101,19 +106,21 @@ CASES = (
 )
 
 
-def _first(batch: int, side: int, kind: type[nn.Conv2d], device: torch.device) -> Iterator[dict]:
+def _measure_first(
+    batch: int, side: int, kind: type[nn.Conv2d], device: torch.device
+) -> Iterator[dict]:
     """Yield the row of the first convolution of float32 images, and its weight gradient."""
-    dtype = dtype_of(device)
+    dtype = choose_dtype(device)
     images = torch.randn(batch, 3, side, side, device=device)
     images = images.contiguous(memory_format=torch.channels_last)
     layer = kind(3, 64, 7, 2, 3, bias=False)
     layer.to(device, dtype, memory_format=torch.channels_last)
 
-    def output() -> Tensor:
+    def compute_output() -> Tensor:
         return layer(images.to(dtype))
 
-    upstream = torch.ones_like(output())
+    upstream = torch.ones_like(compute_output())
     taken = measure_seconds(
-        lambda: torch.autograd.grad(output(), layer.weight, upstream), device, times=3
+        lambda: torch.autograd.grad(compute_output(), layer.weight, upstream), device, times=3
     )
     yield {"value": 1e3 * taken, "unit": "ms"}

@@ -16,7 +16,7 @@ RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
 LENGTHS, SEEDS = "8,4,16", "1,2,3"  # in this order: a call may end before the last
 
 
-def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
     """Yield a row for each run when it is finished; end when the runs end.
 
     The next call continues a call that was cut off.
@@ -30,20 +30,20 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     while process.poll() is None:
         time.sleep(2)
-        yield from _finished(Path(runs), told)
-    yield from _finished(Path(runs), told)
+        yield from _list_finished(Path(runs), told)
+    yield from _list_finished(Path(runs), told)
     sys.exit(process.returncode)
 
 
-def _finished(runs: Path, told: set[Path]) -> Iterator[dict]:
+def _list_finished(runs: Path, told: set[Path]) -> Iterator[dict]:
     """Yield the rows of finished runs that have not been reported yet."""
     for run in list_runs(runs) if runs.is_dir() else ():
         if run.state == "finished" and run.folder not in told:
             told.add(run.folder)
-            yield _row(run)
+            yield _make_row(run)
 
 
-def _row(run: RunRecord) -> dict:
+def _make_row(run: RunRecord) -> dict:
     seed = read_settings(run.folder)["seed"]
     return {
         "case": f"{run.recipe}, {run.epochs:g} epochs, seed {seed}",

@@ -15,7 +15,7 @@ from resnet_recipes.ops import selftest
 PACKAGES = "hydra", "omegaconf", "safetensors", "rich", "torchvision", "timm"
 
 
-def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield versions, the GPU, and a fault for anything that would leave a part empty."""
     on_gpu = device.type == "cuda"
     facts = {
@@ -31,13 +31,13 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     }
     for name, value in facts.items():
         yield {"case": name, "note": str(value)}
-    lacks = {name: _fails(name) for name in PACKAGES}
+    lacks = {name: _explain_failure(name) for name in PACKAGES}
     lacks |= {"compiler": selftest.find_missing_package(), "decoder": native.explain_unavailable()}
     for name, missing in lacks.items():
         yield {"case": name} | ({"fault": missing} if missing else {"note": "there"})
 
 
-def _fails(package: str) -> str:
+def _explain_failure(package: str) -> str:
     """Return why a package cannot be imported, or ""."""
     try:
         import_module(package)

@@ -45,7 +45,7 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         code = process.wait(PAUSE)
                     *lines, text = (text + reader.read()).split("\n")
-                    yield from map(_row, lines)
+                    yield from map(_parse_row, lines)
         finally:
             _kill(process.pid)  # and any children of the part
             process.wait()
@@ -65,7 +65,7 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _row(line: str) -> dict:
+def _parse_row(line: str) -> dict:
     """Return the row on a line; any other line is a note, such as a library warning."""
     try:
         row = json.loads(line)
@@ -82,7 +82,7 @@ def main() -> None:
     device = torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
     if quick == "1":
         torch.set_num_threads(1)  # several threads would only wait for each other
-    for row in importlib.import_module(module).rows(device, quick == "1", *words):
+    for row in importlib.import_module(module).measure_rows(device, quick == "1", *words):
         print(json.dumps(row), flush=True)
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import torch
-from contenders import contender
+from contenders import make_contender
 from torch.profiler import ProfilerActivity, profile
-from verdict import tried
+from verdict import report_failure_as_row
 
 SIDES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
@@ -22,25 +22,25 @@ KINDS = {
 }
 
 
-def rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
     """Yield rows for all kernels of a step, each kind, and each kernel, the longest first."""
     for side in (32,) if quick else SIDES:
-        yield from tried(f"{side} px", _profiled, name, side, device, quick)
+        yield from report_failure_as_row(f"{side} px", _profile, name, side, device, quick)
 
 
-def _profiled(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:
+def _profile(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield the rows of one size."""
     kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
-    steps = contender(name, side, 4 if quick else BATCH, device, quick)
+    steps = make_contender(name, side, 4 if quick else BATCH, device, quick)
     steps(1 if quick else WARM_UP)
     with profile(activities=[kind]) as measured:
         steps(STEPS)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    yield from _kernels(f"{side} px", measured.events(), device)
+    yield from _measure_kernels(f"{side} px", measured.events(), device)
 
 
-def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
+def _measure_kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
     """Yield microseconds per step of every kernel, copy and fill on the device."""
     taken, counts, kinds = Counter(), Counter(), Counter()
     for event in events:
@@ -48,7 +48,7 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
         if event.device_type.name.lower() == device.type and not name.startswith("Optimizer."):
             taken[name] += spent
             counts[name] += 1 / STEPS
-            kinds[kind_of(name)] += spent
+            kinds[classify(name)] += spent
     total, unit = taken.total(), {"unit": "us a step"}
     yield {
         "case": f"{size}: kernels, copies, fills",
@@ -69,6 +69,6 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
         }
 
 
-def kind_of(kernel: str) -> str:
+def classify(kernel: str) -> str:
     """Return the kind of operation that a kernel belongs to, by its name."""
     return next(kind for kind, pattern in KINDS.items() if re.search(pattern, kernel))

@@ -12,7 +12,7 @@ RIVALS = {
 MODES = {"reduce-overhead", "max-autotune-no-cudagraphs"}
 
 
-def ratios(rows: list[dict]) -> Iterator[dict]:
+def compute_ratios(rows: list[dict]) -> Iterator[dict]:
     """Yield the ratio of our images per second to the best peer, for each image size."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -21,7 +21,7 @@ def ratios(rows: list[dict]) -> Iterator[dict]:
     for size, found in rates.items():
         for ours, peers in RIVALS.items():
             rivals = {
-                name: mean(values) for name, values in found.items() if _without_mode(name) in peers
+                name: mean(values) for name, values in found.items() if _strip_mode(name) in peers
             }
             if ours in found and rivals:
                 best = max(rivals, key=rivals.get)
@@ -36,6 +36,6 @@ def ratios(rows: list[dict]) -> Iterator[dict]:
                 }
 
 
-def _without_mode(name: str) -> str:
+def _strip_mode(name: str) -> str:
     """Return a contender's name without its compile mode."""
     return ", ".join(word for word in name.split(", ") if word not in MODES)

@@ -25,25 +25,25 @@ class Rows:
         if part != self._part:
             print(f"\n{part}", flush=True)
             self._part = part
-        print(f"  {text_of(row)}", flush=True)
+        print(f"  {format_row(row)}", flush=True)
         self.measured.append(row)
         self.faults += "fault" in row
 
 
-def text_of(row: dict) -> str:
+def format_row(row: dict) -> str:
     """Return a row as a line: case, measurement, unit, prediction, note."""
     if "fault" in row:
         return f"FAULT {row['case']}: {row['fault']}"
     if "value" not in row:
         return f"{row['case']}: {row.get('note', '')}"
-    text = f"{row['case']:<48}{_number(row['value']):>10} {row['unit']}"
+    text = f"{row['case']:<48}{_format_number(row['value']):>10} {row['unit']}"
     if row.get("predicted"):
-        text += f"  predicted {_number(row['predicted'])}"
+        text += f"  predicted {_format_number(row['predicted'])}"
         text += f", {row['value'] / row['predicted']:.2f} of it"
     return text + (f"  ({row['note']})" if row.get("note") else "")
 
 
-def _number(value: float | bool) -> str:
+def _format_number(value: float | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,.0f}" if abs(value) >= 1e4 or value == int(value) else f"{value:,.4g}"

@@ -15,7 +15,7 @@ print(*(selftest.find_mismatch(each, device, torch.bfloat16, device) for each in
 """
 
 
-def rows(device: torch.device, quick: bool, tool: str) -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, tool: str) -> Iterator[dict]:
     """Yield the number of errors that the tool reports while every fused operation runs once."""
     program = shutil.which("compute-sanitizer")
     if device.type != "cuda" or not program:

@@ -33,12 +33,12 @@ NONE = {cls.name: None for cls in ORDER}
 Steps = Callable[[int], None]
 
 
-def gpu_of(device: torch.device) -> roofline.Gpu | None:
+def find_gpu(device: torch.device) -> roofline.Gpu | None:
     """Return the datasheet of a device, if there is one."""
     return roofline.find_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
-def dtype_of(device: torch.device) -> torch.dtype:
+def choose_dtype(device: torch.device) -> torch.dtype:
     """Return the dtype that the recipes would use.
 
     On a CPU it is bf16, so that mixed dtypes are also tested there.
@@ -46,7 +46,7 @@ def dtype_of(device: torch.device) -> torch.dtype:
     return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
 
 
-def recipe_of(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
+def make_recipe(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
     """Return a packaged recipe for images of one size.
 
     Changes update its sections, and None removes a method.
@@ -105,13 +105,13 @@ class Counting(Stopwatch):
         self.losses.append(losses.mean())
 
 
-def facts_of(recipe: Recipe) -> DataFacts:
+def make_facts(recipe: Recipe) -> DataFacts:
     """Return the facts of a dataset with enough images."""
     size, names = recipe.batch.global_size, tuple(map(str, range(CLASSES)))
     return DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
 
 
-def run_of(
+def make_run(
     recipe: Recipe,
     device: torch.device,
     is_searched: bool = False,
@@ -122,24 +122,24 @@ def run_of(
     It uses a batch in memory, or the data that `facts` describe.
     """
     searches = [recipe.data.train_size] if is_searched else []
-    run = build(make_plan(recipe, facts or facts_of(recipe), 1), Rank(0, 1, device), searches)
+    run = build(make_plan(recipe, facts or make_facts(recipe), 1), Rank(0, 1, device), searches)
     if not facts:
         run.train_data = Memory(recipe.data.train_size, recipe.batch.global_size, device)
     return run
 
 
-def training(run: Run) -> Steps:
+def make_training_loop(run: Run) -> Steps:
     """Return our own training loop."""
     done = 0
 
-    def go(steps: int) -> None:
+    def take_steps(steps: int) -> None:
         nonlocal done
         done = train(run, Counting(steps), done)
 
-    return go
+    return take_steps
 
 
-def timed(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
+def time_steps(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
     """Return the seconds until the host has issued some steps, and until they are done."""
     settle(device)
     began = time.perf_counter()

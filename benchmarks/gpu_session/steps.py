@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from statistics import median
 
 import torch
-from contenders import contender
+from contenders import make_contender
 from ratios import MODES
-from session import gpu_of, timed
-from verdict import tried
+from session import find_gpu, time_steps
+from verdict import report_failure_as_row
 
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.roofline import Work
@@ -19,30 +19,30 @@ QUICK = ((32, 4), (40, 4))
 ROUNDS, STEPS, WARM_UP = 5, 10, 8  # after the warm-up, gradients are replayed
 
 
-def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterator[dict]:
+def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterator[dict]:
     """Yield the speed of a contender at every size; `turn` marks a second measurement."""
     is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
     for side, batch in cases:
         case = f"{side} px, {batch}: {name}"
-        yield from tried(case, _contest, name, side, batch, device, quick)
+        yield from report_failure_as_row(case, _measure, name, side, batch, device, quick)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
 
 
-def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
+def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a contender at one size."""
-    steps, size = contender(name, side, batch, device, quick), f"{side} px, {batch}"
-    _, first = timed(steps, 1, device)  # includes compilation and algorithm search
+    steps, size = make_contender(name, side, batch, device, quick), f"{side} px, {batch}"
+    _, first = time_steps(steps, 1, device)  # includes compilation and algorithm search
     yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
     steps(warm_up)
-    laps = [timed(steps, count, device) for _ in range(rounds)]
+    laps = [time_steps(steps, count, device) for _ in range(rounds)]
     rates = [count * batch / seconds for _, seconds in laps]
     host = median(asked for asked, _ in laps) / count
-    gpu = gpu_of(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
+    gpu = find_gpu(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
     work = Work("resnet50", side, batch, "Mild" in name, fused=True)
     yield {
         "contender": name,

@@ -14,8 +14,8 @@ from statistics import median
 
 import torch
 import torchvision
-from bare import loop
-from session import CLASSES, NONE, Steps, recipe_of, run_of, timed, training
+from bare import make_bare_loop
+from session import CLASSES, NONE, Steps, make_recipe, make_run, make_training_loop, time_steps
 from torch import nn
 
 from resnet_recipes.training.distributed import read_rank
@@ -29,13 +29,15 @@ ALIKE = {
 }
 
 
-def contenders(side: int, batch: int, device: torch.device) -> dict[str, tuple[nn.Module, Steps]]:
+def make_contenders(
+    side: int, batch: int, device: torch.device
+) -> dict[str, tuple[nn.Module, Steps]]:
     """Return our loop and the bare loop with their networks, which start with equal weights."""
-    run = run_of(recipe_of("mild", side, batch, True, **ALIKE), device, True)
+    run = make_run(make_recipe("mild", side, batch, True, **ALIKE), device, True)
     model = torchvision.models.resnet18(num_classes=CLASSES)
     model.load_state_dict(run.model.state_dict())
-    peer = loop(model, run.train_data, device, resolve_dtype("auto", device))
-    return {"ours": (run.model, training(run)), "peer": (model, peer)}
+    peer = make_bare_loop(model, run.train_data, device, resolve_dtype("auto", device))
+    return {"ours": (run.model, make_training_loop(run)), "peer": (model, peer)}
 
 
 def main() -> None:
@@ -46,11 +48,11 @@ def main() -> None:
     args = parser.parse_args()
     side, batch, steps, rounds = (48, 8, 1, 1) if args.quick else (64, 32, 10, 9)
     device = read_rank("auto").device
-    loops = contenders(side, batch, device)
+    loops = make_contenders(side, batch, device)
     rates: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(rounds + 1):
         for name in sorted(loops, reverse=turn % 2 == 0):
-            _, seconds = timed(loops[name][1], steps, device)
+            _, seconds = time_steps(loops[name][1], steps, device)
             if turn:  # the first turn warms up
                 rates[name].append(steps / seconds)
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]

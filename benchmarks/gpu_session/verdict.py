@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 
 
-def tried(case: str, measure: Callable[..., Iterable[dict]], *given: object) -> Iterator[dict]:
+def report_failure_as_row(
+    case: str, measure: Callable[..., Iterable[dict]], *given: object
+) -> Iterator[dict]:
     """Yield the rows of a measurement, or a fault if it fails, so that others still run."""
     try:
         for row in measure(*given):
@@ -13,7 +15,7 @@ def tried(case: str, measure: Callable[..., Iterable[dict]], *given: object) -> 
         yield {"case": case, "fault": f"{type(error).__name__}: {why}"}
 
 
-def verdict(error: float, allowed: float, unit: str) -> dict:
+def make_verdict(error: float, allowed: float, unit: str) -> dict:
     """Return the row of an error, which has a fault if it is larger than allowed, or NaN."""
     row = {"value": error, "unit": unit, "allowed": allowed}
     if error <= allowed:
