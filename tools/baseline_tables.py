@@ -39,22 +39,22 @@ BY_NAME = [name for name in NAMES.values() if "bn" in name]
 Rate = Callable[[int], float]  # learning rate as a function of the step
 
 
-def nvidia_hparams() -> dict:
+def make_nvidia_hparams() -> dict:
     """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one value per step."""
-    return table(lambda step: cosine(step, 8 * 625, 90 * 625), 625, 8, [224] * 90)
+    return make_table(lambda step: compute_cosine(step, 8 * 625, 90 * 625), 625, 8, [224] * 90)
 
 
-def nvidia_dle() -> dict:
+def make_nvidia_dle() -> dict:
     """Return the table of lr_cosine_policy in image_classification/training.py, by epoch."""
 
-    def rate(step: int) -> float:
+    def compute_rate(step: int) -> float:
         epoch = step // 625
-        return cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a learning rate of zero
+        return compute_cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a learning rate of zero
 
-    return table(rate, 625, 8, [224] * 90, BY_NAME)
+    return make_table(compute_rate, 625, 8, [224] * 90, BY_NAME)
 
 
-def cosine(done: int, warmup: int, total: int) -> float:
+def compute_cosine(done: int, warmup: int, total: int) -> float:
     """Return the NVIDIA learning rate after `done` steps or epochs."""
     share = (
         done / warmup if done < warmup else 0.5 + cos(pi * (done - warmup) / (total - warmup)) / 2
@@ -62,52 +62,56 @@ def cosine(done: int, warmup: int, total: int) -> float:
     return 2.048 * share
 
 
-def pytorch_v1() -> dict:
+def make_pytorch_v1() -> dict:
     """Return the table of torch StepLR, as in references/classification/train.py."""
-    optimizer = with_rate(0.1)
+    optimizer = make_optimizer(0.1)
     scheduler = StepLR(optimizer, 30, 0.1)
-    return table(by_epoch(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
+    return make_table(list_epoch_rates(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
 
 
-def pytorch_v2() -> dict:
+def make_pytorch_v2() -> dict:
     """Return the table of torch LinearLR, then CosineAnnealingLR, as in the same train.py."""
-    optimizer = with_rate(0.5)
+    optimizer = make_optimizer(0.5)
     parts = LinearLR(optimizer, 0.01, total_iters=5), CosineAnnealingLR(optimizer, T_max=595)
     scheduler = SequentialLR(optimizer, [*parts], milestones=[5])
     norms = (module for module in MODEL.modules() if isinstance(module, torch.nn.BatchNorm2d))
-    spared = named(parameter for norm in norms for parameter in norm.parameters())
-    return table(by_epoch(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, spared)
+    spared = list_names(parameter for norm in norms for parameter in norm.parameters())
+    return make_table(
+        list_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, spared
+    )
 
 
-def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
+def make_timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     """Return the table of timm CosineLRScheduler as in its train.py, and of its groups."""
-    optimizer, numbers = with_rate(lr), iter(range(1, epochs + 1))
+    optimizer, numbers = make_optimizer(lr), iter(range(1, epochs + 1))
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
-    rate = by_epoch(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
-    spared = named(param_groups_weight_decay(MODEL, decay)[0]["params"])
-    return table(rate, 625, 5, [size] * epochs, spared)
+    rate = list_epoch_rates(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
+    spared = list_names(param_groups_weight_decay(MODEL, decay)[0]["params"])
+    return make_table(rate, 625, 5, [size] * epochs, spared)
 
 
-def ffcv(epochs: int) -> dict:
+def make_ffcv(epochs: int) -> dict:
     """Return the table of get_lr and get_resolution in train_imagenet.py, with rn50_configs."""
     start, end = FFCV[epochs]
 
-    def rate(step: int) -> float:
+    def compute_rate(step: int) -> float:
         epoch, iteration = divmod(step, 312)
         ends = np.interp([epoch, epoch + 1], [0, 2, epochs], [1e-4 * 1.7, 1.7, 0])
         return float(np.interp(iteration, [0, 312], ends))
 
-    def size(epoch: int) -> int:
+    def compute_size(epoch: int) -> int:
         if epoch <= start or epoch >= end:
             return 160 if epoch <= start else 192
         return int(np.round(np.interp([epoch], [start, end], [160, 192])[0] / 32)) * 32
 
-    return table(rate, 312, 2, [size(epoch) for epoch in range(epochs)], BY_NAME)
+    return make_table(
+        compute_rate, 312, 2, [compute_size(epoch) for epoch in range(epochs)], BY_NAME
+    )
 
 
-def mlperf(batch: int, lr: float, epochs: int) -> dict:
+def make_mlperf(batch: int, lr: float, epochs: int) -> dict:
     """Return the table of the polynomial schedule in the MLPerf reference.
 
     Its warm-up is not part of the decay.
@@ -115,21 +119,21 @@ def mlperf(batch: int, lr: float, epochs: int) -> dict:
     steps = IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
 
-    def rate(step: int) -> float:
+    def compute_rate(step: int) -> float:
         if step < warmup:
             return lr * step / warmup
         return 1e-4 + (lr - 1e-4) * (1 - (step - warmup) / (total - warmup)) ** 2
 
-    spared = named(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
-    return table(rate, steps, 2, [224] * epochs, spared)
+    spared = list_names(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
+    return make_table(compute_rate, steps, 2, [224] * epochs, spared)
 
 
-def with_rate(lr: float) -> torch.optim.Optimizer:
+def make_optimizer(lr: float) -> torch.optim.Optimizer:
     """Return an optimizer for a scheduler."""
     return torch.optim.SGD([torch.zeros(1)], lr=lr)
 
 
-def by_epoch(
+def list_epoch_rates(
     optimizer: torch.optim.Optimizer, advance: Callable[[], None], epochs: int, steps: int
 ) -> Rate:
     """Return the learning rates of a scheduler that advances once per epoch."""
@@ -141,28 +145,28 @@ def by_epoch(
     return lambda step: rates[step // steps]
 
 
-def named(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
+def list_names(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
     """Return the names of some parameters of ResNet-50."""
     return [NAMES[id(parameter)] for parameter in parameters]
 
 
-def table(
+def make_table(
     rate: Rate, steps: int, warmup: int, sizes: list[int], spared: Iterable[str] = ()
 ) -> dict:
     """Return the table of one recipe, with a size for each epoch."""
 
-    def shown(value: float) -> float:
+    def round_for_table(value: float) -> float:
         return float(f"{value:.10g}")
 
     epochs = [range(first, first + steps) for first in range(0, len(sizes) * steps, steps)]
-    ends = [[shown(rate(epoch[0])), shown(rate(epoch[-1]))] for epoch in epochs]
+    ends = [[round_for_table(rate(epoch[0])), round_for_table(rate(epoch[-1]))] for epoch in epochs]
     by_step = any(first != last for first, last in ends)
     return {
         "epochs": len(sizes),
         "steps_per_epoch": steps,
         "warmup_epochs": warmup,
         "rates": ends,
-        "means": [shown(fmean(map(rate, epoch))) for epoch in epochs] if by_step else [],
+        "means": [round_for_table(fmean(map(rate, epoch))) for epoch in epochs] if by_step else [],
         "sizes": [[size, len(list(group))] for size, group in groupby(sizes)],
         "not_decayed": sorted(spared),
     }
@@ -171,17 +175,17 @@ def table(
 def main() -> None:
     """Write all tables."""
     found = {
-        "nvidia_hparams": nvidia_hparams(),
-        "nvidia_hparams_mlperf": nvidia_hparams(),
-        "nvidia_dle": nvidia_dle(),
-        "pytorch_v1": pytorch_v1(),
-        "pytorch_v2": pytorch_v2(),
-        "timm_a1": timm(600, 5e-3, 0.01, 224),
-        "timm_a2": timm(300, 5e-3, 0.02, 224),
-        "timm_a3": timm(100, 8e-3, 0.02, 160),
-        "nvidia_mlperf_pt": mlperf(3264, 10.5, 37),
-        f"nvidia_mlperf_pt {ONE_GPU}": mlperf(1632, 7.4, 35),
-    } | {f"ffcv_rn50 epochs={epochs}": ffcv(epochs) for epochs in FFCV}
+        "nvidia_hparams": make_nvidia_hparams(),
+        "nvidia_hparams_mlperf": make_nvidia_hparams(),
+        "nvidia_dle": make_nvidia_dle(),
+        "pytorch_v1": make_pytorch_v1(),
+        "pytorch_v2": make_pytorch_v2(),
+        "timm_a1": make_timm(600, 5e-3, 0.01, 224),
+        "timm_a2": make_timm(300, 5e-3, 0.02, 224),
+        "timm_a3": make_timm(100, 8e-3, 0.02, 160),
+        "nvidia_mlperf_pt": make_mlperf(3264, 10.5, 37),
+        f"nvidia_mlperf_pt {ONE_GPU}": make_mlperf(1632, 7.4, 35),
+    } | {f"ffcv_rn50 epochs={epochs}": make_ffcv(epochs) for epochs in FFCV}
     policies: list[list[str]] = []
     for entry in found.values():  # four lists of names, not sixteen
         if entry["not_decayed"] not in policies:

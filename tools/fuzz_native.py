@@ -61,7 +61,7 @@ class Images(NamedTuple):
     sizes: np.ndarray  # height, width [n, 2]
     raw: np.ndarray  # bool [n]
 
-    def small(self, rng: np.random.Generator) -> np.ndarray:
+    def make_small(self, rng: np.random.Generator) -> np.ndarray:
         """Return SMALL [n]: these images as small levels, valid while this object lives.
 
         Some have another checksum or size, or are omitted.
@@ -77,22 +77,24 @@ class Images(NamedTuple):
         return made
 
 
-def picture(rng: np.random.Generator) -> Image.Image:
+def make_picture(rng: np.random.Generator) -> Image.Image:
     """Return an image of random size."""
     return photo(int(rng.integers(1 << 32)), *rng.integers(LEAST, MOST, 2).tolist())
 
 
-def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
+def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
     """Return JPEGs of every kind that the decoder supports, in color and grayscale."""
     kinds = *JPEGS.values(), {"progressive": True, "subsampling": "4:4:4"}
     return [
-        np.frombuffer(encoded(picture(rng).convert(mode), quality=quality, **options), np.uint8)
+        np.frombuffer(
+            encoded(make_picture(rng).convert(mode), quality=quality, **options), np.uint8
+        )
         for options in kinds
         for mode, quality in zip(("RGB", "L"), rng.integers(20, 96, 2).tolist(), strict=True)
     ]
 
 
-def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
+def mutate(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
     """Return a copy with one to four edits.
 
     An edit changes bytes or restart markers, or cuts, duplicates or overwrites a piece. On average
@@ -121,7 +123,7 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
     return data
 
 
-def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
+def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
     """Yield the status of each image.
 
     Fails if the status or pixels depend on neighbors or on previous memory contents.
@@ -148,18 +150,18 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
 
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
-    originals, found = jpegs(rng), Counter()
+    originals, found = make_jpegs(rng), Counter()
     sizes = np.array([read_frame_size(original)[:2] for original in originals])
 
-    def some() -> Images:
+    def make_images() -> Images:
         """Return a hundred differently mutated JPEGs, with the sizes of the originals."""
         chosen = rng.integers(len(originals), size=100)
-        sources = [mutated(originals[number], rng, 700) for number in chosen]
+        sources = [mutate(originals[number], rng, 700) for number in chosen]
         return Images(sources, sizes[chosen], np.zeros(100, bool))
 
     for _ in range(0, count, 100):
-        images, halves, corner = some(), some(), rng.uniform(0, 20, (100, 2))
-        small = halves.small(rng)
+        images, halves, corner = make_images(), make_images(), rng.uniform(0, 20, (100, 2))
+        small = halves.make_small(rng)
         has_small = small["data"][:, None] != 0
         rest = np.where(has_small, images.sizes[:, ::-1] - corner, rng.uniform(1, 60, (100, 2)))
         columns = {
@@ -172,7 +174,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
             "size": np.where(has_small, images.sizes, 0),
             "small": small,
         }
-        found.update(decoded_twice(engine, images.sources, columns))
+        found.update(decode_twice(engine, images.sources, columns))
     return found
 
 
@@ -182,7 +184,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
         for split in ("train", "val"):
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            picture(rng).save(path, quality=80)
+            make_picture(rng).save(path, quality=80)
     options, made = ConvertOptions(workers=1, levels=2), folder / "converted"
     convert(folder, made, options, lambda done, total: None)
     path, found = made / "train.beton", Counter()
@@ -190,7 +192,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
         beton, half = (open_mutated(original, rng) for original in (path, get_half_path(path)))
         found["refused when opened"] += (beton is None) + (half is None)
         if beton is not None:
-            images, halves = samples(beton), samples(half or beton)
+            images, halves = read_samples(beton), read_samples(half or beton)
             corner, share = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
             rest = np.maximum(images.sizes[:, ::-1] * share, 1)
             columns = {
@@ -199,8 +201,8 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
                 "box": np.concatenate([corner, rest], axis=1),
             }
             if half is not None and len(half) == len(beton):
-                columns["small"] = halves.small(rng)
-            found.update(decoded_twice(engine, images.sources, columns))
+                columns["small"] = halves.make_small(rng)
+            found.update(decode_twice(engine, images.sources, columns))
     return found
 
 
@@ -209,14 +211,14 @@ def open_mutated(original: Path, rng: np.random.Generator) -> Beton | None:
     path = original.with_name(f"mutated.{original.name}")
     metadata = int(open_beton(original).starts.min())
     data = np.fromfile(original, np.uint8)
-    mutated(data, rng, metadata if rng.random() < 0.5 else len(data)).tofile(path)
+    mutate(data, rng, metadata if rng.random() < 0.5 else len(data)).tofile(path)
     try:
         return open_beton(path)
     except NotReadyError:
         return None
 
 
-def samples(beton: Beton) -> Images:
+def read_samples(beton: Beton) -> Images:
     """Return the samples of a file."""
     sources = [beton.sample(index).copy() for index in range(len(beton))]
     return Images(sources, beton.sizes, beton.modes != JPEG)
@@ -242,12 +244,14 @@ def main() -> None:
     native.load_library = lambda: load_library(BUILT)
     began, rng = time.monotonic(), np.random.default_rng(args.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
-        told(f"{args.jpegs} JPEGs", fuzz_jpegs(engine, args.jpegs, rng))
-        told(f"{args.betons} .beton files", fuzz_betons(engine, args.betons, rng, Path(folder)))
+        print_counts(f"{args.jpegs} JPEGs", fuzz_jpegs(engine, args.jpegs, rng))
+        print_counts(
+            f"{args.betons} .beton files", fuzz_betons(engine, args.betons, rng, Path(folder))
+        )
     print(f"nothing found in {time.monotonic() - began:.0f} s")
 
 
-def told(what: str, found: Counter) -> None:
+def print_counts(what: str, found: Counter) -> None:
     """Print the counts with their names, the highest first."""
     counts = (
         f"{count} {getattr(kind, 'name', kind).lower()}" for kind, count in found.most_common()

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import yaml
-from slurm_check import RECIPE, has_weights_of, said, steps
+from slurm_check import RECIPE, has_weights_of, read_steps, run_command
 
 #: Programs that read a job from stdin with the engine's code.
 SKYPILOT = """
@@ -43,19 +43,19 @@ assert read == given, f"fields that the API does not know: {given} became {read}
 ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 
-def written(engine: str, *words: str) -> str:
+def write_job(engine: str, *words: str) -> str:
     """Return the job for an engine."""
-    return said("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *words)
+    return run_command("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *words)
 
 
-def valid(program: str, package: str, text: str) -> None:
+def validate(program: str, package: str, text: str) -> None:
     """Check a job with the code of its engine's package."""
     command = ["uv", "run", "-q", "--no-project", "--with", package, "python", "-c", program]
     subprocess.run(command, input=text, text=True, check=True)
     print(f"{package}: its schema accepts the job")
 
 
-def on_two_nodes(
+def run_on_two_nodes(
     command: list[str], variables: dict[str, str], rank: str
 ) -> list[subprocess.Popen]:
     """Start a command twice, as the two nodes of a job."""
@@ -63,46 +63,46 @@ def on_two_nodes(
     return [subprocess.Popen(command, env=environment | {rank: str(node)}) for node in range(2)]
 
 
-def skypilot(words: list[str]) -> Path:
+def run_skypilot(words: list[str]) -> Path:
     """Run a task on two nodes, stop one node, and start both again; return its run."""
-    text = written("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
-    valid(SKYPILOT, "skypilot==0.14.1", text)
-    bucket = written("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
-    valid(SKYPILOT, "skypilot==0.14.1", bucket)
+    text = write_job("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
+    validate(SKYPILOT, "skypilot==0.14.1", text)
+    bucket = write_job("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
+    validate(SKYPILOT, "skypilot==0.14.1", bucket)
     task = yaml.safe_load(text)
     block = ["bash", "-c", task["run"].replace("/storage/", f"{Path.cwd()}/sky/")]
     variables = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1"}
     run = Path("sky/runs", task["name"])
-    nodes = on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
-    while steps(run) < 20:
+    nodes = run_on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
+    while read_steps(run) < 20:
         time.sleep(0.2)
     nodes[1].send_signal(signal.SIGTERM)
     codes = [node.wait(200) for node in nodes]
-    print(f"skypilot: stopped after step {steps(run)}, exit codes {codes}")
+    print(f"skypilot: stopped after step {read_steps(run)}, exit codes {codes}")
     if 75 not in codes:
         raise SystemExit("neither node ended with 75")
-    nodes = on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
+    nodes = run_on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
     print(f"skypilot: started again, exit codes {[node.wait(600) for node in nodes]}")
     return run
 
 
-def trainjob(words: list[str]) -> Path:
+def run_trainjob(words: list[str]) -> Path:
     """Run the command of a TrainJob on two nodes, and return its run."""
-    text = written("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
-    valid(TRAINJOB, "kubeflow-trainer-api==2.3.0", text)
+    text = write_job("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
+    validate(TRAINJOB, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
     command = [word.replace("/storage/", f"{Path.cwd()}/k8s/") for word in command]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}
     variables |= {f"PET_{name}": value for name, value in ADDRESS.items()}
-    nodes = on_two_nodes(command, variables, "PET_NODE_RANK")
+    nodes = run_on_two_nodes(command, variables, "PET_NODE_RANK")
     print(f"kubernetes: exit codes {[node.wait(600) for node in nodes]}")
     return Path("k8s/runs", document["metadata"]["name"])
 
 
-def component(words: list[str]) -> Path:
+def run_component(words: list[str]) -> Path:
     """Run a torchx component with two ranks, and return its run."""
-    Path("component.py").write_text(written("torchx", *words, "gpus=2"))
+    Path("component.py").write_text(write_job("torchx", *words, "gpus=2"))
     command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
     command += ["-s", "local_cwd", "component.py:train"]
     subprocess.run(command, check=True)
@@ -116,8 +116,8 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.chdir(folder)
-    said("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=alone")
-    runs = [start(words) for start in (skypilot, trainjob, component)]
+    run_command("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=alone")
+    runs = [start(words) for start in (run_skypilot, run_trainjob, run_component)]
     same = [has_weights_of(Path("runs/alone"), run) for run in runs]
     if all(same):
         shutil.rmtree(folder)

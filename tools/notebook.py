@@ -15,7 +15,7 @@ from pathlib import Path
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
 
 
-def figures(notebook: dict) -> list[set[str]]:
+def list_figures(notebook: dict) -> list[set[str]]:
     """Return the names of the figures that each cell prints: loss=, top1=."""
     outputs = [str(cell.get("outputs")) for cell in notebook["cells"]]
     return [set(re.findall(r"(?<![\w.])\w+=", output)) for output in outputs]
@@ -24,7 +24,7 @@ def figures(notebook: dict) -> list[set[str]]:
 def main() -> None:
     """Execute the notebook in place; takes a minute."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    stored = figures(notebook)
+    stored = list_figures(notebook)
     names: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -40,7 +40,7 @@ def main() -> None:
                 if (text := stream.getvalue().replace(f"{folder}/", ""))
             ]
     if "--check" in sys.argv:
-        if stored != figures(notebook) or not {"loss=", "top1="} <= set().union(*stored):
+        if stored != list_figures(notebook) or not {"loss=", "top1="} <= set().union(*stored):
             sys.exit(f"{NOTEBOOK.name} does not show what its cells print")
         return
     NOTEBOOK.write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")

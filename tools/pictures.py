@@ -42,7 +42,7 @@ def run(command: str) -> str:
     return done.stdout
 
 
-def terminal(command: str) -> str:
+def draw_terminal(command: str) -> str:
     """Return an SVG of a terminal that shows a command; it does not load external fonts."""
     console = Console(record=True, width=82, file=io.StringIO())
     console.print(Text(f"$ {command}", style="bold green"))
@@ -50,7 +50,7 @@ def terminal(command: str) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=""), flags=re.DOTALL)
 
 
-def results() -> Iterator[ChartRow]:
+def list_results() -> Iterator[ChartRow]:
     """Yield the published results on 8x A100 by training time, without prototypes of recipes."""
     for result in read_published():
         is_final = result.minutes and not result.note.startswith("prototype")
@@ -64,8 +64,8 @@ def results() -> Iterator[ChartRow]:
 
 def main() -> None:
     """Write all pictures."""
-    (DOCS / "plan.svg").write_text(terminal(PLAN))
-    rows = list(results())
+    (DOCS / "plan.svg").write_text(draw_terminal(PLAN))
+    rows = list(list_results())
     lines = (
         find_pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES
     )

@@ -48,13 +48,19 @@ RESULT = ("top1", "epochs", "minutes", "hardware", "source")
 FOLDER = Path(__file__).parents[1] / "docs/reference"
 
 
-def pages() -> dict[str, str]:
+def make_pages() -> dict[str, str]:
     """Return the text of each page by the name of its file."""
-    makers = (recipes, methods, optimizers, settings, commands)
-    return {f"{maker.__name__}.md": "\n".join(maker()).rstrip() + "\n" for maker in makers}
+    pages = {
+        "recipes": describe_recipes(),
+        "methods": describe_methods(),
+        "optimizers": describe_optimizers(),
+        "settings": describe_settings(),
+        "commands": describe_commands(),
+    }
+    return {f"{name}.md": "\n".join(lines).rstrip() + "\n" for name, lines in pages.items()}
 
 
-def recipes() -> Iterator[str]:
+def describe_recipes() -> Iterator[str]:
     """Yield a table, and a section for each packaged recipe: purpose, results, methods, file."""
     library = Library()
     rows = [summarize(library, library.find(name)) for name in library.packaged]
@@ -74,7 +80,7 @@ def recipes() -> Iterator[str]:
         for row in (row for row in rows if row["group"] == group):
             link, result = f"[{row['name']}](#{row['name']})", format_result(row["published"])
             steps = row["epochs"].replace("ba", " steps")
-            yield f"| {link} | {steps} | {_text(result)} | {_text(row['about'])} |"
+            yield f"| {link} | {steps} | {_format_text(result)} | {_format_text(row['about'])} |"
         yield ""
     yield (
         "The table shows the published result whose duration is closest to that of the recipe. "
@@ -82,10 +88,10 @@ def recipes() -> Iterator[str]:
     )
     for row in rows:
         path = find_packaged_folder() / f"{row['name']}.yaml"
-        yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
+        yield from _format_recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
 
 
-def methods() -> Iterator[str]:
+def describe_methods() -> Iterator[str]:
     """Yield a table, and a section for each method, in running order."""
     yield "# Methods\n"
     yield (
@@ -98,20 +104,20 @@ def methods() -> Iterator[str]:
         "if the interval contains zero. *Acts at* lists the "
         "[hooks](../contributing/method.md#the-hooks) of the method.\n"
     )
-    yield from _overview("method", ORDER, lambda tree: tree.get("methods", ()))
+    yield from _format_overview("method", ORDER, lambda tree: tree.get("methods", ()))
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
         facts = {
-            "Inference": _text(method.inference),
+            "Inference": _format_text(method.inference),
             "Acts at": ", ".join(f"`{hook}`" for hook in hooks),
             "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
         }
-        yield from _card(method, f"methods.{method.name}", facts)
+        yield from _format_card(method, f"methods.{method.name}", facts)
         lines = "\n".join(write_example(method, hooks))
         yield f"In [your own loop](../howto/own_loop.md):\n\n```python\n{lines}\n```\n"
 
 
-def optimizers() -> Iterator[str]:
+def describe_optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
     yield (
@@ -122,12 +128,12 @@ def optimizers() -> Iterator[str]:
         "In formulas, `w` is a weight, `g` its gradient, `m` its momentum, and `lr` the learning "
         "rate of the step, which the [schedule](settings.md#schedule) determines.\n"
     )
-    yield from _overview("optimizer", OPTIMIZERS, lambda tree: (tree["optimizer"]["name"],))
+    yield from _format_overview("optimizer", OPTIMIZERS, lambda tree: (tree["optimizer"]["name"],))
     for optimizer in OPTIMIZERS:
-        yield from _card(optimizer, "optimizer", {})
+        yield from _format_card(optimizer, "optimizer", {})
 
 
-def settings() -> Iterator[str]:
+def describe_settings() -> Iterator[str]:
     """Yield a table of the keys of each section of a recipe."""
     yield "# Settings\n"
     yield (
@@ -157,16 +163,16 @@ def settings() -> Iterator[str]:
         meaning = " ".join(form.format("N" if word == "epochs" else "VALUE") for form in forms)
         yield f"| `{word}={'N' if word == 'epochs' else 'VALUE'}` | `{meaning}` |"
     yield "\n## General\n"
-    yield from _table("", Recipe, sections)
+    yield from _format_table("", Recipe, sections)
     for name, section in sections.items():
         if name not in (*FILES, "published"):
             yield f"## {name}\n"
             purpose = section.__doc__.splitlines()[0].partition(": ")[2]
-            yield f"{_text(purpose[:1].upper() + purpose[1:])}\n"
-            yield from _table(f"{name}.", section)
+            yield f"{_format_text(purpose[:1].upper() + purpose[1:])}\n"
+            yield from _format_table(f"{name}.", section)
 
 
-def commands() -> Iterator[str]:
+def describe_commands() -> Iterator[str]:
     """Yield a table of the commands, and the help page of each."""
     names = ("train", *VERBS)
     yield "# Commands\n"
@@ -180,7 +186,7 @@ def commands() -> Iterator[str]:
     for name in names:
         about = get_usage(name).about
         title = _name_command(name)
-        yield f"| [`{title}`](#{title.replace(' ', '-')}) | {_text(about)} |"
+        yield f"| [`{title}`](#{title.replace(' ', '-')}) | {_format_text(about)} |"
     yield ""
     for name in names:
         page = get_usage(name).format_page().rstrip()
@@ -191,7 +197,7 @@ def _name_command(name: str) -> str:
     return "resnet-train" if name == "train" else f"resnet-recipes {name}"
 
 
-def _overview(
+def _format_overview(
     title: str, items: Iterable[type], list_names: Callable[[Mapping[str, Any]], Iterable[str]]
 ) -> Iterator[str]:
     """Yield a table of methods or optimizers, with the recipes that use each."""
@@ -208,18 +214,18 @@ def _overview(
     for card in map(make_card, items):
         does, _, _paper = card.summary.partition(" (")
         users = ", ".join(links.get(card.name, ()))
-        yield f"| [{card.name}](#{card.name}) | {_text(does)} | {users} |"
+        yield f"| [{card.name}](#{card.name}) | {_format_text(does)} | {users} |"
     yield ""
 
 
-def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
+def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     head = re.match(r"(?:#.*\n)*", text).group()
     about = re.sub(r"^# ?", "", head, flags=re.MULTILINE).split("\nSources:")[0]
     yield f"## {tree['name']}\n"
-    yield f"{_text(about.rstrip())}\n"
+    yield f"{_format_text(about.rstrip())}\n"
     if results := tree.get("published"):
         yield "| top-1 (%) | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
-        yield from (_row(str(result.get(key, "")) for key in RESULT) for result in results)
+        yield from (_format_row(str(result.get(key, "")) for key in RESULT) for result in results)
         yield ""
     if names := tree.get("methods"):
         yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
@@ -227,21 +233,21 @@ def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     yield f"```yaml\n{text.rstrip()}\n```\n\n</details>\n"
 
 
-def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
+def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
     card = make_card(item)
     yield f"## {card.name}\n"
-    yield from (f"{_text(text)}\n" for text in (card.summary, *card.details))
+    yield from (f"{_format_text(text)}\n" for text in (card.summary, *card.details))
     known = {
-        "Gain": _text(card.gain),
-        "Cost": _text(card.cost),
-        "Avoid when": _text(card.avoid_when),
+        "Gain": _format_text(card.gain),
+        "Cost": _format_text(card.cost),
+        "Avoid when": _format_text(card.avoid_when),
     } | facts
     yield from (f"**{label}:** {text}\n" for label, text in known.items() if text)
     if card.settings:
-        yield from _table(f"{key}.", item, ["name"])
+        yield from _format_table(f"{key}.", item, ["name"])
 
 
-def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
+def _format_table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
     yield "| key | value | default | meaning |\n|---|---|---|---|"
     types, limits = get_type_hints(section), get_limits(section)
     for row in list_settings(section):
@@ -253,7 +259,7 @@ def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterat
             f"`{prefix}{row.name}`",
             _describe_value(types[row.name], limits.get(row.name, ())),
             f"`{row.written or '(empty)'}`",
-            _text(row.meaning),
+            _format_text(row.meaning),
         )
         yield f"| {' | '.join(cells)} |"
     yield ""
@@ -287,8 +293,8 @@ def _name_type(kind: Any) -> str:
     return " or ".join(map(_name_type, options))
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_text, cells))} |"
+def _format_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(_format_text, cells))} |"
 
 
 def _link_note(escaped: str) -> str:
@@ -296,7 +302,7 @@ def _link_note(escaped: str) -> str:
     return f"[lab note](../lab/{name}.md)"
 
 
-def _text(plain: str) -> str:
+def _format_text(plain: str) -> str:
     """Return plain text as Markdown.
 
     Escapes special characters, keeps code in backticks, and links papers and pages.
@@ -311,5 +317,5 @@ def _text(plain: str) -> str:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
+    for name, text in make_pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -70,7 +70,7 @@ class Cluster:
         key = folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        node = said("slurmd", "-C").splitlines()[0] + " NodeAddr=127.0.0.1 State=UNKNOWN"
+        node = run_command("slurmd", "-C").splitlines()[0] + " NodeAddr=127.0.0.1 State=UNKNOWN"
         text = CONFIGURATION.format(host=host, folder=folder, node=node)
         Path("slurm.conf").write_text(text)
         names = ("socket", "pid-file", "log-file", "seed-file")
@@ -98,12 +98,12 @@ class Cluster:
         time.sleep(2)
 
 
-def said(*command: str) -> str:
+def run_command(*command: str) -> str:
     """Run a command, and return its output."""
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def steps(run: Path) -> int:
+def read_steps(run: Path) -> int:
     """Return the steps that the slowest rank of a run has finished."""
     return min((beat.step for beat in watchdog.read_beats(run)), default=0)
 
@@ -117,31 +117,31 @@ def has_weights_of(alone: Path, run: Path) -> bool:
     return same
 
 
-def submitted(*words: str) -> tuple[str, str]:
+def submit(*words: str) -> tuple[str, str]:
     """Submit a job; return its id and its script."""
-    text = said("resnet-recipes", "slurm", *words)
+    text = run_command("resnet-recipes", "slurm", *words)
     Path("job.sh").write_text(text)
-    return said("sbatch", "--parsable", "job.sh").strip(), text
+    return run_command("sbatch", "--parsable", "job.sh").strip(), text
 
 
-def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
+def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
     """Wait for the tasks of a job; requeue the task with the job's id once, when it trains.
 
     Returns the Slurm records of each task.
     """
     by_hand, restarts = False, dict.fromkeys(runs, "0")
     while True:
-        shown = {task: said("scontrol", "show", "job", "-o", task) for task in runs}
+        shown = {task: run_command("scontrol", "show", "job", "-o", task) for task in runs}
         jobs = {task: dict(re.findall(r"(\S+?)=(\S*)", text)) for task, text in shown.items()}
         for task, job in jobs.items():
-            done = steps(runs[task])
+            done = read_steps(runs[task])
             if job["Restarts"] != restarts[task]:
                 restarts[task] = job["Restarts"]
                 print(f"job {task}: restart {restarts[task]}, after step {done}")
             trains = job["JobId"] == number and job["JobState"] == "RUNNING" and done > 40
             if trains and not by_hand:
                 by_hand = True
-                said("scontrol", "requeue", task)
+                run_command("scontrol", "requeue", task)
                 print(f"job {task}: requeued by hand after step {done}")
         if all(job["JobState"] in ENDED for job in jobs.values()):
             for task, job in jobs.items():
@@ -150,32 +150,32 @@ def ended(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
         time.sleep(1)
 
 
-def compared_jobs(words: list[str]) -> list[tuple[Path, Path]]:
+def compare_jobs(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
     One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
     time limit as often as needed.
     """
-    said("resnet-train", *words, "gpus=2", "run=alone")
+    run_command("resnet-train", *words, "gpus=2", "run=alone")
     alone = Path("runs/alone")
-    print(f"undisturbed: {steps(alone)} steps")
-    said("srun", "--ntasks=2", "--time=20", "resnet-train", *words, "run=tasks")
-    number, _ = submitted(*words, "gpus=2", "--time", "5")
+    print(f"undisturbed: {read_steps(alone)} steps")
+    run_command("srun", "--ntasks=2", "--time=20", "resnet-train", *words, "run=tasks")
+    number, _ = submit(*words, "gpus=2", "--time", "5")
     run = Path(f"runs/mild-{number}")
-    (job,) = ended(number, {number: run})
+    (job,) = wait_for_end(number, {number: run})
     if job["JobState"] != "COMPLETED" or int(job["Restarts"]) < 2:
         why = "the job did not complete, or in fewer than 2 restarts (more --steps?)"
         raise SystemExit(f"{why}: see {Path.cwd()}")
     return [(alone, Path("runs/tasks")), (alone, run)]
 
 
-def compared_tasks(words: list[str]) -> list[tuple[Path, Path]]:
+def compare_tasks(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
     sweep = "-m", *words, "seed=1,2", "gpus=1"
-    said("resnet-train", *sweep, "run.root=alone")
-    number, text = submitted(*sweep, "--time", "10")
+    run_command("resnet-train", *sweep, "run.root=alone")
+    number, text = submit(*sweep, "--time", "10")
     runs = [Path("runs", name) for name in re.findall(r"run\.name=([^ )]+)\)", text)]
-    jobs = ended(number, {f"{number}_{task}": run for task, run in enumerate(runs)})
+    jobs = wait_for_end(number, {f"{number}_{task}": run for task, run in enumerate(runs)})
     states, restarts = ([job[key] for job in jobs] for key in ("JobState", "Restarts"))
     if set(states) != {"COMPLETED"} or "1" not in restarts:
         raise SystemExit(f"the array did not end as expected: see {Path.cwd()}")
@@ -197,7 +197,7 @@ def main() -> int:
     os.chdir(folder)
     words = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
     with Cluster():
-        pairs = [*compared_jobs(words), *compared_tasks(words)]
+        pairs = [*compare_jobs(words), *compare_tasks(words)]
     same = [has_weights_of(*pair) for pair in pairs]
     if all(same):
         shutil.rmtree(folder)

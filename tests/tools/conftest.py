@@ -26,7 +26,7 @@ def environment(tmp_path_factory):
     spec.loader.exec_module(run)
     folder = tmp_path_factory.mktemp("null_device")
     run.build(folder)
-    return run.environment(folder) | {
+    return run.make_environment(folder) | {
         "NULL_DEVICES": "2",
         "PYTORCH_ALLOC_CONF": "expandable_segments:True",
     }

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow
 CAPTURE = """
 import torch
 from concurrent.futures import ThreadPoolExecutor
-from null_device import recorded
+from null_device import record
 ones, host = torch.ones(4, device="cuda"), torch.ones(100_000)
-with recorded() as entries:
+with record() as entries:
     float(ones.sum())
     host.to("cuda", non_blocking=True)
     torch.add(ones, 1)
@@ -33,7 +33,7 @@ with ThreadPoolExecutor(1) as thread, torch.cuda.graph(graph, capture_error_mode
     torch.add(ones, 1)
     print(*thread.submit(elsewhere).result())
 try:
-    with recorded() as entries, torch.cuda.graph(torch.cuda.CUDAGraph()):
+    with record() as entries, torch.cuda.graph(torch.cuda.CUDAGraph()):
         torch.add(ones, 1)
         with torch.cuda.stream(side):
             ones.add_(1)
@@ -50,24 +50,24 @@ print([entry for entry in captured if "malloc" not in entry])
 REFUSED = """
 import torch
 from contextlib import suppress
-from step import a_run, launches, recorded_steps
+from step import count_launches, make_run, record_steps
 from resnet_recipes.doctor import rates
 def ended(self, *args):
     self.cuda_graph.capture_end()
     self.stream_ctx.__exit__(*args)
 now, torch.cuda.graph.__exit__ = torch.cuda.graph.__exit__, ended
-run = a_run("hot", ["model.name=resnet18"])
+run = make_run("hot", ["model.name=resnet18"])
 run.notes.listen(print)
 unseeded = torch.initial_seed()
 run.model.fc.register_forward_hook(lambda module, inputs, output: output + float(output.sum()))
-steps = recorded_steps(run)
+steps = record_steps(run)
 with suppress(RuntimeError):
     rates.measure_seconds(lambda: float(run.model.fc.bias.sum()), run.rank.device)
 torch.rand(1, device="cuda")
 torch.cuda.graph.__exit__ = now
 print(torch.cuda.initial_seed() == torch.initial_seed() != unseeded)
 stream_is_kept = torch.cuda.current_stream() == torch.cuda.default_stream()
-print(min(map(launches, steps)) > 100 and stream_is_kept)
+print(min(map(count_launches, steps)) > 100 and stream_is_kept)
 side, sizes = torch.cuda.Stream(), []
 for _ in range(2):
     memory = torch.empty(1 << 26, device="cuda")
@@ -79,19 +79,19 @@ print(sizes[0] == sizes[1])
 
 #: The number of buffers of a network without buffers, and the number of recorded steps.
 UNBUFFERED = """
-from step import a_run, recorded_steps
+from step import make_run, record_steps
 words = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
-run = a_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
-print(len(list(run.model.buffers())), len(recorded_steps(run)))
+run = make_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
+print(len(list(run.model.buffers())), len(record_steps(run)))
 """
 
 #: The seconds of an addition, launches in its graph, and launches of the graph.
 TIMED = """
 import torch
-from null_device import recorded
+from null_device import record
 from resnet_recipes.doctor import rates
 x = torch.ones(4, device="cuda")
-with recorded() as entries:
+with record() as entries:
     seconds = rates.measure_seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
 words = "captured launch _", "launch graph"
 print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in words))
@@ -130,22 +130,22 @@ SIZES = """
 import gc
 import torch
 from unittest.mock import Mock, patch
-from null_device import recorded
-from step import a_run
+from null_device import record
+from step import make_run
 from resnet_recipes.training import graphs
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
 gc.collect()  # runs of other scripts
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
-run = a_run("mild", ["model.name=resnet18"])
+run = make_run("mild", ["model.name=resnet18"])
 run.notes.listen(print)
 needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
 torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
 reporter, sizes = Mock(spec=RunReporter), run.plan.sizes
 for side in (88, 136, 172, 176, 88):
     reporter.is_asked_to_stop.side_effect = [False, False, True]
-    with recorded() as entries, patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
+    with record() as entries, patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         train(run, reporter, sizes.index(side) * run.plan.steps_per_epoch)
     print(entries.count("launch graph"), torch.cuda.memory_reserved())
 torch.cuda.set_per_process_memory_fraction(1.0)
@@ -156,24 +156,24 @@ torch.cuda.set_per_process_memory_fraction(1.0)
 JOINED = """
 import os, sys
 import torch
-from null_device import recorded
-from step import a_run, recorded_steps
+from null_device import record
+from step import make_run, record_steps
 from resnet_recipes.training import distributed
 def asked(entries):
     asked = [entry for entry in entries if "nccl" in entry or entry == "launch graph"]
     return [entry.removeprefix("launch ") for entry in asked]
-with recorded() as entries:
+with record() as entries:
     distributed.form_group(distributed.read_rank("cuda", sys.argv[1] + ".store"))
-    run = a_run("mild", ["model.name=resnet18"])
+    run = make_run("mild", ["model.name=resnet18"])
 print(*asked(entries), sep=", ")
-print(*sorted({", ".join(asked(step)) for step in recorded_steps(run)}), sep="; ")
-with recorded() as entries:
+print(*sorted({", ".join(asked(step)) for step in record_steps(run)}), sep="; ")
+with record() as entries:
     distributed.is_same_on_all_ranks(torch.zeros((), dtype=torch.int64, device="cuda"))
     distributed.average_statistics(run.model)
     distributed.sum_over_ranks(torch.ones(3, dtype=torch.int64, device="cuda"))
     distributed.wait_for_ranks()
 print(*asked(entries), sep=", ")
-with recorded() as entries:
+with record() as entries:
     distributed.broadcast_statistics(run.model)
 print(len(asked(entries)) - len(list(run.model.buffers())))
 transposed = torch.ones(3, 3, device="cuda").t()[:, :2]
@@ -189,10 +189,10 @@ distributed.leave()
 COMPILED = """
 import torch
 from unittest.mock import Mock
-from step import a_run
+from step import make_run
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
-run = a_run("mild", ["precision.compile=true", "model.name=resnet18"])
+run = make_run("mild", ["precision.compile=true", "model.name=resnet18"])
 reporter = Mock(spec=RunReporter)
 reporter.is_asked_to_stop.return_value = True
 sizes = run.plan.sizes
@@ -241,7 +241,7 @@ SCRIPTS = {
 RUNNER = """
 import json, sys
 import step
-step.cpu_ms = lambda run: 0.0  # which is not checked
+step.measure_cpu_ms = lambda run: 0.0  # which is not checked
 for name, script in json.loads(sys.argv[2]).items():
     print("script", name, flush=True)
     exec(script, {})

@@ -18,7 +18,7 @@ _device.null_entry.restype = ctypes.c_char_p
 
 
 @contextmanager
-def recorded() -> Iterator[list[str]]:
+def record() -> Iterator[list[str]]:
     """Record the requests to the device in the block; the list is filled when the block ends.
 
     Entries start with launch, copy, fill, malloc or pin, or with wait if the host has to wait.
@@ -30,11 +30,11 @@ def recorded() -> Iterator[list[str]]:
     try:
         yield entries
     finally:
-        entries += taken()
+        entries += take()
         _device.null_log(False)
 
 
-def taken() -> list[str]:
+def take() -> list[str]:
     """Return the entries of the block so far, and clear them."""
     entries = [_device.null_entry(i).decode() for i in range(_device.null_size())]
     _device.null_log(True)
@@ -45,7 +45,7 @@ class Profile:
     """Stands in for torch.profiler.profile, which needs a GPU: each kernel takes a microsecond."""
 
     def __init__(self, activities: object = None):
-        self._recording = recorded()
+        self._recording = record()
 
     def __enter__(self) -> Self:
         self._entries = self._recording.__enter__()
@@ -72,7 +72,7 @@ def launch(name: str) -> None:
     _device.null_note(f"launch {name}".encode())
 
 
-def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
+def _make_like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
     """Return an empty tensor of `shape` in the memory format of `of`."""
     nhwc = of.is_contiguous(memory_format=torch.channels_last)
     return torch.empty(
@@ -83,7 +83,7 @@ def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
     )
 
 
-def _convolution(x, weight, bias, stride, padding, dilation, *_):
+def _launch_convolution(x, weight, bias, stride, padding, dilation, *_):
     nhwc = x.is_contiguous(memory_format=torch.channels_last)
     launch(f"cudnn convolution {'NHWC' if nhwc else 'NCHW'} {x.dtype}")
     sides = [
@@ -91,39 +91,39 @@ def _convolution(x, weight, bias, stride, padding, dilation, *_):
         + 1
         for i in range(2)
     ]
-    y = _like(x, (x.shape[0], weight.shape[0], *sides), x)
+    y = _make_like(x, (x.shape[0], weight.shape[0], *sides), x)
     return y if bias is None else y.add_(bias.view(-1, 1, 1))  # separately, as in torch
 
 
-def _convolution_backward(g, x, weight, *settings):
+def _launch_convolution_backward(g, x, weight, *settings):
     *_, (wants_x, wants_weight, _) = settings
     if wants_x:
         launch("cudnn convolution dgrad")
     if wants_weight:
         launch("cudnn convolution wgrad")
     return (
-        _like(x, x.shape, x) if wants_x else None,
-        _like(weight, weight.shape, x) if wants_weight else None,
+        _make_like(x, x.shape, x) if wants_x else None,
+        _make_like(weight, weight.shape, x) if wants_weight else None,
         None,
     )
 
 
-def _batch_norm(x, weight, *_):
+def _launch_batch_norm(x, weight, *_):
     launch("cudnn batch norm")
     reserve = x.new_empty(16, dtype=torch.uint8)
-    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight), reserve
+    return _make_like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight), reserve
 
 
-def _batch_norm_backward(x, g, weight, *_):
+def _launch_batch_norm_backward(x, g, weight, *_):
     launch("cudnn batch norm backward")
-    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight)
+    return _make_like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight)
 
 
 _library = torch.library.Library("aten", "IMPL")
 for _name, _stand_in in (
-    ("convolution", _convolution),
-    ("convolution_backward", _convolution_backward),
-    ("cudnn_batch_norm", _batch_norm),
-    ("cudnn_batch_norm_backward", _batch_norm_backward),
+    ("convolution", _launch_convolution),
+    ("convolution_backward", _launch_convolution_backward),
+    ("cudnn_batch_norm", _launch_batch_norm),
+    ("cudnn_batch_norm_backward", _launch_batch_norm_backward),
 ):
     _library.impl(_name, _stand_in, "CUDA")

@@ -33,7 +33,7 @@ def build(folder: Path) -> None:
         (folder / name).symlink_to(driver.name)
 
 
-def environment(folder: Path) -> dict[str, str]:
+def make_environment(folder: Path) -> dict[str, str]:
     """Return an environment that makes Python use the device that `build` built in `folder`."""
     own = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(filter(None, own))
@@ -52,4 +52,4 @@ if __name__ == "__main__":
         file.stat().st_mtime for file in HERE.glob("*.c*")
     ):
         build(built)
-    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(built))
+    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], make_environment(built))

@@ -20,7 +20,7 @@ from typing import TypeVar
 from unittest.mock import Mock
 
 import torch
-from null_device import recorded, taken
+from null_device import record, take
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.ops import trial
@@ -47,40 +47,44 @@ def main() -> None:
 
 def measure(name: str, changes: list[str]) -> dict[str, object]:
     """Return the device requests of the steps of a recipe."""
-    run = a_run(name, changes)
+    run = make_run(name, changes)
     graphs, run.graphs = run.graphs, None
-    steps = recorded_steps(run)
+    steps = record_steps(run)
     takes_two = run.plan.extra_gradient_every > 0
     # by the start of their names
     kernels = Counter(entry[:100] for entry in min(steps, key=len) if entry.startswith("launch"))
-    facts = counts(steps, takes_two) | {
-        "cpu_ms": cpu_ms(run),
+    facts = count_requests(steps, takes_two) | {
+        "cpu_ms": measure_cpu_ms(run),
         "kernels": dict(kernels.most_common(12)),
     }
     if graphs is not None:
         run.graphs = graphs
-        steps = recorded_steps(run)
+        steps = record_steps(run)
         replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
         calm = [step for step in replayed if not any("captured" in entry for entry in step)]
         facts |= {
-            "replayed": counts(calm, takes_two) | {"cpu_ms": cpu_ms(run)},
-            "not_captured": not_captured(steps),
+            "replayed": count_requests(calm, takes_two) | {"cpu_ms": measure_cpu_ms(run)},
+            "not_captured": list_not_captured(steps),
         }
     return facts
 
 
-def counts(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
+def count_requests(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
     """Return the counts of a plain step, and of the longest step if some use two gradients."""
-    plain, longest = min(steps, key=launches), max(steps, key=launches)
+    plain, longest = min(steps, key=count_launches), max(steps, key=count_launches)
     # an entry ends with the number of bytes
     copies = [entry for entry in plain if entry.startswith("copy") and "pageable" in entry]
-    facts = {"launches": launches(plain), "waits": waits(plain), "copies": Counter(copies)}
+    facts = {
+        "launches": count_launches(plain),
+        "waits": count_waits(plain),
+        "copies": Counter(copies),
+    }
     if takes_two:
-        facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
+        facts |= {"sam_launches": count_launches(longest), "sam_waits": count_waits(longest)}
     return facts
 
 
-def a_run(name: str, changes: list[str]) -> Run:
+def make_run(name: str, changes: list[str]) -> Run:
     """Return a run of a recipe on the null device, with a loader that repeats one pinned batch."""
     batch = f"batch.global_size={BATCH}", f"batch.bn_size={BATCH}"
     changes = ["data=/dev/null", "data.backend=synthetic", *batch, *changes]
@@ -104,19 +108,19 @@ def a_run(name: str, changes: list[str]) -> Run:
     return building.build(plan, read_rank("cuda"))
 
 
-def recorded_steps(run: Run) -> list[list[str]]:
+def record_steps(run: Run) -> list[list[str]]:
     """Return the device requests of each training step, without the first three steps."""
-    with recorded():
-        return after_steps(run, taken)[3:]
+    with record():
+        return observe_steps(run, take)[3:]
 
 
-def cpu_ms(run: Run) -> float:
+def measure_cpu_ms(run: Run) -> float:
     """Return the CPU time of a plain step, on all threads."""
-    laps = after_steps(run, time.process_time)
+    laps = observe_steps(run, time.process_time)
     return round(1e3 * median(b - a for a, b in pairwise(laps)), 1)
 
 
-def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
+def observe_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return the observation after each."""
     reporter, found = Mock(spec=RunReporter), []
     reporter.is_asked_to_stop.side_effect = lambda: len(found) > STEPS
@@ -125,7 +129,7 @@ def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     return found
 
 
-def not_captured(steps: list[list[str]]) -> list[str]:
+def list_not_captured(steps: list[list[str]]) -> list[str]:
     """Return the requests during a capture that a CUDA graph cannot contain."""
     entries = {entry for step in steps for entry in step if entry.startswith("captured ")}
     strange = ("wait", "pageable", "other stream")
@@ -134,12 +138,12 @@ def not_captured(steps: list[list[str]]) -> list[str]:
     return sorted(entry.removeprefix("captured ") for entry in found)
 
 
-def launches(entries: list[str]) -> int:
+def count_launches(entries: list[str]) -> int:
     """Return the number of kernels, copies and fills."""
     return sum(entry.startswith(("launch", "copy", "fill")) for entry in entries)
 
 
-def waits(entries: list[str]) -> dict[str, int]:
+def count_waits(entries: list[str]) -> dict[str, int]:
     """Return how often the host waits for each kind of request."""
     return Counter(entry for entry in entries if entry.startswith("wait"))
 
