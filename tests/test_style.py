@@ -145,6 +145,38 @@ def test_names_are_not_fillers():
     )
 
 
+#: The first words of function names in benchmarks and tools.
+VERBS = {
+    *("add", "append", "augment", "blur", "build", "check", "choose", "classify", "close"),
+    *("compare", "compile", "compose", "compute", "count", "damage", "decay", "decode", "define"),
+    *("describe", "draw", "explain", "fill", "find", "fit", "format", "fuzz", "group", "has"),
+    *("inject", "is", "keep", "kill", "launch", "link", "list", "load", "main", "make"),
+    *("measure", "mutate", "name", "normalize", "observe", "open", "pair", "parse", "predict"),
+    *("prepare", "print", "profile", "read", "record", "renew", "report", "round", "run"),
+    *("serve", "signal", "sort", "split", "start", "step", "strip", "submit", "sum", "take"),
+    *("time", "train", "update", "validate", "wait", "write"),
+}
+#: Names that torch, fastai and the loader prescribe.
+PRESCRIBED = {"forward", "events", "batches", "before_batch", "after_pred", "before_validate"}
+
+
+def test_function_names_in_benchmarks_and_tools_start_with_verbs():
+    none(
+        format_location(path, node)
+        for folder in ("benchmarks", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, Function) and not is_property(node)
+        if node.name not in PRESCRIBED and not node.name.startswith("__")
+        if node.name.strip("_").split("_")[0] not in VERBS
+    )
+
+
+def is_property(node: Function) -> bool:
+    """Return whether a method is a property, whose name is a noun."""
+    return any(getattr(item, "id", "") == "property" for item in node.decorator_list)
+
+
 def list_bound_names(node: ast.AST) -> Iterator[str]:
     """Yield the names that a node binds: functions, types, parameters and variables."""
     if isinstance(node, Function | ast.ClassDef):
