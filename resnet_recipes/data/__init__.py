@@ -53,10 +53,12 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
         except NotReadyError as error:
             raise error.with_path_replaced(root, config.root) from None
 
-        def named(texts: tuple[str, ...]) -> tuple[str, ...]:
+        def replace_root(texts: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(text.replace(str(root), config.root) for text in texts)
 
-        return replace(facts, notes=(note, *named(facts.notes)), details=named(facts.details))
+        return replace(
+            facts, notes=(note, *replace_root(facts.notes)), details=replace_root(facts.details)
+        )
     NotReadyError.raise_if_any([find_root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":

@@ -304,18 +304,18 @@ def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 
 
-class Levels(NamedTuple):
+class Normalization(NamedTuple):
     """The mean and standard deviation that images are normalized with."""
 
     mean: Mean
     std: Deviation
 
 
-def relate_levels(target: Levels, current: Levels) -> Levels:
-    """Return the levels for `normalize` that convert images from `current` to `target`."""
+def relate_normalizations(target: Normalization, current: Normalization) -> Normalization:
+    """Return the arguments of `normalize` that convert images from `current` to `target`."""
     means, deviations = torch.tensor([*zip(target, current, strict=True)], dtype=torch.float64)
     mean = (means[0] - means[1]) / deviations[1]
-    return Levels(tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist()))
+    return Normalization(tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist()))
 
 
 @lru_cache

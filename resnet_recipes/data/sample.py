@@ -85,7 +85,7 @@ class Sample(NamedTuple):
                 some = choose_strata(lengths, SAMPLE_SIZE).tolist()
                 parts = {i: FilePart(path, int(starts[i]), int(lengths[i])) for i in some}
             else:
-                source = Files.named(facts.sample)
+                source = Files.from_paths(facts.sample)
                 parts = {i: FilePart(path) for i, path in enumerate(facts.sample)}
             disk = _time_disk(parts.values())
             for index in parts:

@@ -206,7 +206,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
     """
     try:
         with closing(trained.open_images(fetches=False)) as loader:
-            first = loader.only(np.arange(min(IMAGES, loader.examples)))
+            first = loader.read(np.arange(min(IMAGES, loader.examples)))
             images = torch.cat([loader.normalize(raw) for raw in first])
     except NotReadyError:
         generated = map(trained.configured.transform, _generate_images())

@@ -213,7 +213,7 @@ class UnlabeledImages(EvalLoader):
         ]
         if len(images) <= _MAX_WITHOUT_WORKERS:
             config = replace(config, workers=0)
-        self._files = _FilesOrBlack.named(self.names)
+        self._files = _FilesOrBlack.from_paths(self.names)
         self._files.labels[:] = np.arange(len(images))
         self._files.in_memory = {
             number: image for number, image in enumerate(images) if isinstance(image, Pixels)

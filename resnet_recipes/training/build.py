@@ -11,7 +11,7 @@ from torch import Tensor
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import get_first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import DataConfig, Levels, normalize, relate_levels
+from resnet_recipes.data.base import DataConfig, Normalization, normalize, relate_normalizations
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
@@ -125,8 +125,8 @@ def build_teacher(
     BatchNorms folded and its weights cast once, in advance.
     """
     model, about = network.model, network.about
-    target, current = Levels(about.mean, about.std), Levels(config.mean, config.std)
-    levels = relate_levels(target, current) if target != current else None
+    target, current = Normalization(about.mean, about.std), Normalization(config.mean, config.std)
+    levels = relate_normalizations(target, current) if target != current else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:

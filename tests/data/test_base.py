@@ -12,9 +12,9 @@ from resnet_recipes.data.base import (
     STD,
     DataConfig,
     DataFacts,
-    Levels,
+    Normalization,
     normalize,
-    relate_levels,
+    relate_normalizations,
 )
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
@@ -73,7 +73,10 @@ def test_normalize_accepts_other_levels():
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
     found = normalize(pixels, mean, std).flatten().tolist()
     assert found == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)
-    again = normalize(normalize(pixels), *relate_levels(Levels(mean, std), Levels(MEAN, STD)))
+    again = normalize(
+        normalize(pixels),
+        *relate_normalizations(Normalization(mean, std), Normalization(MEAN, STD)),
+    )
     assert again.flatten().tolist() == pytest.approx(found, abs=1e-5)
 
 

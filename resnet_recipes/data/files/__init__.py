@@ -53,7 +53,7 @@ class Files:
         return cls(listing, config.root, split)
 
     @classmethod
-    def named(cls, paths: Sequence[str]) -> Self:
+    def from_paths(cls, paths: Sequence[str]) -> Self:
         """Return the files at absolute paths, in this order, with label 0."""
         images = [(path.removeprefix("/"), -1) for path in paths]
         return cls(Listing.pack("/", ("",), images, [len(images)]))

@@ -19,7 +19,7 @@ class Copies(NamedTuple):
     """The copies among the validation images that were read."""
 
     paths: list[str]
-    looked_at: int
+    compared: int
 
 
 def find_copies(train: Listing, val: Listing) -> Copies:

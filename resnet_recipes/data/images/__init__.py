@@ -84,7 +84,7 @@ class NativeImages:
         # the other rows were read from a small level
         source.mark_verified(rows.indices[~engine_rows["checked"]])
         for row in refused.tolist():
-            one, engine_row = rows.only(row), engine_rows[row : row + 1]
+            one, engine_row = rows.select_row(row), engine_rows[row : row + 1]
             if engine_row["status"] == Status.UNREADABLE and self._is_read_again(one, engine_row):
                 continue
             if engine_row["longest"]:

@@ -56,9 +56,9 @@ class EvalLoader:
 
         Rank r gets examples r, r + world_size, ...
         """
-        return self.only(np.arange(self._share.rank, self.examples, self._share.world_size))
+        return self.read(np.arange(self._share.rank, self.examples, self._share.world_size))
 
-    def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
+    def read(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches; the last one may be shorter."""
         return self.source.run(order.list_eval_jobs(self._config, self._share, indices))
 
@@ -135,7 +135,7 @@ class Pipeline(BatchSource):
 
         A new run ends an earlier one.
         """
-        self._abandon()
+        self._cancel_requests()
         return map(_make_batch, self._fill_slots(iter(jobs), self._runs))
 
     def path(self, index: int) -> str:
@@ -182,22 +182,24 @@ class Pipeline(BatchSource):
             yield
         except TimeoutError:
             self._pool.close(stuck=True)
-            stuck = self._being_read()
+            stuck = self._format_pending_images()
             raise TrainingError(
                 f"no image was read for {STUCK_SECONDS:g} s; the loader is stuck at {stuck}"
             ) from None
         except BrokenExecutor:
+            death = self._pool.describe_death()
+            self._pool.close()
             raise TrainingError(
-                f"a loader process {self._pool.death()} while reading {self._being_read()}"
+                f"a loader process {death} while reading {self._format_pending_images()}"
             ) from None
 
-    def _being_read(self) -> str:
+    def _format_pending_images(self) -> str:
         """Return the names of the first images that workers are reading now."""
         indices = [rows.indices[rows.reading] for rows, _ in self._ahead]
         first = np.concatenate([*indices, np.array([], np.int64)])[:4].tolist()
         return ", ".join(map(self._storage.path, first)) or "no image"
 
-    def _abandon(self) -> None:
+    def _cancel_requests(self) -> None:
         """Cancel the requests of an earlier run and free their slots."""
         self._runs += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:

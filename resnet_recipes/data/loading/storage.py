@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     # float32 [n, K], output: a teacher's probabilities; K is 0 without stored soft labels
     taught: np.ndarray = np.empty((0, 0), np.float32)
 
-    def only(self, row: int) -> "Rows":
+    def select_row(self, row: int) -> "Rows":
         """Return the rows with this single row."""
         return Rows(self.epoch, *(field[row : row + 1] for field in self[1:]))
 
@@ -65,7 +65,7 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     bad, examples = [], len(storage.labels)
     for row, index in enumerate(rows.indices.tolist()):
         for candidate in range(index, index + min(100, examples)):
-            one = rows.only(row)._replace(indices=np.array([candidate % examples]))
+            one = rows.select_row(row)._replace(indices=np.array([candidate % examples]))
             try:
                 bad += fill(storage, one)
                 break

@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Statement
 from resnet_recipes.base.names import DOCS
 
 #: Seconds to wait before each retry.
-WAITS = (0.5, 1.0, 2.0, 4.0)
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 _PATIENCE = 90  # seconds for a response without a body; gcsfs retries for a minute
 _MIN_RATE = 32 << 10  # bytes per second of a body; slower responses count as stalled
@@ -41,7 +41,7 @@ class Store:
     @property
     def waits(self) -> tuple[float, ...]:
         """Seconds to wait before each retry."""
-        return WAITS
+        return RETRY_SECONDS
 
     def look(self, name: str) -> RemoteFile | None:
         """Return the description of a file; None if it does not exist. Raises NotReadyError."""

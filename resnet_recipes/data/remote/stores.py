@@ -43,7 +43,7 @@ class Web(Store):
         )
 
     def _look(self, name: str) -> RemoteFile:
-        with self._answer("HEAD", name, {}) as answer:
+        with self._request("HEAD", name, {}) as answer:
             length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
             if not re.fullmatch("[0-9]{1,18}", length):
                 raise self.make_error(
@@ -53,7 +53,7 @@ class Web(Store):
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         headers = {"Range": f"bytes={start}-{end - 1}"}
-        with self._answer("GET", remote.name, headers) as answer:
+        with self._request("GET", remote.name, headers) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
                 raise self.make_error(remote.name, _NO_RANGES, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
@@ -73,7 +73,7 @@ class Web(Store):
         return self.make_error(remote.name, rule, _COPY_IT)
 
     @contextmanager
-    def _answer(
+    def _request(
         self, method: str, name: str, headers: dict[str, str]
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         """Yield the response to a request; its body is not read yet."""

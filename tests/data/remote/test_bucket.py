@@ -35,7 +35,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(store, "WAITS", ())
+    monkeypatch.setattr(store, "RETRY_SECONDS", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
     files.makedirs("images", exist_ok=True)  # the server keeps files of earlier tests
     for path in betons.iterdir():

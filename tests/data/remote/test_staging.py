@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "PIECE", PIECE)
     monkeypatch.setattr(copy, "THREADS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
-    monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
+    monkeypatch.setattr(store, "RETRY_SECONDS", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
 def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble):
     # a busy machine may exceed the read timeout: leave attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
-    monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
+    monkeypatch.setattr(store, "RETRY_SECONDS", (0.0,) * 9)
     setattr(site, trouble, 2)
     assert (fetch(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
 
