@@ -181,7 +181,7 @@ def train_uninterrupted(root: Path) -> dict[int, str]:
     if run.process.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
     checkpoints = Checkpoints(run.folder / "checkpoints")
-    found = [checkpoints.newest(step) for step in range(1, STEPS + 1)]
+    found = [checkpoints.load_newest(step) for step in range(1, STEPS + 1)]
     digests = {step: compute_state_digest(state) for step, state in found}
     shutil.rmtree(run.folder)
     return digests
@@ -202,7 +202,7 @@ def inject_fault(
     while (left := run.list_processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
     seconds = time.monotonic() - began
-    saved = Checkpoints(run.folder / "checkpoints").newest()
+    saved = Checkpoints(run.folder / "checkpoints").load_newest()
     step = saved[0] if saved else 0
     problem = ""
     if left:
@@ -251,7 +251,7 @@ def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
 def check_finished_run(run: KilledRun, expected_digests: dict[int, str]) -> list[Outcome]:
     """Report a failure if a resumed run's final weights differ from the uninterrupted run."""
     code = run.process.wait(600)
-    step, state = Checkpoints(run.folder / "checkpoints").newest()
+    step, state = Checkpoints(run.folder / "checkpoints").load_newest()
     if (step, compute_state_digest(state)) == (STEPS, expected_digests[STEPS]):
         return []
     problem = "the final weights differ from those of the uninterrupted run"

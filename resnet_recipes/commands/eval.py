@@ -117,7 +117,7 @@ def _print_classes(
         return [
             {
                 "class": class_name(cell.label),
-                "taken_for": class_name(cell.taken_for),
+                "predicted": class_name(cell.predicted),
                 "images": cell.images,
             }
             for cell in cells
@@ -282,7 +282,7 @@ def _format_tables(
                 {
                     "IMAGES": f"{row['images']:,}",
                     "OF": escape_controls(row["class"]),
-                    "TAKEN FOR": escape_controls(row["taken_for"]),
+                    "TAKEN FOR": escape_controls(row["predicted"]),
                 }
                 for row in wrong
             ]

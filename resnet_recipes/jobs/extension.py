@@ -84,7 +84,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     RecipeError.raise_if_any(_find_differences(folder, parent, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
     end = min(parent.stable_steps, plan.stable_steps)
-    checkpoint = checkpoints.newest(end)
+    checkpoint = checkpoints.load_newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
         rule = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"

@@ -76,7 +76,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     Starts the training clock. Reads `model.weights` only when a run starts, not when it resumes.
     """
     run.clock.restart(0.0)
-    checkpoint, first = checkpoints.newest(), 0
+    checkpoint, first = checkpoints.load_newest(), 0
     if checkpoint is not None:
         first = restore(run, checkpoint[1])
         for warning in list_resume_warnings(run, checkpoint[1]):

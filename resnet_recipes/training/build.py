@@ -105,7 +105,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         notes=notes,
     )
     if rank.device.type == "cuda":
-        Gradient(run).rehearse()
+        Gradient(run).check_memory()
     return run
 
 

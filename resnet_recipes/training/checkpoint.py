@@ -118,7 +118,7 @@ class Checkpoints:
                 f"{self._describe_newest()}"
             )
 
-    def newest(self, most: float = inf) -> SavedState | None:
+    def load_newest(self, most: float = inf) -> SavedState | None:
         """Return the newest intact checkpoint of at most `most` steps, or None.
 
         The state is memory-mapped: copy the tensors that you keep. Each damaged checkpoint is

@@ -48,7 +48,7 @@ class Clock:
             torch.cuda.synchronize(self.device)
 
 
-class Compiling:
+class CompilationTimer:
     """Measures the training seconds spent on compilation, cuDNN searches and graph captures.
 
     All of this runs on the host, during the first two gradients at an image size. The result is the

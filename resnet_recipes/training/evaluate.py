@@ -137,7 +137,7 @@ class BestWeights:
         self.metrics: Metrics | None = None
         self.weights: dict[str, Tensor] = {}
 
-    def after(self, done: int, metrics: Metrics, model: nn.Module) -> "BestWeights":
+    def with_evaluation(self, done: int, metrics: Metrics, model: nn.Module) -> "BestWeights":
         """Return the best weights after an evaluation of `model`; this object does not change."""
         after = copy(self)
         after.evaluations += 1

@@ -28,7 +28,7 @@ class Gradient:
         if not self._compiles:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
-        with _explain_lack_of_memory(run, shape[-1]), run.compiling.time_gradient(shape):
+        with _explain_lack_of_memory(run, shape[-1]), run.compilation.time_gradient(shape):
             return self._compute(batch, sync)
 
     def compute_eagerly(
@@ -62,7 +62,7 @@ class Gradient:
             return self.compute_eagerly(batch, sync)
         return graphs.gradient(self.compute_eagerly, batch, sync)
 
-    def rehearse(self) -> None:
+    def check_memory(self) -> None:
         """Compute and discard a step at the largest image size, to detect a lack of memory early.
 
         Methods that change the batch are included, since a teacher needs memory.

@@ -80,7 +80,7 @@ class Cell(NamedTuple):
     """The number of images with one true class and one predicted class."""
 
     label: int
-    taken_for: int
+    predicted: int
     images: int
 
 
@@ -124,8 +124,8 @@ class Confusion:
 
     def mistakes(self, most: int) -> list[Cell]:
         """Return at most `most` confusions, the most frequent first."""
-        wrong = [cell for cell in self.cells() if cell.label != cell.taken_for]
-        return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.taken_for))[:most]
+        wrong = [cell for cell in self.cells() if cell.label != cell.predicted]
+        return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.predicted))[:most]
 
     def cells(self) -> Iterator[Cell]:
         """Yield the nonempty cells of the confusion matrix."""

@@ -98,7 +98,7 @@ class RunReporter:
                 data_wait_share=min(1.0, (waited - self._logged_wait) / span),
             )
             self.recorder.log_step(metrics)
-            if (compiled := self.run.compiling.seconds() - self._compiled) >= MIN_COMPILATION:
+            if (compiled := self.run.compilation.seconds() - self._compiled) >= MIN_COMPILATION:
                 self.recorder.log_compilation(done, compiled)
                 self._compiled += compiled
         self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited
@@ -128,7 +128,7 @@ class RunReporter:
             start, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
                 metrics = measure()
-                best = run.best.after(done, metrics, run.model)
+                best = run.best.with_evaluation(done, metrics, run.model)
             if "eval_weights" in run.methods.table():
                 averaged = metrics
             else:

@@ -13,7 +13,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.all_reduce import AllReduce
-from resnet_recipes.training.clock import Clock, Compiling
+from resnet_recipes.training.clock import Clock, CompilationTimer
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.graphs import Graphs
@@ -67,7 +67,7 @@ class Run:
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replay gradients on a GPU
-    compiling: Compiling = field(default_factory=Compiling)
+    compilation: CompilationTimer = field(default_factory=CompilationTimer)
     notes: Notes = field(default_factory=Notes)
     best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
     owes_evaluation: bool = False  # a stop request cut short the evaluation after these steps

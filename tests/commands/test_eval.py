@@ -61,7 +61,7 @@ def test_eval_of_run_equals_its_training_evaluation(run, run_eval):
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
     assert right(found) == by_class
-    assert all(row["class"] != row["taken_for"] for row in found["confusions"])
+    assert all(row["class"] != row["predicted"] for row in found["confusions"])
 
 
 def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatch):

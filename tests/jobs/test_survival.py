@@ -104,7 +104,7 @@ class Run:
 
     def newest(self) -> int:
         """Return the step of the newest readable checkpoint."""
-        return Checkpoints(self.folder / "checkpoints", 2).newest()[0]
+        return Checkpoints(self.folder / "checkpoints", 2).load_newest()[0]
 
     def evaluated(self) -> list[int]:
         """Return the steps of the recorded evaluations."""

@@ -177,5 +177,5 @@ def test_rehearsal_detects_teacher_that_does_not_fit(teacher, make_run):
     run = make_run("max_duration=4ep", methods=methods(teacher, **resizing))
     run.methods.methods["distill"].take_network(too_large)
     with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
-        Gradient(run).rehearse()
+        Gradient(run).check_memory()
     assert seen == [(run.plan.rank_size, 3, 32, 32)]

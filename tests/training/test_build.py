@@ -197,7 +197,7 @@ def test_search_is_set_before_first_step_of_size(make_run):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
     )
-    Gradient(run).rehearse()
+    Gradient(run).check_memory()
     assert seen == [(large, True)]
     record(run)
     assert set(seen) == {(side, side == large) for side in run.plan.sizes}

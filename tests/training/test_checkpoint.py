@@ -64,14 +64,14 @@ def reopen(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> C
 
 
 def test_saved_state_is_read_back_bit_identical(checkpoints):
-    step, state = reopen(checkpoints).newest()
+    step, state = reopen(checkpoints).load_newest()
     assert step == 20
     assert same(state, make_state(20))
     assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_newest_in_empty_folder_returns_none(tmp_path):
-    assert Checkpoints(tmp_path / "none", 2).newest() is None
+    assert Checkpoints(tmp_path / "none", 2).load_newest() is None
 
 
 def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
@@ -81,7 +81,7 @@ def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
     checkpoints.save(30, state)
     state["model"]["w"].zero_()
     checkpoints.wait()
-    assert same(checkpoints.newest()[1], make_state(30))
+    assert same(checkpoints.load_newest()[1], make_state(30))
 
 
 def test_save_rejects_types_that_cannot_be_read(checkpoints):
@@ -121,7 +121,7 @@ DAMAGES += [
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
     damage(get_file(checkpoints, 20))
-    step, state = reopen(checkpoints, warnings.append).newest()
+    step, state = reopen(checkpoints, warnings.append).load_newest()
     assert (step, same(state, make_state(10))) == (10, True)
     assert len(warnings) == 1
     assert "step 20 was skipped" in warnings[0]
@@ -131,7 +131,7 @@ def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
     manifest = get_file(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
     with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2; this version reads"):
-        reopen(checkpoints).newest()
+        reopen(checkpoints).load_newest()
     assert get_file(checkpoints, 20).exists()
 
 
@@ -148,10 +148,10 @@ def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     again = reopen(checkpoints, warnings.append)
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "open_regular", failing)
-        assert again.newest()[0] == 10
+        assert again.load_newest()[0] == 10
     assert os.strerror(code) in warnings[0]
     again.save(15, make_state(15), wait=True)
-    assert reopen(again).newest()[0] == 20
+    assert reopen(again).load_newest()[0] == 20
 
 
 def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
@@ -159,43 +159,43 @@ def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
         path = checkpoints.folder / "step-00000020"
         path.with_suffix(end).replace(path.with_name(f"step-00000010{end}"))
     with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
-        reopen(checkpoints).newest()
+        reopen(checkpoints).load_newest()
 
 
 def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
         flip(get_file(checkpoints, step), 700)
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
-        reopen(checkpoints).newest()
+        reopen(checkpoints).load_newest()
 
 
 @pytest.mark.parametrize("step", [15, 25])  # before and after the damaged checkpoint
 def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     flip(get_file(checkpoints, 20), 700)
     again = reopen(checkpoints)
-    again.newest()
+    again.load_newest()
     again.save(step, make_state(step), wait=True)
     assert [get_file(again, each).exists() for each in (10, step, 20)] == [True, True, False]
-    assert reopen(again).newest()[0] == step
+    assert reopen(again).load_newest()[0] == step
 
 
 def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     flip(get_file(checkpoints, 20), 700)
     again = reopen(checkpoints)
-    again.newest()
+    again.load_newest()
     again.save(20, make_state(20), wait=True)
-    assert same(reopen(again).newest()[1], make_state(20))
+    assert same(reopen(again).load_newest()[1], make_state(20))
 
 
 def test_open_deletes_only_parts_of_killed_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
-    assert reopen(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).load_newest()[0] == 20
     assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
 
 
 def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings):
-    assert checkpoints.newest()
+    assert checkpoints.load_newest()
     with files_at_most(1024):
         checkpoints.save(30, make_state(30))
         checkpoints.save(40, make_state(40))
@@ -204,7 +204,7 @@ def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings)
         "a checkpoint could not be written (File too large); training continues; the newest "
         "checkpoint is from step 20"
     ]
-    assert reopen(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).load_newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
 
@@ -223,7 +223,7 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     with pytest.raises(TrainingError, match=os.strerror(code)):
         checkpoints.wait()
     monkeypatch.undo()
-    assert reopen(checkpoints).newest()[0] == 20
+    assert reopen(checkpoints).load_newest()[0] == 20
 
 
 def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
@@ -245,11 +245,11 @@ def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeyp
         checkpoints.save(step, make_state(step))
         checkpoints._finish()
     assert len(warnings) == 4
-    assert checkpoints.newest()[0] == 90
+    assert checkpoints.load_newest()[0] == 90
 
 
 def test_failed_save_with_wait_raises(checkpoints):
-    assert checkpoints.newest()
+    assert checkpoints.load_newest()
     match = r"\(File too large\); the newest checkpoint is from step 20"
     with pytest.raises(TrainingError, match=match), files_at_most(1024):
         checkpoints.save(30, make_state(30), wait=True)
@@ -293,7 +293,7 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    step, state = reopen(checkpoints, warnings.append).newest()
+    step, state = reopen(checkpoints, warnings.append).load_newest()
     assert step == (20 if place < 5 else 30)  # the fifth call renames the manifest
     assert same(state, make_state(step))
     assert not warnings

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from resnet_recipes.training.clock import Clock, Compiling
+from resnet_recipes.training.clock import Clock, CompilationTimer
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_clock_restarted_continues_from_seconds(wait):
 
 
 def test_compiling_counts_first_gradients_beyond_fastest(wait):
-    compiling = Compiling()
+    compilation = CompilationTimer()
     for size, seconds in (
         (32, 9.0),
         (32, 1.0),
@@ -50,6 +50,6 @@ def test_compiling_counts_first_gradients_beyond_fastest(wait):
         (48, 0.5),
         (48, 3.0),
     ):
-        with compiling.time_gradient(torch.Size((size,))):
+        with compilation.time_gradient(torch.Size((size,))):
             wait(seconds)
-    assert compiling.seconds() == 8.5 + 0.5 + 1.5
+    assert compilation.seconds() == 8.5 + 0.5 + 1.5

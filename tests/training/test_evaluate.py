@@ -198,7 +198,7 @@ def after_all(run):
     """Return the run after all evaluations; evaluation n runs with the first bias set to n."""
     for number, metrics in enumerate(SEEN, 1):
         run.model.fc.bias.data.fill_(number)
-        run.best = run.best.after(number, metrics, run.model)
+        run.best = run.best.with_evaluation(number, metrics, run.model)
     return run
 
 
@@ -240,7 +240,7 @@ def test_restore_rejects_best_weights_that_do_not_fit(wrong, make_run):
 
 def test_unknown_balanced_accuracy_falls_back_to_top1():
     none, model = BestWeights("balanced_accuracy"), torch.nn.Linear(1, 1)
-    first = none.after(1, Metrics(50.0, 90.0, 2.0, 100), model)
-    second = first.after(2, Metrics(40.0, 90.0, 2.0, 100), model)
+    first = none.with_evaluation(1, Metrics(50.0, 90.0, 2.0, 100), model)
+    second = first.with_evaluation(2, Metrics(40.0, 90.0, 2.0, 100), model)
     assert [best.step for best in (none, first, second)] == [0, 1, 1]
     assert [best.evaluations for best in (none, first, second)] == [0, 1, 2]

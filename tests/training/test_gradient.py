@@ -30,7 +30,7 @@ def grown(run: Run, limit: int) -> Run:
 
 def test_rehearsal_leaves_run_unchanged(make_run):
     ours, theirs = (make_run(f"max_duration=4ba {HOT}") for _ in range(2))
-    Gradient(ours).rehearse()
+    Gradient(ours).check_memory()
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
         record(run)
@@ -47,7 +47,7 @@ def test_rehearsal_reports_lack_of_memory_for_largest_size(make_run):
         r"batch\.bn_size=2 needs less"
     )
     with pytest.raises(TrainingError, match=message):
-        Gradient(run).rehearse()
+        Gradient(run).check_memory()
 
 
 def test_rehearsal_suggests_no_size_below_one(make_run):
@@ -55,13 +55,13 @@ def test_rehearsal_suggests_no_size_below_one(make_run):
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
     ):
-        Gradient(run).rehearse()
+        Gradient(run).check_memory()
 
 
 def test_compiling_on_cpu_is_not_timed(make_run):
     run = make_run("max_duration=4ba")
     record(run)
-    assert run.compiling.seconds() == 0
+    assert run.compilation.seconds() == 0
 
 
 #: Sixteen images of one pixel.

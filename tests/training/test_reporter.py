@@ -51,7 +51,7 @@ def test_save_rejects_non_finite_model(place, value, make_run, tmp_path):
     with pytest.raises(TrainingError, match=message):
         reporter.save(2)
     checkpoints.wait()
-    assert checkpoints.newest()[0] == 1
+    assert checkpoints.load_newest()[0] == 1
 
 
 def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
     )
     RunReporter(run, (Mock(), checkpoints), Interruption(), Mock()).save(1)
     checkpoints.wait()
-    assert set(checkpoints.newest()[1]["model"]["bn1.running_mean"].tolist()) == {7}
+    assert set(checkpoints.load_newest()[1]["model"]["bn1.running_mean"].tolist()) == {7}
 
 
 def test_interval_without_finite_loss_logs_nan(make_run):

@@ -23,7 +23,7 @@ CONTINUE, FINISHED, INTERRUPTED = Verdict.CONTINUE, Verdict.FINISHED, Verdict.IN
 def test_verdict_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):
     plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0, "recipe.checkpoint.best": "off"})
     parts = dict.fromkeys(Run.__dataclass_fields__, None)
-    for derived in ("best", "notes", "compiling"):
+    for derived in ("best", "notes", "compilation"):
         del parts[derived]
     run = Run(**parts | {"plan": plan, "owes_evaluation": owes, "top1": top1})
     assert run.verdict(done, 7, is_asked) is expected

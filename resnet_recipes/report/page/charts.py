@@ -167,7 +167,7 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     off_diagonal = [
         cell | {"percent": 100 * cell["images"] / images[cell["class"]]}
         for cell in cells
-        if {cell["class"], cell["taken_for"]} <= images.keys()
+        if {cell["class"], cell["predicted"]} <= images.keys()
     ]
     return _fill("by_class", accuracy=accuracy, cells=off_diagonal, classes=list(images))
 
