@@ -168,8 +168,8 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     if not (length := slurm.parse_seconds(time)):
         rule = "must be a time limit as Slurm accepts it"
         yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
-    elif length < slurm.SHORTEST:
-        least = slurm.SHORTEST // 60
+    elif length < slurm.MIN_JOB_SECONDS:
+        least = slurm.MIN_JOB_SECONDS // 60
         rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:

@@ -10,5 +10,5 @@ from resnet_recipes.run_folder.lock import HeldFolder
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     name = read_job(folder).get("job", "train")
-    work = import_module(f"resnet_recipes.jobs.{name}").work
-    run_rank(HeldFolder(folder), work, LaunchFacts.read(folder))
+    run_job = import_module(f"resnet_recipes.jobs.{name}").run_job
+    run_rank(HeldFolder(folder), run_job, LaunchFacts.read(folder))

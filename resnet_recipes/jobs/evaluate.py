@@ -60,7 +60,7 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
     return folder / f"result{number}-rank{rank}.pt"
 
 
-def work(process: RankProcess) -> int:
+def run_job(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
     job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
     # first, because kernels are compared on the current GPU

@@ -35,7 +35,7 @@ from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.prepare import Meeting
+    from resnet_recipes.jobs.prepare import Rendezvous
 
 #: Settings that the launcher determines: the number of processes and how they start.
 LAUNCHER_SETTINGS = ("gpus", "launch.gpus", "launch.max_restarts")
@@ -84,13 +84,13 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
         os.environ |= LOOPBACK | os.environ
     os.environ |= get_allocator_settings()  # before torch reads them
 
-    meeting = _join_meeting("command")
-    _await_others(meeting, by, say)
-    if code := _confirm_words(meeting, words):
+    rendezvous = _join_rendezvous("command")
+    _await_others(rendezvous, by, say)
+    if code := _confirm_words(rendezvous, words):
         return code
     locked: LockedFolder | None = None
     failure: BaseException | None = None
-    if meeting.rank == 0:
+    if rendezvous.rank == 0:
         try:
             RecipeError.raise_if_any(_find_problems(words, by))
             locked = prepare()
@@ -99,15 +99,15 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
             is_known = isinstance(error, RecipeError | TrainingError)
             code = error.exit_code if is_known else ExitCode.FAILED
     place = str(locked.path.resolve()) if locked else ""
-    place, code = json.loads(_join_meeting("folder").broadcast(json.dumps([place, code])))
+    place, code = json.loads(_join_rendezvous("folder").broadcast(json.dumps([place, code])))
     if failure:
         raise failure
     if place:
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
-        from resnet_recipes.jobs.train import work
+        from resnet_recipes.jobs.train import run_job
 
-        held = locked or _open_folder(Path(place), meeting.rank)
-        run_rank(held, work, LaunchFacts(start, "--verbose" in words))
+        held = locked or _open_folder(Path(place), rendezvous.rank)
+        run_rank(held, run_job, LaunchFacts(start, "--verbose" in words))
     return code
 
 
@@ -226,7 +226,7 @@ def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
         yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
 
-def _confirm_words(meeting: "Meeting", words: Sequence[str]) -> int:
+def _confirm_words(rendezvous: "Rendezvous", words: Sequence[str]) -> int:
     """Check that all ranks have the same software and words; return an exit code.
 
     Raises NotReadyError on rank 0.
@@ -235,9 +235,9 @@ def _confirm_words(meeting: "Meeting", words: Sequence[str]) -> int:
 
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
     try:
-        meeting.confirm({**typed, "resnet-recipes": __version__, "torch": torch.__version__})
+        rendezvous.confirm({**typed, "resnet-recipes": __version__, "torch": torch.__version__})
     except NotReadyError as error:
-        if meeting.rank == 0:
+        if rendezvous.rank == 0:
             raise
         return error.exit_code
     return ExitCode.DONE
@@ -252,14 +252,14 @@ def _open_folder(folder: Path, rank: int) -> HeldFolder:
     return HeldFolder(folder)
 
 
-def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
+def _await_others(rendezvous: "Rendezvous", by: str, say: Say) -> None:
     """Wait for the ranks that the launcher starts; rank 0 reports the wait.
 
     Raises NotReadyError after half an hour.
     """
-    start, is_quiet = time.monotonic(), meeting.rank > 0
+    start, is_quiet = time.monotonic(), rendezvous.rank > 0
     key = "SLURM_STEP_NUM_TASKS" if by == "srun" else "WORLD_SIZE"
-    for _ in meeting.await_all():
+    for _ in rendezvous.await_all():
         seconds = time.monotonic() - start
         if seconds > _PATIENCE:
             rule = Statement(
@@ -274,15 +274,15 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
             )
 
 
-def _join_meeting(topic: str) -> "Meeting":
-    """Return the meeting of the ranks. Raises NotReadyError if they cannot connect."""
+def _join_rendezvous(topic: str) -> "Rendezvous":
+    """Return the rendezvous of the ranks. Raises NotReadyError if they cannot connect."""
     from torch.distributed import DistError
 
-    from resnet_recipes.jobs.prepare import Meeting
+    from resnet_recipes.jobs.prepare import Rendezvous
     from resnet_recipes.training.distributed import read_rank
 
     try:
-        return Meeting.on(topic, read_rank("cpu"))
+        return Rendezvous.for_topic(topic, read_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         reason = str(error).splitlines()[0]

@@ -46,7 +46,7 @@ def _find_largest(plan: Plan, say: Say) -> int:
         return int((folder / RESULT).read_text())
 
 
-def work(process: RankProcess) -> int:
+def run_job(process: RankProcess) -> int:
     """Find the largest micro-batch on this rank, and write it to the job folder."""
     # imports torchvision, which takes seconds
     import torch

@@ -207,7 +207,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
     say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
 
 
-def work(process: RankProcess) -> int:
+def run_job(process: RankProcess) -> int:
     """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank

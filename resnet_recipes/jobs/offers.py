@@ -205,8 +205,8 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
 
     0 if it is unknown, or for ImageNet, which has published results.
     """
-    is_looked_at = facts.backend == "torchvision" and not is_fetched(config.root)
-    if not is_looked_at or facts.train_examples == IMAGENET_IMAGES:
+    can_read_sizes = facts.backend == "torchvision" and not is_fetched(config.root)
+    if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
     files, sides = Files.of(config, "train", facts.train_digest), []
     for index in range(0, len(files), max(1, len(files) // MAX_SAMPLES)):

@@ -46,7 +46,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
         "device": rank.device.type,
         f"digest of {CONFIG}": _compute_digest(str(recipe)),
     }
-    Meeting.on("recipe", rank).confirm(requests)
+    Rendezvous.for_topic("recipe", rank).confirm(requests)
     if (local := _fetch_images(process, recipe.data, rank)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
@@ -59,9 +59,11 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
     }
     if local.root != recipe.data.root:
         images["version of the fetched images"] = read_version(local.root)
-    Meeting.on("data", rank).confirm(images)
+    Rendezvous.for_topic("data", rank).confirm(images)
     plan = make_plan(recipe, facts, rank.world_size)
-    Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})
+    Rendezvous.for_topic("teachers", rank).confirm(
+        {teacher.key: teacher.digest for teacher in plan.teachers}
+    )
     return RankPlan(rank, plan)
 
 
@@ -74,12 +76,12 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
         local = data.fetch(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
-        for _ in Meeting.on("images", rank).await_all():
+        for _ in Rendezvous.for_topic("images", rank).await_all():
             process.watchdog.beat(0, "start")
     return local
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """A place where ranks exchange facts about one topic, through a key-value store.
 
     Collectives are not used, because they need ranks that already agree.
@@ -90,8 +92,8 @@ class Meeting(NamedTuple):
     world_size: int
 
     @classmethod
-    def on(cls, topic: str, rank: Rank) -> Self:
-        """Return the meeting of this rank with the others."""
+    def for_topic(cls, topic: str, rank: Rank) -> Self:
+        """Return the rendezvous of this rank with the others."""
         store = distributed.open_store(rank.rank, rank.world_size, rank.store_path)
         return cls(dist.PrefixStore(topic, store), rank.rank, rank.world_size)
 

@@ -75,8 +75,8 @@ class Sweep:
                 while self._free and not self._stop and (name := self._take_next()):
                     self._start(name)
                 time.sleep(0.1)
-                self._pass_on()
-                self._reap()
+                self._forward_signals()
+                self._collect_ended()
         if self._stop:
             self.say("the sweep was stopped; run the same command to continue it")
             return self._stop
@@ -152,7 +152,7 @@ class Sweep:
             process = subprocess.Popen(command, **options)
         self._active.append(_Child(name, process, slot))
 
-    def _pass_on(self) -> None:
+    def _forward_signals(self) -> None:
         """Forward signals to the runs; Ctrl-C reaches them from the terminal."""
         while self._received:
             number = self._received.popleft()
@@ -160,7 +160,7 @@ class Sweep:
             for child in self._active if number != signal.SIGINT else ():
                 child.process.send_signal(number)
 
-    def _reap(self) -> None:
+    def _collect_ended(self) -> None:
         """Record the runs that have ended."""
         for child in [child for child in self._active if child.process.poll() is not None]:
             self._active.remove(child)
@@ -170,13 +170,13 @@ class Sweep:
             if code in STOPPED_CODES:  # also stop the sweep: the machine is needed
                 self._stop = self._stop or code
                 self.say(f"{self._format_head(child.name)}: stopped")
-            elif code and self._lost_race(child.name, code):
+            elif code and self._was_started_elsewhere(child.name, code):
                 self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failed[child.name] = code
                 self.say(f"{self._format_head(child.name)}: failed with exit code {code}")
 
-    def _lost_race(self, name: str, code: int) -> bool:
+    def _was_started_elsewhere(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""
         is_first = name not in self._rejected and code in REFUSED_CODES
         self._rejected.add(name)

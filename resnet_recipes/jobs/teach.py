@@ -118,7 +118,7 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     return labels
 
 
-def work(process: RankProcess) -> int:
+def run_job(process: RankProcess) -> int:
     """Store a rank's part of the outputs."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank

@@ -33,7 +33,7 @@ from resnet_recipes.training.run import Run, Verdict
 from resnet_recipes.training.state import compute_digest, list_resume_warnings, restore
 
 
-def work(process: RankProcess) -> int:
+def run_job(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`.
 
     Return DONE, or the exit code of an interruption after a checkpoint was saved.
@@ -59,9 +59,9 @@ def work(process: RankProcess) -> int:
         sent_to = trackers.open_trackers(recipe.log.to, process.folder, settings)
         recorder = Recorder(facts, console, process.launch.started, sent_to, process.on_record)
         with closing(recorder):
-            code = lead(run, process, checkpoints, recorder, spans)
+            code = train_first_rank(run, process, checkpoints, recorder, spans)
     else:
-        code = follow(run, process, spans)
+        code = train_other_rank(run, process, spans)
     # a launcher may stop all ranks when one ends, so none may end before rank 0 has finished
     distributed.wait_for_ranks()
     # not after an error: closing may wait for a stuck rank before this rank's ending is written
@@ -106,7 +106,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
     return done, run.verdict(done, end) is Verdict.FINISHED
 
 
-def follow(run: Run, process: RankProcess, spans: Spans) -> int:
+def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as a rank that writes only its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
@@ -114,7 +114,7 @@ def follow(run: Run, process: RankProcess, spans: Spans) -> int:
     return ExitCode.DONE if is_done else process.interruption.exit_code
 
 
-def lead(
+def train_first_rank(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
     """Train as rank 0, which writes the run folder and reports to the user."""

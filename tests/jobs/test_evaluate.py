@@ -29,5 +29,5 @@ def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
     monkeypatch.setattr(
         TrainedNetwork, "to_device", lambda *_: done.append("put the network there")
     )
-    evaluate.work(Mock(folder=tmp_path))
+    evaluate.run_job(Mock(folder=tmp_path))
     assert done == ["took cuda:1", "joined", "put the network there"]

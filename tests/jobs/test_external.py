@@ -109,7 +109,7 @@ def test_join_reports_port_in_use(told):
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
-            external._join_meeting("command")
+            external._join_rendezvous("command")
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_join_reports_impossible_port(address, told):
     distributed.open_store.cache_clear()
     put(told, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
-        external._join_meeting("command")
+        external._join_rendezvous("command")
 
 
 def test_join_sets_allocator_as_our_launcher_does(told):
     told.setattr(os, "environ", parse_variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
-    told.setattr(external, "_join_meeting", Mock())
+    told.setattr(external, "_join_rendezvous", Mock())
     told.setattr(external, "_await_others", Mock())
     told.setattr(external, "_confirm_words", lambda *_: ExitCode.NOT_READY)
     assert external.join([], Path, silent) == ExitCode.NOT_READY

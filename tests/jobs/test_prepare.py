@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.jobs.prepare import Meeting
+from resnet_recipes.jobs.prepare import Rendezvous
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
 from tests.data.remote.places import site_of
@@ -65,7 +65,7 @@ def collect_verdicts(facts: list[dict]) -> list[str]:
 
     def rank(number: int) -> str:
         try:
-            Meeting(store, number, len(facts)).confirm(facts[number])
+            Rendezvous(store, number, len(facts)).confirm(facts[number])
         except NotReadyError as error:
             return str(error)
         return ""
@@ -95,7 +95,7 @@ def test_broadcast_sends_text_of_rank_0():
     store = dist.HashStore()
 
     def rank(number: int) -> str:
-        return Meeting(store, number, 3).broadcast(f"runs/{number}")
+        return Rendezvous(store, number, 3).broadcast(f"runs/{number}")
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(rank, range(3))) == ["runs/0"] * 3
@@ -103,8 +103,8 @@ def test_broadcast_sends_text_of_rank_0():
 
 def test_await_all_waits_for_the_slowest_rank():
     store = dist.HashStore()
-    first = Meeting(store, 0, 2).await_all()
+    first = Rendezvous(store, 0, 2).await_all()
     next(first)
     next(first)
-    assert list(Meeting(store, 1, 2).await_all()) == []
+    assert list(Rendezvous(store, 1, 2).await_all()) == []
     assert list(first) == []

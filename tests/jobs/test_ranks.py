@@ -22,7 +22,7 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs import prepare
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.train import work
+from resnet_recipes.jobs.train import run_job
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.make import make_plan
@@ -77,7 +77,7 @@ def find_differing(run: Path, other: Path) -> list[str]:
 def train_rank(process: RankProcess) -> int:
     """Run a rank with small gradient buckets, so that a small model has several."""
     all_reduce.BUCKET_BYTES = 30_000
-    return work(process)
+    return run_job(process)
 
 
 def train_fused(process: RankProcess) -> int:
@@ -89,7 +89,7 @@ def train_fused(process: RankProcess) -> int:
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
     normalize = Mock(side_effect=chosen.batch_norm)
     ops.choose = lambda *_: chosen._replace(batch_norm=normalize)
-    assert work(process) == 0
+    assert run_job(process) == 0
     return normalize.call_count
 
 
@@ -108,7 +108,7 @@ def train_with_flipped_bit(process: RankProcess) -> str:
 
     RunReporter.save = flip_and_save
     with pytest.raises(TrainingError) as failure:
-        work(process)
+        run_job(process)
     return str(failure.value)
 
 
@@ -176,7 +176,7 @@ def test_float16_resumes_bit_identical(launcher, new_run):
 def explain_rejection(process: RankProcess) -> str:
     """Train, and return the reason for the rejection."""
     with pytest.raises(NotReadyError) as refused:
-        work(process)
+        run_job(process)
     return str(refused.value)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.train import work
+from resnet_recipes.jobs.train import run_job
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
 from resnet_recipes.network.load import BEST, WEIGHTS
@@ -54,7 +54,7 @@ def configs() -> dict[int, Recipe]:
 def train_with_file_limit(process: RankProcess, size: int) -> int:
     """Do the work of a rank whose files are limited to a number of bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    return work(process)
+    return run_job(process)
 
 
 def train_until_sigterm(process: RankProcess, step: int) -> int:
@@ -68,7 +68,7 @@ def train_until_sigterm(process: RankProcess, step: int) -> int:
 
     if process.rank == int(os.environ["WORLD_SIZE"]) - 1:
         process.watchdog.beat = beat_and_terminate
-    return work(process)
+    return run_job(process)
 
 
 class Run:

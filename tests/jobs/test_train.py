@@ -29,7 +29,7 @@ def test_compile_is_announced_before_it_starts(compiles, said, recipe, tmp_path,
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):
-        train.work(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
+        train.run_job(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
     assert console.getvalue() == said
 
 
@@ -47,7 +47,7 @@ def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
         run, process = Mock(**settings | more), Mock(folder=tmp_path)
         run.verdict = partial(Run.verdict, run)
         monkeypatch.setattr(train, "train", trains)
-        return run, process, train.lead(run, process, checkpoints, recorder, [(0, 7)])
+        return run, process, train.train_first_rank(run, process, checkpoints, recorder, [(0, 7)])
 
     return lead
 

@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.teach import work
+from resnet_recipes.jobs.teach import run_job
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
@@ -347,7 +347,7 @@ def test_outputs_serve_runs_of_another_dtype(settings, planned, stored):
 
 def rejection(process: RankProcess) -> str:
     with pytest.raises(NotReadyError) as caught:
-        work(process)
+        run_job(process)
     return str(caught.value)
 
 

@@ -11,13 +11,13 @@ from resnet_recipes.jobs.engines import Allocation, make_title
 NOTICE = 180
 
 #: Minimum job duration in seconds: a shorter job would mostly start up.
-SHORTEST = NOTICE + 120
+MIN_JOB_SECONDS = NOTICE + 120
 
 #: Maximum seconds from the end of the first task to the end of the last: a save, or a summary.
-WAIT = 300
+TASK_END_SECONDS = 300
 
 #: Seconds in a job's time limit in addition to its training budget.
-SLACK = 900
+START_SECONDS = 900
 
 _SCRIPT = """\
 #!/bin/bash
@@ -118,7 +118,7 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
         tasks=ranks if nodes > 1 else 1,
         gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
         notice=NOTICE,
-        wait=WAIT,
+        wait=TASK_END_SECONDS,
         words=words if nodes > 1 else f"{words} gpus={ranks}",
         **parts,
     )
@@ -129,7 +129,7 @@ def format_limit(budget: float) -> str:
 
     It includes time to measure the machine, and the notice before the limit.
     """
-    minutes = ceil((budget + SLACK) / 60)
+    minutes = ceil((budget + START_SECONDS) / 60)
     return f"{minutes // 60}:{minutes % 60:02}:00"
 
 
