@@ -136,8 +136,8 @@ BATCH_NORMS = {
     "reduce": _reduce(PLAIN | NO_OTHER | NO_GATED | {"z": None}, 14),
     "reduce of a sum": _reduce(PLAIN, 16),
     "reduce of a dropped sum": _reduce(DROPPED, 20, *LARGE),
-    "spread": _each(batch_norm._spread, PLAIN, 24),
-    "spread and drop": _each(batch_norm._spread, ROWS | {"RELU": False}, 24),
+    "spread": _each(batch_norm._compute_input_gradient, PLAIN, 24),
+    "spread and drop": _each(batch_norm._compute_input_gradient, ROWS | {"RELU": False}, 24),
 }
 
 

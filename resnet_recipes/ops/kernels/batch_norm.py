@@ -7,7 +7,13 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels import Grid, launch
 from resnet_recipes.ops.kernels.statistics import compute_statistics
-from resnet_recipes.ops.kernels.sums import add_up, divide_rows, get_counters, limit_registers, tile
+from resnet_recipes.ops.kernels.sums import (
+    add_up,
+    divide_rows,
+    get_counters,
+    limit_registers,
+    load_tile,
+)
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 #: Rows and channels of a tile: 128 threads move 16 bytes each, twice.
@@ -65,7 +71,17 @@ def backward(
     pointers = g if gated is None else gated, x, keep, dx
     pointers += saved.moments, saved.weight, saved.bias, sums
     numbers = n * h * w, c, h * w
-    launch(_spread, _make_grid(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
+    launch(
+        _compute_input_gradient,
+        _make_grid(x),
+        key,
+        *pointers,
+        *numbers,
+        relu,
+        ROWS,
+        CHANNELS,
+        **OPTIONS,
+    )
     return dx, gated, sums
 
 
@@ -88,7 +104,7 @@ def _load_factors(keep, row, m, area):
 
 
 @triton.jit
-def _normalized(x, moments, weight, bias, channel, c):
+def _normalize(x, moments, weight, bias, channel, c):
     """Return weight * (x - mean) * rstd + bias; backward repeats it bit-identically."""
     is_channel = channel < c
     inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
@@ -110,11 +126,13 @@ def _apply(
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
-    value = _normalized(tile(x + first, row, left, channel, c), moments, weight, bias, channel, c)
+    value = _normalize(
+        load_tile(x + first, row, left, channel, c), moments, weight, bias, channel, c
+    )
     if keep is not None:
         value *= _load_factors(keep, tl.program_id(0) * BM + row, m, area)
     if residual is not None:
-        value += tile(residual + first, row, left, channel, c)
+        value += load_tile(residual + first, row, left, channel, c)
     if RELU:  # NaN stays NaN, as in torch; otherwise a broken run would go unnoticed
         value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     _put(z + first, row, left, channel, c, value)
@@ -141,15 +159,15 @@ def _reduce(
     sum_gx = tl.zeros([BM, BC], tl.float32)
     for start in range(0, count, BM):
         at = start + row
-        upstream = tile(g + first, at, count, channel, c)
-        value = tile(x + first, at, count, channel, c)
+        upstream = load_tile(g + first, at, count, channel, c)
+        value = load_tile(x + first, at, count, channel, c)
         if other is not None:
-            upstream += tile(other + first, at, count, channel, c)
+            upstream += load_tile(other + first, at, count, channel, c)
         if RELU:
             if z is not None:
-                output = tile(z + first, at, count, channel, c)
+                output = load_tile(z + first, at, count, channel, c)
             else:
-                output = _normalized(value, moments, weight, bias, channel, c)
+                output = _normalize(value, moments, weight, bias, channel, c)
             upstream = tl.where(output <= 0, 0.0, upstream)
         if gated is not None:
             _put(gated + first, at, count, channel, c, upstream)
@@ -162,7 +180,7 @@ def _reduce(
 
 
 @triton.jit(do_not_specialize=["m", "area"])
-def _spread(
+def _compute_input_gradient(
     g, x, keep, dx, moments, weight, bias, sums, m, c, area,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -176,10 +194,10 @@ def _spread(
     row = tl.arange(0, BM)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     is_channel = channel < c
-    upstream = tile(g + first, row, left, channel, c)
-    value = tile(x + first, row, left, channel, c)
+    upstream = load_tile(g + first, row, left, channel, c)
+    value = load_tile(x + first, row, left, channel, c)
     if RELU:
-        output = _normalized(value, moments, weight, bias, channel, c)
+        output = _normalize(value, moments, weight, bias, channel, c)
         upstream = tl.where(output <= 0, 0.0, upstream)
     if keep is not None:
         upstream *= _load_factors(keep, tl.program_id(0) * BM + row, m, area)

@@ -5,7 +5,15 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, allocate, get, make_grid, put, tile
+from resnet_recipes.ops.kernels.maps import (
+    OPTIONS,
+    TILE,
+    allocate,
+    get,
+    locate_tile,
+    make_grid,
+    put,
+)
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
@@ -30,7 +38,7 @@ def backward(g: Tensor, height: int, width: int) -> Tensor:
 
 
 @triton.jit
-def _sideways(x, row, column, channel, size):
+def _blur_row(x, row, column, channel, size):
     """Blur one input row horizontally with [1, 2, 1] around each column."""
     middle = get(x, (row, column, channel), size, 0.0) * 2.0
     left = get(x, (row, column - 1, channel), size, 0.0)
@@ -45,20 +53,20 @@ def _gather(
 
     Each blurred row is reused by up to three outputs.
     """
-    image, top, column, channel = tile(ho, R, BW, BC)
+    image, top, column, channel = locate_tile(ho, R, BW, BC)
     size = h, w, c
     x += image * h * w * c
     y += image * ho * wo * c
-    above = _sideways(x, top * S - 1, column * S, channel, size)
-    here = _sideways(x, top * S, column * S, channel, size)
+    above = _blur_row(x, top * S - 1, column * S, channel, size)
+    here = _blur_row(x, top * S, column * S, channel, size)
     for r in tl.static_range(R):
-        below = _sideways(x, (top + r) * S + 1, column * S, channel, size)
+        below = _blur_row(x, (top + r) * S + 1, column * S, channel, size)
         value = (above + here * 2.0 + below) * 0.0625
         put(y, (top + r, column, channel), (ho, wo, c), value)
         if S == 1:
             above, here = here, below
         elif r < R - 1:
-            above, here = below, _sideways(x, (top + r) * S + 2, column * S, channel, size)
+            above, here = below, _blur_row(x, (top + r) * S + 2, column * S, channel, size)
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
@@ -67,7 +75,7 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
 
     Odd rows and columns receive from both neighbors.
     """
-    image, top, column, channel = tile(ho, R, BW, BC)
+    image, top, column, channel = locate_tile(ho, R, BW, BC)
     outputs, inputs = (ho, wo, c), (h, w, c)
     g += image * ho * wo * c
     dx += image * h * w * c

@@ -30,7 +30,7 @@ def make_grid(over: Tensor) -> Grid:
 
 
 @triton.jit
-def tile(height, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
+def locate_tile(height, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Return this program's image, and its tile's first row, columns and channels."""
     bands = (height + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
@@ -42,19 +42,19 @@ def tile(height, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
 @triton.jit
 def get(x, place, size, other):
     """Load one pixel per column of a row, in float32; `other` outside the map."""
-    offset, inside = _at(place, size)
+    offset, inside = _compute_offset(place, size)
     return tl.load(x + offset, mask=inside, other=other).to(tl.float32)
 
 
 @triton.jit
 def put(y, place, size, value):
     """Write one pixel per column, in the dtype of `y`; nothing outside the map."""
-    offset, inside = _at(place, size)
+    offset, inside = _compute_offset(place, size)
     tl.store(y + offset, value.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _at(place, size):
+def _compute_offset(place, size):
     """Return the offset of one pixel per column, and whether it is inside the map."""
     row, column, channel = place
     h, w, c = size

@@ -12,7 +12,15 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, allocate, get, make_grid, put, tile
+from resnet_recipes.ops.kernels.maps import (
+    OPTIONS,
+    TILE,
+    allocate,
+    get,
+    locate_tile,
+    make_grid,
+    put,
+)
 
 #: A value that is not a place in a window.
 NOWHERE = tl.constexpr(9)
@@ -44,38 +52,38 @@ def _pool(
     S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Find the maxima of a tile of R output rows, BW columns and BC channels."""
-    image, top, column, channel = tile(ho, R, BW, BC)
+    image, top, column, channel = locate_tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)
     x += image * h * w * c
     y += image * ho * wo * c
     places += image * ho * wo * c
-    above, above_at = _largest(x, top * S - 1, column * S, channel, size)
-    here, here_at = _largest(x, top * S, column * S, channel, size)
+    above, above_at = _find_row_maximum(x, top * S - 1, column * S, channel, size)
+    here, here_at = _find_row_maximum(x, top * S, column * S, channel, size)
     for r in tl.static_range(R):
-        below, below_at = _largest(x, (top + r) * S + 1, column * S, channel, size)
-        best, at = _larger(above, above_at, here, here_at + 3)
-        best, at = _larger(best, at, below, below_at + 6)
+        below, below_at = _find_row_maximum(x, (top + r) * S + 1, column * S, channel, size)
+        best, at = _choose_larger(above, above_at, here, here_at + 3)
+        best, at = _choose_larger(best, at, below, below_at + 6)
         put(y, (top + r, column, channel), outputs, best)
         put(places, (top + r, column, channel), outputs, at)
         if S == 1:
             above, above_at, here, here_at = here, here_at, below, below_at
         elif r < R - 1:
             above, above_at = below, below_at
-            here, here_at = _largest(x, (top + r) * S + 2, column * S, channel, size)
+            here, here_at = _find_row_maximum(x, (top + r) * S + 2, column * S, channel, size)
 
 
 @triton.jit
-def _largest(x, row, column, channel, size):
+def _find_row_maximum(x, row, column, channel, size):
     """Return the largest of the three pixels of a row around each column, and its place."""
     left = get(x, (row, column - 1, channel), size, float("-inf"))
     middle = get(x, (row, column, channel), size, float("-inf"))
     right = get(x, (row, column + 1, channel), size, float("-inf"))
-    best, at = _larger(left, tl.zeros_like(left).to(tl.int32), middle, 1)
-    return _larger(best, at, right, 2)
+    best, at = _choose_larger(left, tl.zeros_like(left).to(tl.int32), middle, 1)
+    return _choose_larger(best, at, right, 2)
 
 
 @triton.jit
-def _larger(first, first_at, second, second_at):
+def _choose_larger(first, first_at, second, second_at):
     """Return the larger value and its place; as in torch, the first of ties and the last NaN.
 
     NaN counts as larger than any number; otherwise a broken run would go unnoticed.
@@ -87,7 +95,7 @@ def _larger(first, first_at, second, second_at):
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Collect the gradients of R x BW pixels from maxima in their row and the adjacent rows."""
-    image, top, column, channel = tile(h, R, BW, BC)
+    image, top, column, channel = locate_tile(h, R, BW, BC)
     size = h, w, c
     start = image * h * w * c
     g, places, dx = g + start, places + start, dx + start
@@ -102,9 +110,9 @@ def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, B
 @triton.jit
 def _distribute(g, places, row, column, channel, size):
     """Return the gradients from a row of maxima to the pixel rows above, at and below it."""
-    left, left_at = _maximum(g, places, (row, column - 1, channel), size)
-    middle, middle_at = _maximum(g, places, (row, column, channel), size)
-    right, right_at = _maximum(g, places, (row, column + 1, channel), size)
+    left, left_at = _load_maximum(g, places, (row, column - 1, channel), size)
+    middle, middle_at = _load_maximum(g, places, (row, column, channel), size)
+    right, right_at = _load_maximum(g, places, (row, column + 1, channel), size)
     gradients, sources = (left, middle, right), (left_at, middle_at, right_at)
     above = _collect(gradients, sources, 0)
     return above, _collect(gradients, sources, 3), _collect(gradients, sources, 6)
@@ -124,7 +132,7 @@ def _collect(gradients, places, first: tl.constexpr):
 
 
 @triton.jit
-def _maximum(g, places, place, size):
+def _load_maximum(g, places, place, size):
     """Load the gradients of maxima, and their places."""
     return get(g, place, size, 0.0), get(places, place, size, NOWHERE)
 
@@ -138,17 +146,17 @@ def _unpool_halves(
     Windows are centered on even pixels, so pixels in odd rows or columns get gradients from both
     neighbors.
     """
-    image, top, column, channel = tile(ho, R, BW, BC)
+    image, top, column, channel = locate_tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)
     g += image * ho * wo * c
     places += image * ho * wo * c
     dx += image * h * w * c
-    here, here_at = _maximum(g, places, (top, column, channel), outputs)
-    right, right_at = _maximum(g, places, (top, column + 1, channel), outputs)
+    here, here_at = _load_maximum(g, places, (top, column, channel), outputs)
+    right, right_at = _load_maximum(g, places, (top, column + 1, channel), outputs)
     for r in tl.static_range(R):
         row, below = (top + r) * 2, top + r + 1
-        under, under_at = _maximum(g, places, (below, column, channel), outputs)
-        across, across_at = _maximum(g, places, (below, column + 1, channel), outputs)
+        under, under_at = _load_maximum(g, places, (below, column, channel), outputs)
+        across, across_at = _load_maximum(g, places, (below, column + 1, channel), outputs)
         even = tl.where(here_at == 4, here, 0.0)
         put(dx, (row, column * 2, channel), size, even)
         odd = tl.where(here_at == 5, here, 0.0) + tl.where(right_at == 3, right, 0.0)

@@ -10,7 +10,7 @@ from resnet_recipes.ops.kernels.sums import (
     get_counters,
     is_last_program,
     limit_registers,
-    tile,
+    load_tile,
 )
 from resnet_recipes.ops.norm import Norm
 
@@ -52,11 +52,11 @@ def _statistics(
     row = tl.arange(0, BM)
     count = tl.minimum(rows, m - block * rows)
     x += block.to(tl.int64) * rows * c
-    shift = tl.sum(tile(x, row, count, channel, c), 0) / tl.minimum(count, BM)
+    shift = tl.sum(load_tile(x, row, count, channel, c), 0) / tl.minimum(count, BM)
     total = tl.zeros([BM, BC], tl.float32)
     square = tl.zeros([BM, BC], tl.float32)
     for start in range(0, count, BM):
-        offset = tile(x, start + row, count, channel, c) - shift[None, :]
+        offset = load_tile(x, start + row, count, channel, c) - shift[None, :]
         offset = tl.where((start + row < count)[:, None], offset, 0.0)
         total += offset
         square += offset * offset
@@ -65,7 +65,7 @@ def _statistics(
     tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
     tl.store(shares + (blocks + block) * c + channel, squares, mask=is_channel)
     if is_last_program(counters, blocks):
-        mean, squares = _combined(shares, m, c, rows, blocks, channel, BM)
+        mean, squares = _combine(shares, m, c, rows, blocks, channel, BM)
         tl.store(moments + channel, mean, mask=is_channel)
         tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=is_channel)
         _track(running_mean + channel, mean, momentum, is_channel)
@@ -75,21 +75,21 @@ def _statistics(
 
 
 @triton.jit
-def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
+def _combine(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
     """Return the mean and the sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
     row = tl.arange(0, BM)
     near = tl.load(shares + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
     total = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        offset = tile(shares, start + row, blocks, channel, c) - near[None, :]
+        offset = load_tile(shares, start + row, blocks, channel, c) - near[None, :]
         total += tl.where((start + row < blocks)[:, None], offset * count, 0.0)
     mean = near + tl.sum(total, 0) / m
     square = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        offset = tile(shares, start + row, blocks, channel, c) - mean[None, :]
-        within = tile(shares + blocks * c, start + row, blocks, channel, c)
+        offset = load_tile(shares, start + row, blocks, channel, c) - mean[None, :]
+        within = load_tile(shares + blocks * c, start + row, blocks, channel, c)
         square += tl.where((start + row < blocks)[:, None], within + offset * offset * count, 0.0)
     return mean, tl.sum(square, 0)
 
