@@ -152,7 +152,7 @@ class Method(Section):
         """
         raise NotImplementedError
 
-    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+    def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         """Yield the reasons why the method cannot change a library network.
 
         Keys are relative to `methods`. The network may have no values.
@@ -225,7 +225,7 @@ class Method(Section):
         """
         raise NotImplementedError
 
-    def note(self) -> str:
+    def describe_frequency(self) -> str:
         """Return a remark for the table of hooks ("every 5th step"), or ""."""
         return ""
 
@@ -246,7 +246,7 @@ class Method(Section):
         """Return the stride at which a convolution with `inputs` input channels is computed."""
         return stride
 
-    def late(self, share: Fraction) -> str:
+    def format_late_override(self, share: Fraction) -> str:
         """Return settings that restrict image size changes to the last `share` of a run."""
         return f"'~methods.{self.name}'"
 

@@ -52,7 +52,7 @@ class BCELoss(Method):
         bias = model.get_submodule(find_classifier(model)).bias
         nn.init.constant_(bias, -math.log(len(bias)))
 
-    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+    def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if self.bias_init and model.get_submodule(find_classifier(model)).bias is None:
             rule = Statement("this network's classifier has no bias")
             yield Problem("bce_loss.bias_init", True, rule, "methods.bce_loss.bias_init=false")

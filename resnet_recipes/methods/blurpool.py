@@ -92,7 +92,7 @@ class BlurPool(Method):
         for module, kind in self._find_layers(model):
             adopt(module, kind)
 
-    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+    def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._find_layers(model)):
             rule = Statement(
                 "this network has no strided convolutions or max-pools that it could blur"

@@ -48,9 +48,9 @@ class IncreasingRandAugment(Method):
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
     def augment_sample(self) -> ImageAugment:
-        return self.change
+        return self.augment
 
-    def change(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    def augment(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         """Apply the operations to an image."""
         filters = _FILTERS[self.interpolation]
         for number in rng.integers(len(VALUES), size=self.depth):

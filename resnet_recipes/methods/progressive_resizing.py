@@ -111,7 +111,7 @@ class ProgressiveResizing(Method):
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return self.size_in(side, epoch, horizon) if self.at == "device" else side
 
-    def late(self, share: Fraction) -> str:
+    def format_late_override(self, share: Fraction) -> str:
         key, start = f"methods.{self.name}", f"{float(1 - share):g}dur"
         if self.stairs:
             return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"

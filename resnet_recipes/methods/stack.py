@@ -172,7 +172,7 @@ def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _make_label(method: Method) -> str:
-    note = method.note()
+    note = method.describe_frequency()
     return f"{method.name} ({note})" if note else method.name
 
 

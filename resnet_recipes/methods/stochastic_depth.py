@@ -78,7 +78,7 @@ class StochasticDepth(Method):
             if type(norm) is nn.BatchNorm2d:
                 adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
 
-    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+    def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
         if key := next((key for key, keys in _DROP_ATTRIBUTES.items() if keys & parts), ""):
             rule = Statement(

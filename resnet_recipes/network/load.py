@@ -280,7 +280,9 @@ def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> n
     outputs = _count_outputs(state, backbones.find_classifier(model))
     if outputs != description.num_classes:
         raise ArchiveError(f"it has {outputs} outputs but {description.num_classes} classes")
-    if misfits := [str(problem) for method in methods for problem in method.misfits(model)]:
+    if misfits := [
+        str(problem) for method in methods for problem in method.find_network_problems(model)
+    ]:
         raise ArchiveError(f"its methods do not fit: {misfits[0]}")
     with torch.device("meta"):
         methods.modify_model(model)

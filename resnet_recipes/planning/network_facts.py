@@ -110,7 +110,9 @@ class BuiltNetwork:
             rule = "has several classifiers, or its classifier is not its last layer"
             yield Problem("model.name", model.name, rule, Hint("another network"))
         for method in self._methods:
-            yield from (problem.under("methods") for problem in method.misfits(network))
+            yield from (
+                problem.under("methods") for problem in method.find_network_problems(network)
+            )
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
         """Yield the sizes that the network rejects, with its messages."""

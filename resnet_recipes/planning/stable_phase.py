@@ -90,7 +90,7 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
     for name, method in plan.new_stack().methods.items():
         if _list_sizes(methods[name], parent, end) != _list_sizes(method, plan, end):
             rule = "gives images other sizes, before the cooldown, in runs of other durations"
-            fix = (method.late(fraction), Hint("in both runs, from the start"))
+            fix = (method.format_late_override(fraction), Hint("in both runs, from the start"))
             yield Problem(f"methods.{name}", None, rule, fix)
 
 
