@@ -153,7 +153,7 @@ class ModelConfig(Section):
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
-            return self.named(f"{library}:{name}") + weights
+            return self.format_selection(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
         cleaned = re.sub("[^a-z0-9_]", "", self.name.lower())
@@ -162,9 +162,11 @@ class ModelConfig(Section):
         matches = get_close_matches(cleaned, ours, n=1, cutoff=0.8)
         if re.fullmatch("resnet[0-9]+", cleaned):
             matches = get_close_matches(cleaned, NETWORKS, n=1)
-        return self.named(matches[0] if matches else f"timm:{cleaned}") if cleaned else ""
+        return (
+            self.format_selection(matches[0] if matches else f"timm:{cleaned}") if cleaned else ""
+        )
 
-    def named(self, name: str) -> str:
+    def format_selection(self, name: str) -> str:
         """Return the arguments that select another network, with the settings it needs."""
         if name in NETWORKS:
             return f"model.name={name}"

@@ -16,7 +16,7 @@ ON = ("true", "yes", "on", "1")
 OFF = ("false", "no", "off", "none", "null", "0", "disable", "disabled", "never")
 
 #: From this number on, a value without a unit counts steps, not epochs.
-MANY = 100
+MIN_STEPS = 100
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 _MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
@@ -140,7 +140,7 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
     if unit == "":
         unit = Duration.parse(default).unit if default else "ep"
         unit = "ep" if unit == "dur" and number > 1 else unit
-        unit = "ba" if unit == "ep" and number >= MANY and name != "max_duration" else unit
+        unit = "ba" if unit == "ep" and number >= MIN_STEPS and name != "max_duration" else unit
     if unit == "%":
         number, unit = number / 100, "dur"
     return f"{number:.12g}{unit}" if unit in units and number else ""

@@ -87,7 +87,9 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
         rule = Statement(
             f"{config.weights} has the weights of {about.architecture}, not {config.name}"
         )
-        raise _make_refusal(config, rule, " ".join([config.named(about.architecture), *others]))
+        raise _make_refusal(
+            config, rule, " ".join([config.format_selection(about.architecture), *others])
+        )
     if others:
         rule = "has the weights of another stem, width or number of input channels"
         raise _make_refusal(config, rule, " ".join(others))
