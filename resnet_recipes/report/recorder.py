@@ -235,7 +235,7 @@ class Recorder:
             self._tell(tracker)
 
     def _tell(self, tracker: Background) -> None:
-        for complaint in tracker.complaints():
+        for complaint in tracker.take_failures():
             self._console.show_note(complaint)
 
     def _best_effort(self, write: Callable[[], None]) -> None:

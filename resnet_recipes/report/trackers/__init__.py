@@ -47,7 +47,7 @@ class Background:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._pass(lambda tracker: tracker.scalars(step, values))
 
-    def complaints(self) -> Iterator[str]:
+    def take_failures(self) -> Iterator[str]:
         """Yield the failures since the last call, one sentence each."""
         while not self._complaints.empty():
             yield self._complaints.get()

@@ -150,7 +150,7 @@ def test_failing_tracker_is_reported_once():
     tracker.end(is_finished=True)
     tracker.wait(said.append, time.monotonic())
     assert said == []
-    assert list(tracker.complaints()) == [
+    assert list(tracker.take_failures()) == [
         "log.to=wandb stopped (SystemExit: no route to host); training continues"
     ]
 
@@ -175,7 +175,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     said = []
     tracker.end(is_finished=True)
     tracker.wait(said.append, time.monotonic())
-    (warning,) = tracker.complaints()
+    (warning,) = tracker.take_failures()
     assert warning.startswith("log.to=mlflow is too slow")
     assert said == [
         "waiting up to 0 s for log.to=mlflow",
