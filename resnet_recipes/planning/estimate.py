@@ -26,7 +26,7 @@ from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_sp
 
 #: If the all-reduce alone takes more than this fraction of a step, it is the bottleneck of the
 #: step.
-WAITS = 0.75
+MAX_ALL_REDUCE_FRACTION = 0.75
 
 #: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
 DRIFT = 1.08
@@ -84,7 +84,7 @@ class Speeds:
         """Return the bottleneck: loader, all-reduce, step, or a part of the step."""
         if self.load_seconds(side) > self.seconds_at(side).median:
             return "loader"
-        if self.all_reduce > WAITS * self.step_seconds(side):
+        if self.all_reduce > MAX_ALL_REDUCE_FRACTION * self.step_seconds(side):
             return "all-reduce"
         return self.limits.get(side, "step")
 
