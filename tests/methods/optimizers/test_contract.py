@@ -51,7 +51,8 @@ def take_step(
 def test_optimizer_name_matches_file_and_card_is_complete(optimizer):
     assert optimizer.__module__.rpartition(".")[2] == optimizer.name
     card = make_card(optimizer)
-    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 10
+    texts = (card.summary, *card.details, card.cost, card.gain, card.avoid_when)
+    assert min(map(len, texts)) > 10
     assert all(setting.meaning for setting in card.settings)
     assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {
         setting.name for setting in card.settings
