@@ -50,6 +50,7 @@ def run(arguments: Arguments) -> int:
     top = arguments.flags.get("--top", "5")
     problem = find_number_problem("--top", top, 1, fix="--top 5")
     RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
+    from resnet_recipes.data.imagenet import find_english_name
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images
 
@@ -69,7 +70,8 @@ def run(arguments: Arguments) -> int:
             if not one.error:
                 print(escape_controls(one.file))
             for name, share in one.classes:
-                print(f"  {100 * share:6.2f}%  {escape_controls(name)}")
+                title = f"{name} {find_english_name(name)}".rstrip()
+                print(f"  {100 * share:6.2f}%  {escape_controls(title)}")
     if gallery:
         _write_gallery(gallery, network, paths, predictions)
     if bad:

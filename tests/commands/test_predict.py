@@ -92,6 +92,12 @@ def test_predict_prints_probabilities_in_percent(run, enter):
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
+def test_predict_prints_names_of_imagenet_classes(run, enter, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.data.imagenet.find_english_name", lambda name: "bee")
+    out = enter(f"resnet-recipes predict mine {GOOD} --top 1").out
+    assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
+
+
 def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
