@@ -31,7 +31,7 @@ USAGE = Usage(
         "--parallel N": "slurm: with -m, at most N jobs at a time",
     },
     "The job resumes the run until it is finished. nodes=N is the number of machines (default 1),\n"
-    "gpus=N the number of GPUs in each (default 8).\n"
+    "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).\n"
     "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
 )
 
@@ -53,6 +53,9 @@ _STAND_IN = "run.name=run-1"
 
 #: GPUs per node with `gpus=auto`.
 USUAL = 8
+
+#: Images per step; with fewer, as in finetune, the default is one GPU.
+SMALL_BATCH = 64
 
 
 def run(arguments: Arguments) -> int:
@@ -85,7 +88,8 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
     (name, (point, _)), *_ = runs.items()
     config = point.recipe
-    gpus = USUAL if config.launch.gpus == "auto" else int(config.launch.gpus)
+    usual = USUAL if config.batch.global_size >= SMALL_BATCH else 1
+    gpus = usual if config.launch.gpus == "auto" else int(config.launch.gpus)
     allocation = Allocation(nodes, gpus, config.launch.device == "cpu")
     values = format_settings(asdict(config)).values()
     extras = find_needed_extras(config.data.root, values, config.log.to)

@@ -14,6 +14,14 @@ def test_job_script_repeats_the_arguments(enter):
     assert "#SBATCH --time=4:00:00\n" in out
 
 
+def test_job_of_a_small_batch_requests_one_gpu(enter):
+    words = "data=/set model.weights=torchvision"
+    script = enter(f"resnet-recipes job --for slurm finetune {words}").out
+    assert "#SBATCH --gpus-per-node=1\n" in script
+    script = enter(f"resnet-recipes job --for slurm finetune {words} bs=64").out
+    assert "#SBATCH --gpus-per-node=8\n" in script
+
+
 def test_job_array_has_runs_of_the_sweep(enter):
     words = f"{TINY} seed=1,2 ssr=1,2"
     text = enter(f"resnet-recipes slurm -m mild,hot {words} --parallel 3").out
