@@ -48,7 +48,10 @@ class Start(NamedTuple):
             and not about.recipe
             and (others := [*_find_other_image_settings(about, images)])
         ):
-            yield f"these weights were published with {' '.join(others)}"
+            yield (
+                f"these weights were published with {' '.join(others)}: add it to evaluate as "
+                "their authors did"
+            )
 
 
 def describe_frozen(config: ModelConfig) -> Iterator[str]:
