@@ -1,5 +1,6 @@
 """The contract of every command; docs/contributing/verb.md adds a command."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -50,7 +51,9 @@ def test_unknown_flag_or_missing_argument_is_rejected(name, enter):
     if fewest:
         error = enter(f"resnet-recipes {name}{' word' * (fewest - 1)}", 2).err
         assert f"needs {get_usage(name).takes}" in error
-        assert get_usage(name).example in error
+        usage = get_usage(name)
+        # an example with a run or images that this machine may lack is not suggested
+        assert (usage.line if re.search("last|data=", usage.example) else usage.example) in error
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -27,7 +27,7 @@ def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, enter):
     (tmp_path / "empty").mkdir()
     out = enter(f"resnet-recipes doctor data {tmp_path}/empty", 3).out
     assert "has no images" in out
-    assert "val_share" not in out
+    assert "resnet-train" not in out
 
 
 def test_unreadable_image_is_named_with_exit_code_3(data, enter):

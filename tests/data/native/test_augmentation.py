@@ -74,16 +74,16 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     ids=["randaugment", "original", "trivial_augment", "flips", "color_jitter"],
 )
 def test_augmentation_is_equal_without_the_engine(engine, method):
-    augment, side = method.augment_sample(), 48
+    operations, side = method.augment_sample(), 48
     sources = images(side) * 12
     pixels = augment(
         engine,
         sources,
-        [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))],
+        [operations.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))],
     )
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
         assert np.array_equal(
-            ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))
+            ours, np.asarray(operations(Image.fromarray(source), np.random.default_rng(seed)))
         ), seed
 
 
