@@ -150,8 +150,8 @@ def choose_recipe(arguments: Arguments) -> Choice:
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
-        fix = shlex.join(["resnet-train", "-m", f"recipe={names[0]}", *changes])
-        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), fix)
+        sweep = shlex.join(["resnet-train", "-m", f"recipe={names[0]}", *changes])
+        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
     return Choice(names[0], changes)
 
 

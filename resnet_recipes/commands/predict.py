@@ -116,8 +116,8 @@ def _write_gallery(
                 pixels = PooledImage(network, loader, index).draw(names.index(best))
                 tiles.append(Tile(pixels, file, "", best, probability))
     text = f"{len(tiles):,} of {len(paths):,} images"
-    with open_output("--gallery", file_name) as file:
-        file.write(build_gallery("Predictions", text, tiles).encode())
+    with open_output("--gallery", file_name) as page:
+        page.write(build_gallery("Predictions", text, tiles).encode())
 
 
 def _count(

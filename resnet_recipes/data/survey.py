@@ -128,8 +128,8 @@ def _find_split_problems(
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
         rule = f"is for data without validation images, and {parts['val'].place} has some"
-        fix = ("data.val_share=0", Hint("or remove the setting"))
-        yield Problem("data.val_share", config.val_share, rule, fix)
+        remove = ("data.val_share=0", Hint("or remove the setting"))
+        yield Problem("data.val_share", config.val_share, rule, remove)
     if "val" not in parts and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)

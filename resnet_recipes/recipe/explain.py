@@ -59,7 +59,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if not word or problem.kind is Kind.UNUSED:
         return problem
     meaning = _find_meaning(word, problem, context)
-    is_same = bool(meaning) and meaning.words in (word, shlex.quote(word))
+    is_same = meaning is not None and meaning.words in (word, shlex.quote(word))
     if meaning and not is_same and _is_taken(meaning, context):
         meaning, wrong = _correct_value(meaning, context)
         if not wrong:

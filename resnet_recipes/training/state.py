@@ -207,8 +207,10 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
         changed.remove(duration.SETTINGS[1])
     for key in sorted(changed):
         if not _is_in(key, (*SAFE_SETTINGS, *REPAIR_SETTINGS)):
-            rule = f"differs from the run, which {_describe_value(key, before)}"
-            yield Problem(key, after.get(key), rule, Hint("restore the value, or start a new run"))
+            difference = f"differs from the run, which {_describe_value(key, before)}"
+            yield Problem(
+                key, after.get(key), difference, Hint("restore the value, or start a new run")
+            )
 
 
 def _list_methods(recipe: State) -> set[str]:
