@@ -33,7 +33,7 @@ class NotDoneError(TrainingError):
 
 
 class Task(NamedTuple):
-    """A one-off job of ranks, named after the module in this package that has its `work`."""
+    """A one-off job of ranks, named after the module in this package that defines its `run_job`."""
 
     job: str
     failure: str  # first line of the error if the ranks fail

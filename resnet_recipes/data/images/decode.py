@@ -192,7 +192,7 @@ def read_pixels(image: object) -> Pixels:
     The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is in the format of torchvision
     `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError.
     """
-    given = getattr(image, "shape", ())
+    sizes = getattr(image, "shape", ())
     if isinstance(image, Tensor):
         image = (image.movedim(0, -1).squeeze(-1) if image.ndim == 3 else image).numpy(force=True)
     if isinstance(image, bytes):
@@ -200,7 +200,7 @@ def read_pixels(image: object) -> Pixels:
     if isinstance(image, np.ndarray):
         is_color = image.ndim == 3 and image.shape[2] in (3, 4)
         if image.dtype != np.uint8 or not (is_color or image.ndim == 2):
-            shape = ", ".join(map(str, given))
+            shape = ", ".join(map(str, sizes))
             rule = "an image is uint8 [height, width, 3], or a tensor [3, height, width]"
             raise BadImageError(f"is {image.dtype} [{shape}]; {rule}")
         image = Image.fromarray(image) if image.size else Image.new("RGB", (0, 0))

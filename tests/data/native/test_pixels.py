@@ -121,8 +121,8 @@ def test_random_crops_equal_python_loader(engine):
         batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
         batch.decoded(engine)
         assert np.array_equal(batch.rows["size"], sizes)
-        make_boxes, _ = crop.draw_boxes(which(epoch, indices), sizes)
-        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], make_boxes)
+        boxes, _ = crop.draw_boxes(which(epoch, indices), sizes)
+        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
 
 
 def test_photographs_decode_as_pillow(engine, photographs):
