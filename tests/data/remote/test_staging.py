@@ -205,8 +205,10 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
 
     def change(done: int, total: int) -> None:
         if not changes and sum("train.beton " in word for word in site.asked) > 3:
-            changes.append(path.write_bytes(path.read_bytes()[::-1]))
-            os.utime(path, (1, 1))
+            new = path.with_suffix(".new")
+            changes.append(new.write_bytes(path.read_bytes()[::-1]))
+            os.utime(new, (1, 1))
+            new.replace(path)  # at once: a response between two changes would have a third version
 
     with pytest.raises(NotReadyError, match="changed while it was fetched"):
         data.fetch(config, change)
