@@ -7,6 +7,7 @@ from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.paths import find_folder_problem
 from resnet_recipes.base.text import format_bytes
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.recipe.schema import Recipe
 
 #: Bytes of other files: metrics, logs, and the description of each weights file.
@@ -31,16 +32,17 @@ class Disk(NamedTuple):
         return f"{format_bytes(self.total)}: {number} of {size}, and the weights"
 
 
-def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
-    """Return the disk space of a run that saves `parameters` in each of `saves` checkpoints."""
+def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: int) -> Disk:
+    """Return the disk space of a run that saves a checkpoint `saves` times."""
     # BatchNorm statistics add at most 1%
-    weights = int(4 * 1.01 * parameters)
+    weights, trained = (int(4 * 1.01 * n) for n in (network.parameters, network.trained_parameters))
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
     best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
-    copies = 1 + recipe.optimizer.state_copies + averaged + best
+    # frozen weights have no optimizer state
+    checkpoint = (1 + averaged + best) * weights + recipe.optimizer.state_copies * trained
     stable = int(recipe.schedule.name == "wsd")  # the last checkpoint of the stable phase is kept
     checkpoints = min(recipe.checkpoint.keep + 1, saves) + stable
-    return Disk(copies * weights, checkpoints, (1 + averaged + best) * weights)
+    return Disk(checkpoint, checkpoints, (1 + averaged + best) * weights)
 
 
 def find_lack_of_space(folder: Path, needed: int) -> Problem | None:

@@ -108,9 +108,13 @@ def list_convolutions(model: str, side: int) -> Iterator[Convolution]:
             side, channels = small, outputs
 
 
-def count_backbone_weights(model: str) -> int:
-    """Return the number of weights of a ResNet, including BatchNorms, without its classifier."""
-    return sum(layer.weights + 2 * layer.outputs for layer in list_convolutions(model, 224))
+def count_backbone_weights(model: str, frozen: int = 0) -> int:
+    """Return the number of weights of a ResNet, including BatchNorms, without its classifier.
+
+    Omits the first `frozen` stages.
+    """
+    layers = [layer for layer in list_convolutions(model, 224) if layer.stage >= frozen]
+    return sum(layer.weights + 2 * layer.outputs for layer in layers)
 
 
 def count_features(model: str) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import NETWORKS, ModelConfig
+from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem, Statement
 from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.methods.stack import Stack
@@ -58,9 +58,10 @@ class ResNet:
     draws_in_forward, is_predicted, text = False, True, ""
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
-        self.parameters = (
-            count_backbone_weights(model.name) + (count_features(model.name) + 1) * classes
-        )
+        head = (count_features(model.name) + 1) * classes
+        frozen = FREEZABLE.index(model.freeze)
+        self.parameters = count_backbone_weights(model.name) + head
+        self.trained_parameters = count_backbone_weights(model.name, frozen) + head
         self.operations = cache(lambda side: count_operations(model, classes, side, methods))
 
     def problems(self) -> Iterator[Problem]:
@@ -81,6 +82,10 @@ class BuiltNetwork:
         self._model, self._classes, self._methods = model, classes, methods
         self._plain = backbones.build_structure(model.name, classes, model.arguments)
         self.parameters = sum(weight.numel() for weight in self._plain.parameters())
+        is_frozen = backbones.select_frozen(self._plain, model.freeze)
+        self.trained_parameters = sum(
+            weight.numel() for name, weight in self._plain.named_parameters() if not is_frozen(name)
+        )
         self.operations = cache(self._operations)
         is_resnet = backbones.is_resnet(self._plain)
         self.draws_in_forward = not is_resnet

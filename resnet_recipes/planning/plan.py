@@ -176,7 +176,7 @@ class Plan:
     @property
     def disk(self) -> Disk:
         """The disk space that the run needs."""
-        return estimate_disk(self.recipe, self.new_stack(), self.network.parameters, self.saves)
+        return estimate_disk(self.recipe, self.new_stack(), self.network, self.saves)
 
     @cached_property
     def warmup(self) -> int:

@@ -32,6 +32,18 @@ def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
     assert estimate.weights == pytest.approx(files * weights, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("frozen", "trained"),
+    # of 11,689,512 weights of ResNet-18: conv1, bn1 and layer1 have 9,408 + 128 + 147,968
+    [("none", 11_689_512), ("layer1", 11_689_512 - 157_504), ("backbone", 513_000)],
+)
+@pytest.mark.parametrize("network", ["resnet18", "torchvision:resnet18"])
+def test_checkpoint_omits_moments_of_frozen_weights(network, frozen, trained):
+    words = f"finetune model.name={network} model.freeze={frozen} optimizer=adamw"
+    expected = 4 * (11_689_512 + 2 * trained)
+    assert imagenet(words, 1).disk.checkpoint == pytest.approx(expected, rel=0.0101)
+
+
 #: Two checkpoints are kept until the third is safe. A run of two epochs has only two.
 @pytest.mark.parametrize(
     ("words", "count"),
