@@ -67,6 +67,9 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
         problem = problem._replace(fix=())  # this fix was tried
+    method = ".".join(problem.key.split(".")[:2])
+    if problem.fix == f"'~{method}'":
+        return apply_meaning(problem, _turn_off(method, context))
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN or "=" not in word:
@@ -85,6 +88,14 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if name == "epochs" and not str(text).isdecimal():
         name = "max_duration"  # in steps
     return problem._replace(fix=Hint(f"{source} {name}={text}"))
+
+
+def _turn_off(method: str, context: Context) -> Meaning:
+    """Return the meaning of an argument that turns off `method`, such as "methods.ema"."""
+    name = method.removeprefix("methods.")
+    if name in context.methods:
+        return Meaning(f"'~{method}'")
+    return Meaning("", f"remove it: {context.name} does not use {name}")
 
 
 def _list_siblings(word: str) -> str:
@@ -159,7 +170,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
         return Meaning(" ".join(map(shlex.quote, word.split(","))))
     off = _OFF_METHOD.fullmatch(word.lower())
     if off and word[0] != "~" and (method := _find_method(off[1])):
-        return Meaning(shlex.quote(f"~{method}"))
+        return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
         return _read_misshapen(word, context)
     kind = get_kind(expand(f"{name}=0")[0].key)
@@ -167,11 +178,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
         return _read_misnamed(name, value, context)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
         method = ".".join(name.split(".")[:2])
-        return (
-            _make_setting(method, "{}")
-            if value.lower() in ON
-            else Meaning(shlex.quote(f"~{method}"))
-        )
+        return _make_setting(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         return VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):

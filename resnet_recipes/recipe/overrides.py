@@ -229,6 +229,6 @@ def _respell(key: str, value: str) -> Fix:
         if _NUMBER_OR_NULL.fullmatch(value.strip(" ,")):
             return Value(value.strip(" ,"))
         if value.count("(") > value.count(")"):
-            return (Value(f"{value})"), SWEEP)
+            return Value(f"{value})")
         return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
     return Hint("quote the complete argument if it has brackets or commas")

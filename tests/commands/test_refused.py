@@ -85,6 +85,10 @@ runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run folder
 stop RUN | 3 | is not running
 train demo run=last | 2 | is reserved for the most recent run
+train mild methods.mixup.alpha=-1 data=x | 2 | remove it: mild does not use mixup
+train hot methods.mixup.alpha=-1 data=x | 2 | '~methods.mixup'
+train mild methods.sam.interval=0 data=x | 2 | remove it: mild does not use sam
+train mild no_mixup data=x | 2 | remove it: mild does not use mixup
 train demo dropout=0.1 | 2 | did you mean methods.stochastic_depth.drop_rate=0.1?
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
