@@ -56,11 +56,11 @@ class Outcome(NamedTuple):
 
 
 #: Function that injects a fault into a running process.
-Fault = Callable[["KilledRun", random.Random], None]
+Fault = Callable[["CampaignRun", random.Random], None]
 
 
-class KilledRun:
-    """A run that is restarted repeatedly."""
+class CampaignRun:
+    """A run that can be started, resumed and observed."""
 
     def __init__(self, root: Path, name: str):
         self.root, self.folder = root, root / "runs" / name
@@ -114,20 +114,23 @@ def find_latest_step(beats: list[watchdog.Beat]) -> int:
     return max((beat.step for beat in beats), default=0)
 
 
-def signal_launcher(number: int) -> Fault:
-    """Send a signal to the process that the user started."""
+def make_launcher_signal(number: int) -> Fault:
+    """Return a fault that sends a signal to the process that the user started."""
     return lambda run, rng: os.kill(run.process.pid, number)
 
 
-def signal_rank(number: int) -> Fault:
-    """Send a signal to a random rank, or to the launcher before ranks exist."""
+def make_rank_signal(number: int) -> Fault:
+    """Return a fault that sends a signal to a random rank.
+
+    Before ranks exist, the launcher gets it.
+    """
     return lambda run, rng: os.kill(
         rng.choice([beat.pid for beat in run.observer.read_beats()] or [run.process.pid]),
         number,
     )
 
 
-def fill_disk(run: KilledRun, rng: random.Random) -> None:
+def fill_disk(run: CampaignRun, rng: random.Random) -> None:
     """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
     for beat in run.observer.read_beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
@@ -135,7 +138,7 @@ def fill_disk(run: KilledRun, rng: random.Random) -> None:
     os.kill(run.process.pid, signal.SIGTERM)
 
 
-def damage_checkpoint(run: KilledRun, rng: random.Random) -> None:
+def damage_checkpoint(run: CampaignRun, rng: random.Random) -> None:
     """Kill the run at its second checkpoint, and damage the newest: flip a bit or truncate it."""
     folder = run.folder / "checkpoints"
     run.wait_for(lambda: len(list(folder.glob("*.json"))) > 1)
@@ -150,11 +153,11 @@ def damage_checkpoint(run: KilledRun, rng: random.Random) -> None:
 #: Every fault, with the exit codes that it may lead to. During startup, signals have their usual
 #: effect, and the launcher is hit instead of a rank.
 FAULTS: dict[str, tuple[Fault, set[int]]] = {
-    "SIGKILL of a rank": (signal_rank(signal.SIGKILL), {1, -9}),
-    "SIGKILL of the launcher": (signal_launcher(signal.SIGKILL), {-9}),
-    "SIGTERM": (signal_launcher(signal.SIGTERM), {75, -15}),
-    "SIGTERM to one rank": (signal_rank(signal.SIGTERM), {75, -15}),
-    "Ctrl-C": (signal_launcher(signal.SIGINT), {130, 1}),
+    "SIGKILL of a rank": (make_rank_signal(signal.SIGKILL), {1, -9}),
+    "SIGKILL of the launcher": (make_launcher_signal(signal.SIGKILL), {-9}),
+    "SIGTERM": (make_launcher_signal(signal.SIGTERM), {75, -15}),
+    "SIGTERM to one rank": (make_rank_signal(signal.SIGTERM), {75, -15}),
+    "Ctrl-C": (make_launcher_signal(signal.SIGINT), {130, 1}),
     "damaged checkpoint": (damage_checkpoint, {-9}),
     "disk full, SIGTERM": (fill_disk, {1, 75, -15}),
 }
@@ -176,7 +179,7 @@ def compute_state_digest(state: dict[str, Any]) -> str:
 
 def train_uninterrupted(root: Path) -> dict[int, str]:
     """Train without faults; return the digest of every checkpoint by step."""
-    run = KilledRun(root, "uninterrupted")
+    run = CampaignRun(root, "uninterrupted")
     run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
     if run.process.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
@@ -188,7 +191,7 @@ def train_uninterrupted(root: Path) -> dict[int, str]:
 
 
 def inject_fault(
-    run: KilledRun, fault: str, rng: random.Random, expected_digests: dict[int, str]
+    run: CampaignRun, fault: str, rng: random.Random, expected_digests: dict[int, str]
 ) -> Outcome:
     """Inject one fault into a run and check what remains."""
     act, codes = FAULTS[fault]
@@ -232,7 +235,7 @@ def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
     rng = random.Random(seed)
     expected_digests = train_uninterrupted(root)
     outcomes, names = [], count()
-    run = KilledRun(root, f"killed{next(names)}")
+    run = CampaignRun(root, f"killed{next(names)}")
     while len(outcomes) < kills:
         run.start()
         if run.run_on(rng):
@@ -243,12 +246,12 @@ def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
         if (run.folder / "summary.json").exists():
             outcomes += check_finished_run(run, expected_digests)
             shutil.rmtree(run.folder)
-            run = KilledRun(root, f"killed{next(names)}")
+            run = CampaignRun(root, f"killed{next(names)}")
     run.start()
     return outcomes + check_finished_run(run, expected_digests)
 
 
-def check_finished_run(run: KilledRun, expected_digests: dict[int, str]) -> list[Outcome]:
+def check_finished_run(run: CampaignRun, expected_digests: dict[int, str]) -> list[Outcome]:
     """Report a failure if a resumed run's final weights differ from the uninterrupted run."""
     code = run.process.wait(600)
     step, state = Checkpoints(run.folder / "checkpoints").load_newest()

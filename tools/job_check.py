@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import yaml
-from slurm_check import RECIPE, has_weights_of, read_steps, run_command
+from slurm_check import RECIPE, read_steps, report_same_weights, run_command
 
 #: Programs that read a job from stdin with the engine's code.
 SKYPILOT = """
@@ -118,7 +118,7 @@ def main() -> int:
     os.chdir(folder)
     run_command("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=alone")
     runs = [start(words) for start in (run_skypilot, run_trainjob, run_component)]
-    same = [has_weights_of(Path("runs/alone"), run) for run in runs]
+    same = [report_same_weights(Path("runs/alone"), run) for run in runs]
     if all(same):
         shutil.rmtree(folder)
     return not all(same)

@@ -108,8 +108,8 @@ def read_steps(run: Path) -> int:
     return min((beat.step for beat in watchdog.read_beats(run)), default=0)
 
 
-def has_weights_of(alone: Path, run: Path) -> bool:
-    """Return and print whether a run has the weights of an uninterrupted run."""
+def report_same_weights(alone: Path, run: Path) -> bool:
+    """Print and return whether a run has the weights of an uninterrupted run."""
     name = "weights.safetensors"
     same = (alone / name).read_bytes() == (run / name).read_bytes()
     outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
@@ -150,7 +150,7 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
         time.sleep(1)
 
 
-def compare_jobs(words: list[str]) -> list[tuple[Path, Path]]:
+def run_job_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
     One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
@@ -158,7 +158,7 @@ def compare_jobs(words: list[str]) -> list[tuple[Path, Path]]:
     """
     run_command("resnet-train", *words, "gpus=2", "run=alone")
     alone = Path("runs/alone")
-    print(f"undisturbed: {read_steps(alone)} steps")
+    print(f"uninterrupted: {read_steps(alone)} steps")
     run_command("srun", "--ntasks=2", "--time=20", "resnet-train", *words, "run=tasks")
     number, _ = submit(*words, "gpus=2", "--time", "5")
     run = Path(f"runs/mild-{number}")
@@ -169,7 +169,7 @@ def compare_jobs(words: list[str]) -> list[tuple[Path, Path]]:
     return [(alone, Path("runs/tasks")), (alone, run)]
 
 
-def compare_tasks(words: list[str]) -> list[tuple[Path, Path]]:
+def run_array_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
     sweep = "-m", *words, "seed=1,2", "gpus=1"
     run_command("resnet-train", *sweep, "run.root=alone")
@@ -197,8 +197,8 @@ def main() -> int:
     os.chdir(folder)
     words = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
     with Cluster():
-        pairs = [*compare_jobs(words), *compare_tasks(words)]
-    same = [has_weights_of(*pair) for pair in pairs]
+        pairs = [*run_job_pairs(words), *run_array_pairs(words)]
+    same = [report_same_weights(*pair) for pair in pairs]
     if all(same):
         shutil.rmtree(folder)
     return not all(same)

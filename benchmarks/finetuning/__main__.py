@@ -134,7 +134,7 @@ def list_test_runs(options: argparse.Namespace) -> Iterator[Run]:
         name = f"imagenette {count}"
         sets[name] = split_with_val(imagenette, options.work / name, Images(name, count, 500))
     recipes = {
-        "before": list_first_settings(),
+        "before": list_previous_settings(),
         "composed": compose_settings(0.01, 0.00003, "freeze_bn=true"),
         "classifier alone": ARMS["0.01, classifier alone"],
     }
@@ -188,10 +188,10 @@ def list_optimizer_settings(name: str, head: float, backbone: float) -> list[str
     return [*OPTIMIZERS[name], *rates]
 
 
-def list_first_settings() -> list[str]:
+def list_previous_settings() -> list[str]:
     """Return the settings of the recipe before this study, for 16 images per step."""
-    first = {name: levels[0] for name, levels in FACTORS.items()}
-    return list_settings(first, {"sgd": 0.004})
+    previous = {name: levels[0] for name, levels in FACTORS.items()}
+    return list_settings(previous, {"sgd": 0.004})
 
 
 def compose_settings(head: float, backbone: float, frozen: str) -> list[str]:

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 from session import choose_dtype, find_gpu
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor import rates
 
@@ -15,8 +15,8 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
     memory = partial(rates.measure_traffic, device, size)
     product = partial(rates.measure_products, device, choose_dtype(device), side)
-    yield from report_failure_as_row("memory", _measure_speed, memory, "TB/s", device)
-    yield from report_failure_as_row(
+    yield from measure_or_report_fault("memory", _measure_speed, memory, "TB/s", device)
+    yield from measure_or_report_fault(
         f"matrix product {side}", _measure_speed, product, "TFLOP/s", device
     )
 

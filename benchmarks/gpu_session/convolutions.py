@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from session import choose_dtype, find_gpu
 from torch import Tensor
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.planning.roofline import START, Convolution, Gpu, list_convolutions
@@ -28,7 +28,7 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
         for shape, times in shapes.items():
             case = f"{side} px: {_name(shape)}"
             repeats = 1 if quick else 5
-            for row in report_failure_as_row(case, _measure, case, shape, batch, repeats, device):
+            for row in measure_or_report_fault(case, _measure, case, shape, batch, repeats, device):
                 found.append(row | {"times": times})
                 yield found[-1]
         if find_gpu(device) and not any("fault" in row for row in found):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import check_operations
 import check_steps
 import torch
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 CHECKS = {
     "decisive": (check_operations.list_decisive_checks, check_steps.list_decisive_checks),
@@ -19,4 +19,4 @@ def measure_rows(device: torch.device, quick: bool, group: str) -> Iterator[dict
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     for checks in CHECKS[group]:
         for case, check in checks(device):
-            yield from report_failure_as_row(case, lambda check=check: [check()])
+            yield from measure_or_report_fault(case, lambda check=check: [check()])

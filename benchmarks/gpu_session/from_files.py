@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 from session import Steps, make_recipe, make_run, make_training_loop, time_steps
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import count_cores
@@ -34,7 +34,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
                 ("training from files", make_training_loop),
             ):
                 text = f"{side} px: {case}"
-                yield from report_failure_as_row(text, _measure, kind, root, side, device, quick)
+                yield from measure_or_report_fault(text, _measure, kind, root, side, device, quick)
 
 
 def _measure(

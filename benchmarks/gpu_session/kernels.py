@@ -7,7 +7,7 @@ import contenders
 import torch
 from session import choose_dtype, find_gpu
 from torch import Tensor, nn
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.network.fuse import FoldedConv2d
@@ -44,13 +44,13 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for side in (32,) if quick else SIDES:
         for name, kind in FIRST.items():
             text = f"first convolution, {side} px: {name}"
-            yield from report_failure_as_row(text, _measure_first, batch, side, kind, device)
+            yield from measure_or_report_fault(text, _measure_first, batch, side, kind, device)
     # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
     for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
         for case in CASES:
             side = 8 if quick else case.side
             text = f"{case.name}, {case.channels} channels, {side} px: {name}"
-            yield from report_failure_as_row(
+            yield from measure_or_report_fault(
                 text, _measure_operation, case, name, batch, side, device
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from contenders import make_contender
 from torch.profiler import ProfilerActivity, profile
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 SIDES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
@@ -25,7 +25,7 @@ KINDS = {
 def measure_rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
     """Yield rows for all kernels of a step, each kind, and each kernel, the longest first."""
     for side in (32,) if quick else SIDES:
-        yield from report_failure_as_row(f"{side} px", _profile, name, side, device, quick)
+        yield from measure_or_report_fault(f"{side} px", _profile, name, side, device, quick)
 
 
 def _profile(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:

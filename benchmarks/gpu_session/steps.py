@@ -8,7 +8,7 @@ import torch
 from contenders import make_contender
 from ratios import MODES
 from session import find_gpu, time_steps
-from verdict import report_failure_as_row
+from verdict import measure_or_report_fault
 
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.roofline import Work
@@ -25,7 +25,7 @@ def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -
     cases = QUICK if quick else CASES[: 1 if is_long else None]
     for side, batch in cases:
         case = f"{side} px, {batch}: {name}"
-        yield from report_failure_as_row(case, _measure, name, side, batch, device, quick)
+        yield from measure_or_report_fault(case, _measure, name, side, batch, device, quick)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 
-def report_failure_as_row(
+def measure_or_report_fault(
     case: str, measure: Callable[..., Iterable[dict]], *given: object
 ) -> Iterator[dict]:
     """Yield the rows of a measurement, or a fault if it fails, so that others still run."""

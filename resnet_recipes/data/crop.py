@@ -15,7 +15,7 @@ TENSORFLOW_ATTEMPTS = 100  # attempts to find a crop with TensorFlow's rule
 MIN_COVERED = 0.1
 
 
-def draw_tensorflow_crops(
+def compute_tensorflow_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return TensorFlow's random crops, int64 [N, 4] (top, left, height, width).
@@ -92,7 +92,7 @@ class TrainCrop:
         The numbers are int64 [N, 4]: top, left, height, width.
         """
         draws, flipped = self._draw(rows)
-        crops = draw_tensorflow_crops if self.rule == "tensorflow" else draw_torchvision_crops
+        crops = compute_tensorflow_crops if self.rule == "tensorflow" else compute_torchvision_crops
         return CropDraws(crops(draws, sizes, self.scale, self.ratio), flipped)
 
     def draw_attempts(self, rows: Rows) -> "CropDraws":
@@ -155,7 +155,7 @@ def draw_uniforms(
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
-def draw_torchvision_crops(
+def compute_torchvision_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return torchvision's random crops, int64 [N, 4] (top, left, height, width).

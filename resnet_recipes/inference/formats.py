@@ -108,10 +108,10 @@ def _write_onnx(network: Network, path: Path) -> None:
             external_data=False,
             verbose=False,
         )
-    _describe(path, network)
+    _write_description(path, network)
 
 
-def _describe(path: Path, network: Network) -> None:
+def _write_description(path: Path, network: Network) -> None:
     """Write the description of a network and the names of its classes into an ONNX file."""
     import onnx
 
@@ -142,7 +142,7 @@ def quantize_onnx(network: Network, folder: Path, images: Tensor) -> RunProgram:
     with _silence_libraries(), atomic.make_temporary_folder() as temporary:
         quant_pre_process(path, temporary / path.name)
         quantize_static(temporary / path.name, path, reader, per_channel=True)
-    _describe(path, network)
+    _write_description(path, network)
     return _read_onnx(path, network.about)
 
 

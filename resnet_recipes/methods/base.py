@@ -226,7 +226,7 @@ class Method(Section):
         raise NotImplementedError
 
     def describe_frequency(self) -> str:
-        """Return a remark for the table of hooks ("every 5th step"), or ""."""
+        """Return how often the method acts ("every 5th step"), or "" if in every step."""
         return ""
 
     @property

@@ -172,8 +172,8 @@ def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _make_label(method: Method) -> str:
-    note = method.describe_frequency()
-    return f"{method.name} ({note})" if note else method.name
+    frequency = method.describe_frequency()
+    return f"{method.name} ({frequency})" if frequency else method.name
 
 
 @dataclass(frozen=True)

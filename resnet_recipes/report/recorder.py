@@ -235,8 +235,8 @@ class Recorder:
             self._tell(tracker)
 
     def _tell(self, tracker: Background) -> None:
-        for complaint in tracker.take_failures():
-            self._console.show_note(complaint)
+        for failure in tracker.take_failures():
+            self._console.show_note(failure)
 
     def _best_effort(self, write: Callable[[], None]) -> None:
         try:

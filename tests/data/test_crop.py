@@ -9,8 +9,8 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.crop import (
     TENSORFLOW_ATTEMPTS,
     TrainCrop,
-    draw_tensorflow_crops,
-    draw_torchvision_crops,
+    compute_tensorflow_crops,
+    compute_torchvision_crops,
     draw_uniforms,
 )
 from tests.data.conftest import ALONE, which
@@ -73,17 +73,17 @@ def crop_by_tensorflow_loop(
     ("scale", "ratio", "crops", "crop"),
     [
         *(
-            (scale, WIDE, draw_torchvision_crops, crop_by_torchvision_loop)
+            (scale, WIDE, compute_torchvision_crops, crop_by_torchvision_loop)
             for scale in ((0.08, 1), (0.35, 1), (1, 1))
         ),
         *(
-            (scale, NARROW, draw_tensorflow_crops, crop_by_tensorflow_loop)
+            (scale, NARROW, compute_tensorflow_crops, crop_by_tensorflow_loop)
             for scale in ((0.05, 1), (0.35, 0.5), (1, 1))
         ),
     ],
 )
 def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
-    tries = 10 if crops is draw_torchvision_crops else TENSORFLOW_ATTEMPTS
+    tries = 10 if crops is compute_torchvision_crops else TENSORFLOW_ATTEMPTS
     for epoch in range(3):
         draws = draw_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
         pairs = zip(draws.reshape(-1, tries, 4), SIZES.tolist(), strict=True)
@@ -94,7 +94,9 @@ def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_crops_of_thin_images_are_not_empty(ratio):
     lines = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
-    found = draw_torchvision_crops(draw_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio)
+    found = compute_torchvision_crops(
+        draw_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio
+    )
     assert (found[:, :2] >= 0).all()
     assert (found[:, 2:] > 0).all()
     assert (found[:, :2] + found[:, 2:] <= lines).all()

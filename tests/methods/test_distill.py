@@ -166,7 +166,7 @@ def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
     assert "has 3 classes, but the images have 10" in why(fewer)
 
 
-def test_rehearsal_detects_teacher_that_does_not_fit(teacher, make_run):
+def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):
     seen = []
 
     def too_large(images: torch.Tensor) -> torch.Tensor:

@@ -185,7 +185,7 @@ for given in (torch.ones(3), torch.ones(3, device="cuda:1"), transposed):
 distributed.leave()
 """
 
-#: The rehearsal and one step of every image size of a compiled run.
+#: The memory check and one step of every image size of a compiled run.
 COMPILED = """
 import torch
 from unittest.mock import Mock

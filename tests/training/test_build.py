@@ -189,7 +189,7 @@ def test_search_counts_all_epochs_of_a_size():
 
 
 def test_search_is_set_before_first_step_of_size(make_run):
-    """Torch keeps the first algorithm for a shape, including the rehearsal's."""
+    """Torch keeps the first algorithm for a shape, including that of the memory check."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
     small, *_, large = run.plan.sizes

@@ -28,7 +28,7 @@ def grown(run: Run, limit: int) -> Run:
     return run
 
 
-def test_rehearsal_leaves_run_unchanged(make_run):
+def test_memory_check_leaves_run_unchanged(make_run):
     ours, theirs = (make_run(f"max_duration=4ba {HOT}") for _ in range(2))
     Gradient(ours).check_memory()
     assert all(param.grad is None for param in ours.model.parameters())
@@ -37,7 +37,7 @@ def test_rehearsal_leaves_run_unchanged(make_run):
     assert differing(ours, theirs) == []
 
 
-def test_rehearsal_reports_lack_of_memory_for_largest_size(make_run):
+def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
     run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
     side = max(run.plan.sizes)
     grown(run, limit=side - 1)
@@ -50,7 +50,7 @@ def test_rehearsal_reports_lack_of_memory_for_largest_size(make_run):
         Gradient(run).check_memory()
 
 
-def test_rehearsal_suggests_no_size_below_one(make_run):
+def test_memory_check_suggests_no_size_below_one(make_run):
     run = grown(make_run("batch.bn_size=1"), limit=0)
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"

@@ -90,7 +90,7 @@ def load_tile(x, row, rows, channel, c):
 
 
 @triton.jit
-def _load_two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
+def _sum_two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
     """Return the sum of two tiles.
 
     No instruction needs the first tile before the second is also loaded.
@@ -114,8 +114,8 @@ def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.co
         total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
         total_gx = tl.zeros([BM, channel.shape[0]], tl.float32)
         for start in range(0, blocks, 2 * BM):
-            total_g += _load_two_tiles(shares, start + row, blocks, channel, c, BM)
-            total_gx += _load_two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
+            total_g += _sum_two_tiles(shares, start + row, blocks, channel, c, BM)
+            total_gx += _sum_two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
         inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
         tl.store(sums + c + channel, tl.sum(total_g, 0), mask=is_channel)
         tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=is_channel)

@@ -61,7 +61,7 @@ class PageSection:
 
 def build_page(title: str, sections: Sequence[PageSection]) -> str:
     """Return the page: 1 MB, mostly the plotting library. Every name is escaped."""
-    scripts = map(_format_file, ("vega.min.js", "page.js"))
+    scripts = map(_read_file, ("vega.min.js", "page.js"))
     return build_document(title, map(_format_section, sections), scripts)
 
 
@@ -101,7 +101,7 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     parts = [
         _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape_html(title)}</title><style>{_format_file('page.css')}</style>"
+        f"<title>{escape_html(title)}</title><style>{_read_file('page.css')}</style>"
         "</head><body><main>",
         f"<h1>{escape_html(title)}</h1>",
         *body,
@@ -110,7 +110,7 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
     return "\n".join(parts) + "\n"
 
 
-def _format_file(name: str) -> str:
+def _read_file(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ class Background:
     ):
         self.name, self._open, self._settings = name, open_tracker, settings
         self._events: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
-        self._complaints: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._dropped = self._failed = self._is_finished = False
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
@@ -49,8 +49,8 @@ class Background:
 
     def take_failures(self) -> Iterator[str]:
         """Yield the failures since the last call, one sentence each."""
-        while not self._complaints.empty():
-            yield self._complaints.get()
+        while not self._failures.empty():
+            yield self._failures.get()
 
     def end(self, is_finished: bool) -> None:
         """Close the tracker once all events are sent; does not wait.
@@ -80,7 +80,7 @@ class Background:
             self._events.put(event)
         elif not self._dropped:
             self._dropped = True
-            self._complaints.put(
+            self._failures.put(
                 f"log.to={self.name} is too slow, so some points are missing there; "
                 "metrics.jsonl has everything"
             )
@@ -95,7 +95,7 @@ class Background:
         except BaseException as error:  # libraries may raise any exception, even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True
-            self._complaints.put(
+            self._failures.put(
                 f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues"
             )
 
