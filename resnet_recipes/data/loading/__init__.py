@@ -187,8 +187,7 @@ class Pipeline(BatchSource):
                 f"no image was read for {STUCK_SECONDS:g} s; the loader is stuck at {stuck}"
             ) from None
         except BrokenExecutor:
-            death = self._pool.describe_death()
-            self._pool.close()
+            death = self._pool.close_after_death()
             raise TrainingError(
                 f"a loader process {death} while reading {self._format_pending_images()}"
             ) from None

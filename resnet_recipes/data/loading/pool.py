@@ -81,10 +81,12 @@ class WorkerPool:
         size = min(_TASK_SIZE, -(-len(job.indices) // self._workers))
         return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
 
-    def describe_death(self) -> str:
-        """Return how one of the processes died, as the rest of a sentence."""
+    def close_after_death(self) -> str:
+        """Close the pool, and return how one of its processes died, as the rest of a sentence."""
         by_sentinel = {process.sentinel: process for process in self.processes}
         dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
+        # A thread of the executor also reads exit codes, and the second reader of a code gets 255.
+        self.close()
         code = dead[0].exitcode if dead else None
         if code == -signal.SIGKILL:
             return "was killed by SIGKILL (out of memory? lower data.workers or data.prefetch)"
