@@ -63,7 +63,7 @@ class Checkpoints:
         self.stable_step = stable_step
         self._note = note
         self._good: set[int] = set()  # steps that this process has written or verified
-        self._bad: set[int] = set()  # steps that newest() found damaged
+        self._bad: set[int] = set()  # steps that load_newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host buffers, reused by every save
         self._failures = 0  # failed saves in a row
         self._reason = ""  # reason of the last failure
