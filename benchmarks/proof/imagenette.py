@@ -1,7 +1,7 @@
 """Train on Imagenette with our recipes and with fastai's script, and write each accuracy.
 
     python benchmarks/proof/imagenette.py IMAGENETTE --csv FILE [--arms gentle,fastai]
-        [--seeds 1,2,3] [--epochs 5] [--depth 18]
+        [--seeds 1,2,3] [--epochs 5] [--depth 18] [--dtype bf16]
 
 IMAGENETTE has train/ and val/ by class. The arms are packaged recipes, and `fastai`:
 `train_imagenette.py` of fastai with the options of its leaderboard. Its network is an XResNet of
@@ -34,6 +34,7 @@ class Task(NamedTuple):
 
     images: Path
     depth: int  # layers of the ResNet
+    dtype: str  # of the forward pass: bf16 or fp32
     epochs: int
     seed: int
     work: Path
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--depth", type=int, default=18)
+    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp32"))
     parser.add_argument("--work", type=Path, default=Path("runs/imagenette"))
     options = parser.parse_args()
     for seed, arm in itertools.product(options.seeds.split(","), options.arms.split(",")):
@@ -67,7 +69,14 @@ def main() -> None:
             "seed": seed,
         }
         if not is_finished(options.csv, case):
-            task = Task(options.images, options.depth, options.epochs, int(seed), options.work)
+            task = Task(
+                options.images,
+                options.depth,
+                options.dtype,
+                options.epochs,
+                int(seed),
+                options.work,
+            )
             append(options.csv, case | measure(arm, task))
 
 
@@ -137,7 +146,7 @@ def list_changes(arm: str, task: Task) -> list[str]:
         *changes,
         f"epochs={task.epochs}",
         f"seed={task.seed}",
-        "precision.dtype=bf16",
+        f"precision.dtype={task.dtype}",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
     ]
@@ -185,7 +194,7 @@ def train_with_fastai(task: Task) -> TrainingResult:
         build(act_cls=Mish),
         library.LabelSmoothingCrossEntropy(),
         partial(library.ranger, mom=0.95, sqr_mom=0.99, eps=1e-6),
-        cbs=Bf16(),
+        cbs=Bf16() if task.dtype == "bf16" else None,
         metrics=library.accuracy,
     )
     with learner.no_bar(), learner.no_logging():
