@@ -185,7 +185,7 @@ def test_psnr_follows_its_formula():
 
 def test_imagenette_changes_sizes_and_durations_only(proof):
     imagenette = proof("imagenette")
-    task = imagenette["Task"](Path(), depth=18, epochs=5, seed=3, work=Path())
+    task = imagenette["Task"](Path(), depth=18, dtype="bf16", epochs=5, seed=3, work=Path())
     for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
         packaged = rr.compose(arm)
         recipe = rr.compose(arm, *imagenette["list_changes"](arm, task))

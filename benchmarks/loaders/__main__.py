@@ -27,7 +27,10 @@ def measure(
 ) -> dict[str, list[float]]:
     """Return images per CPU-second by loader and round; the loaders take turns."""
     benches = {name: Bench(name, setting) for name in names}
-    turns = [{name: bench.rate(batches) for name, bench in benches.items()} for _ in range(rounds)]
+    turns = [
+        {name: bench.measure_rate(batches) for name, bench in benches.items()}
+        for _ in range(rounds)
+    ]
     for bench in benches.values():
         bench.close()
     return {name: [turn[name] for turn in turns] for name in names}

@@ -54,10 +54,12 @@ def read_with_teacher(setting: Setting) -> Iterator:
     def make_outputs(images: int) -> StoredOutputs:
         path = setting.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
-        values, classes, _ = map_outputs(path, "r+").outputs
+        outputs = map_outputs(path, "r+").outputs
         for epoch in range(8):
-            values[epoch, 0], classes[epoch, 0] = choose_outputs(torch.randn(images, 1000), 10)
-        return StoredOutputs(path, 8, 1000)
+            outputs.values[epoch, 0], outputs.classes[epoch, 0] = choose_outputs(
+                torch.randn(images, 1000), 10
+            )
+        return StoredOutputs(path, outputs.checksum, 8, 1000)
 
     return read_with_backend(setting, "torchvision", stored=make_outputs)
 
