@@ -1,5 +1,6 @@
 """`resnet-recipes compare RUN RUN ...`: differences between runs, and seed noise."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -89,7 +90,7 @@ def _read_runs(words: Sequence[str]) -> list[RunRecord]:
     others = [word for word in words if not find_place("RUN", word)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
-        rule = "is a recipe, not a run" if len(others) == 1 else "must be runs, but are recipes"
+        rule = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), rule, fix)
     places = {place.resolve(): place for place in find_runs(words)}
     runs = read_all(list(places.values()))
@@ -198,7 +199,11 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 def _format_repetition(run: RunRecord) -> str:
     """Return the command that repeats a run with other seeds."""
     changes = [change for change in run.changes if not change.startswith(("seed=", "run.name="))]
-    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *changes, "seed=1,2,3"]))
+    if "scale_schedule_ratio=1.0" in changes:  # written by epochs=
+        changes.remove("scale_schedule_ratio=1.0")
+        changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
+    words = [re.sub("^data.root=", "data=", text) for text in changes]
+    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *words, "seed=1,2,3"]))
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

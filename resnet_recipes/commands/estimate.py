@@ -287,7 +287,7 @@ def _format_offers(
     elif rows:
         yield "Accuracy on these images is not known before a run."
         if is_limited:
-            yield f"Best first: {offers.rule}."
+            yield f"The first is {offers.rule}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
     for reason in dict.fromkeys(offers.skipped.values()):

@@ -193,10 +193,10 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate according to published results")
     if 0 < side <= SMALL:
-        rule = f"images of {side:g} px are what small is made for"
+        rule = f"best for images of {side:g} px"
         return Ranking(("small", "finetune", "mild"), rule)
     images = f"images of {side:g} px" if side else "images"
-    rule = f"{images} are learned best from weights trained on ImageNet"
+    rule = f"best for {images}, as it starts from weights trained on ImageNet"
     return Ranking(("finetune", "mild"), rule)
 
 

@@ -80,7 +80,7 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"{format_count(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
         f"{'frozen' if model.freezes_statistics else 'per micro-batch'})",
     )
-    yield "lr", f"learning rate {_describe_lr(plan)}"
+    yield "lr", _describe_lr(plan)
     trains_backbone = model.freeze != "backbone"
     optimizer = recipe.optimizer if trains_backbone else replace(recipe.optimizer, backbone_rate=1)
     yield "optimizer", optimizer.text()
@@ -181,7 +181,7 @@ def _describe_lr(plan: Plan) -> str:
             f"constant, down to {last:.3g} in the last {Duration.parse(config.cooldown).to_words()}"
         )
     warmup = Duration.parse(config.warmup).to_words()
-    rise = f"up to {peak:g} in {warmup}, then " if plan.warmup else f"{peak:g}, "
+    rise = f"rises to {peak:g} over {warmup}, then " if plan.warmup else f"{peak:g}, "
     return f"{rise}{course}"
 
 

@@ -40,6 +40,17 @@ def test_compare_reports_noise_of_seeds(compare):
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
+def test_compare_suggests_seeds_in_typed_form(compare):
+    names = f"{seeds('a', 70, 1)} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
+    changes = ("data.root=/pets", "max_duration=5ep", "scale_schedule_ratio=1.0", "seed=0")
+    Path("a0/overrides.txt").write_text("\n".join((*changes, "checkpoint.interval=1ep")))
+    Path("b0/overrides.txt").write_text("max_duration=5ep\nscale_schedule_ratio=0.4\n")
+    said = compare(names)
+    common = "resnet-train -m mild"
+    assert f"{common} data=/pets epochs=5 checkpoint.interval=1ep seed=1,2,3" in said
+    assert f"{common} max_duration=5ep scale_schedule_ratio=0.4 seed=1,2,3" in said
+
+
 def test_unfinished_runs_do_not_count_as_seeds(compare):
     names = seeds("a", 70)
     run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")

@@ -96,7 +96,7 @@ def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
 
 def test_budget_without_recipe_explains_its_choice(folder, enter):
     out, err = enter(f"resnet-train {OWN} budget=5m --dry-run")
-    assert "recipe=small: images of " in err
+    assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
 
@@ -119,7 +119,7 @@ def photographs(folder):
 def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     said = enter(f"resnet-train {OWN} budget=50m", 3).err
-    assert "recipe=finetune: images of 200 px are learned best from weights" in said
+    assert "recipe=finetune: best for images of 200 px, as it starts from weights" in said
     assert "next: mild" in said
     assert "model.weights=torchvision is not on this machine" in said
     assert "torchvision.models.resnet50(weights=" in said

@@ -46,12 +46,12 @@ def test_outline_lists_rates_sizes_hooks_and_published_results():
 
 def test_outline_describes_each_learning_rate_schedule():
     outline_text = write_outline("mild schedule=constant schedule.warmup=0ep")
-    assert "learning rate 2.048, constant" in outline_text
+    assert "2.048, constant" in outline_text
     outline_text = write_outline("mild checkpoint.interval=2ep schedule.warmup=1ep")
     assert "evaluate every epoch, save a checkpoint every 2 epochs" in outline_text
-    assert "up to 2.048 in 1 epoch, then cosine" in outline_text
+    assert "rises to 2.048 over 1 epoch, then cosine" in outline_text
     outline_text = write_outline("mild schedule=step schedule.warmup=500ba")
-    assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in outline_text
+    assert "rises to 2.048 over 500 steps, then multistep to 0.0205" in outline_text
 
 
 def test_rate_of_a_frozen_backbone_is_omitted():
