@@ -1,4 +1,4 @@
-"""Sharpness-aware minimization: follow the gradient at a nearby worst point."""
+"""Sharpness-aware minimization: use the gradient at the worst nearby point."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _EPSILON = 1e-12  # avoids dividing by a zero norm
 
 @dataclass
 class SAM(Method):
-    """Follow the gradient at a nearby worst point (Foret et al., 2021, arXiv:2010.01412).
+    """Use the gradient at the worst nearby point (Foret et al., 2021, arXiv:2010.01412).
 
     The weights move by `rho * g / |g|`, with the norm over all parameters together. The optimizer
     then applies the gradient at that point to the original weights. The first gradient is local to
