@@ -44,7 +44,7 @@ class Recipe(Section):
 
     name: str = ""  # name of the recipe: lower-case letters, digits, '_'
     about: str = ""  # one line for `resnet-train --list`
-    baseline: bool = False  # another project's training, for comparison
+    baseline: bool = False  # true for a recipe of another project, for comparison
     # duration of training before scaling
     max_duration: Annotated[str, IsDuration(units=("ep", "ba"))] = "90ep"
     # factor on max_duration and the milestones, not on the warm-up
