@@ -246,7 +246,7 @@ def test_example_of_the_readme_runs(images, monkeypatch):
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
-    given = '"finetune", start, data="ants-bees", epochs=5, seed=1'
+    given = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
     assert given in example
     exec(example.replace(given, words), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
