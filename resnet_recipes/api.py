@@ -141,12 +141,14 @@ def adopt_network(result: Composed) -> Composed:
     }
     methods: Any = recipe.methods
     settings = result.origin.settings
-    levels = {key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings}
+    adopted_normalization = {
+        key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings
+    }
     return result._replace(
         recipe=replace(
             recipe,
             methods=replace(methods, **adopted),
-            data=replace(recipe.data, **levels),
+            data=replace(recipe.data, **adopted_normalization),
         )
     )
 

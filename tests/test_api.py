@@ -19,7 +19,7 @@ from torch import nn
 import resnet_recipes
 from resnet_recipes.api import RunResult
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.commands.methods import write_example
+from resnet_recipes.commands.methods import format_example
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
@@ -363,7 +363,7 @@ def test_card_lines_run_in_a_user_loop(method):
         loss.backward()
         return loss.detach()
 
-    lines = list(write_example(method, [hook for hook in HOOKS if method().provides(hook)]))
+    lines = list(format_example(method, [hook for hook in HOOKS if method().provides(hook)]))
     assert len(lines) >= 3
     exec("\n".join(lines), names | {"compute": compute})
 

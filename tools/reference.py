@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, OneOf, get_limits
 from resnet_recipes.base.names import DOCS, SHORT
 from resnet_recipes.commands.ls import format_result, summarize
-from resnet_recipes.commands.methods import write_example
+from resnet_recipes.commands.methods import format_example
 from resnet_recipes.commands.verbs import VERBS, get_usage
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
@@ -113,7 +113,7 @@ def describe_methods() -> Iterator[str]:
             "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
         }
         yield from _format_card(method, f"methods.{method.name}", facts)
-        lines = "\n".join(write_example(method, hooks))
+        lines = "\n".join(format_example(method, hooks))
         yield f"In [your own loop](../howto/own_loop.md):\n\n```python\n{lines}\n```\n"
 
 

@@ -117,7 +117,7 @@ class ModelConfig(Section):
             rule = "is not a known network"
             yield Problem("name", self.name, rule, self._suggest_name(), valid)
         elif self.name not in NETWORKS:
-            yield from self._misfits()
+            yield from self._find_misfits()
         if self.args and self.name in NETWORKS:
             rule = Statement(f"{self.name} takes no arguments")
             hint = Hint(f"networks of timm and torchvision do: model.name=timm:{self.name}")
@@ -133,7 +133,7 @@ class ModelConfig(Section):
             rule = "would freeze the statistics of random weights"
             yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")
 
-    def _misfits(self) -> Iterator[Problem]:
+    def _find_misfits(self) -> Iterator[Problem]:
         """Yield a problem for each setting that the library of the network does not support."""
         for key, value in self._list_changes().items():
             rule = f"is for {', '.join(NETWORKS)}"
@@ -170,6 +170,6 @@ class ModelConfig(Section):
         """Return the arguments that select another network, with the settings it needs."""
         if name in NETWORKS:
             return f"model.name={name}"
-        misfits = replace(self, name=name)._misfits()
+        misfits = replace(self, name=name)._find_misfits()
         fixes = [fix for one in misfits if one.key not in _LIBRARY_INIT for fix in one.fixes]
         return " ".join([f"model.name={name}", *fixes])

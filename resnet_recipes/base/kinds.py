@@ -46,8 +46,9 @@ def convert(value: Any, kind: Any) -> Any:
 
     Raises WrongTypeError.
     """
-    read = _convert_record if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _exact)
-    return read(value, kind)
+    if is_dataclass(kind):
+        return _convert_record(value, kind)
+    return _CONVERTERS.get(get_origin(kind) or kind, _check_exact_type)(value, kind)
 
 
 def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
@@ -123,7 +124,7 @@ def _convert_record(value: Any, cls: type) -> Any:
     return cls(**{name: convert(mapping[name], kinds[name]) for name in mapping})
 
 
-def _number(value: Any, kind: Any) -> float:
+def _convert_number(value: Any, kind: Any) -> float:
     try:
         number = float(_check_type(value, Real, kind))
     except OverflowError:
@@ -133,14 +134,14 @@ def _number(value: Any, kind: Any) -> float:
     return number
 
 
-def _whole_number(value: Any, kind: Any) -> int:
+def _convert_whole_number(value: Any, kind: Any) -> int:
     number = int(_check_type(value, Integral, kind))
     if not -(1 << 63) <= number < 1 << 63:
         raise WrongTypeError("a whole number of at most 64 bits")
     return number
 
 
-def _exact(value: Any, kind: Any) -> Any:
+def _check_exact_type(value: Any, kind: Any) -> Any:
     if type(value) is not kind:
         raise WrongTypeError(describe_kind(kind))
     if kind is str and not value.replace("\n", "").isprintable():
@@ -148,14 +149,14 @@ def _exact(value: Any, kind: Any) -> Any:
     return value
 
 
-_READERS: dict[Any, Callable[[Any, Any], Any]] = {
+_CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     Union: _convert_union,
     types.UnionType: _convert_union,
     list: _convert_list,
     tuple: _convert_tuple,
     dict: _convert_mapping,
-    float: _number,
-    int: _whole_number,
+    float: _convert_number,
+    int: _convert_whole_number,
 }
 
 

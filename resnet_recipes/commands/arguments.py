@@ -178,7 +178,7 @@ def split(
             if problem := problem or _explain_foreign(name, values, usage):
                 problems.append(problem._replace(key=typed))
             else:
-                arguments.words.append(_write_setting(name, values))
+                arguments.words.append(_format_setting(name, values))
                 settings[arguments.words[-1]] = typed
         elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
@@ -237,7 +237,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     return meaning and apply_meaning(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
 
 
-def _write_setting(flag: str, values: Sequence[str]) -> str:
+def _format_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting that an unknown flag means."""
     key = _to_key(flag)
     is_recipe = MEANINGS.get(key, Meaning("")).words == "recipe={}"

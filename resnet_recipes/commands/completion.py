@@ -127,11 +127,11 @@ complete -c resnet-recipes -l to -x -a "@targets"
 
 def run(arguments: Arguments) -> int:
     """Print the script for a shell."""
-    print(write_script(arguments.flags["--completion"]), end="")
+    print(format_script(arguments.flags["--completion"]), end="")
     return 0
 
 
-def write_script(shell: str) -> str:
+def format_script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown shell."""
     if shell not in PLACES:
         raise RecipeError([Problem("--completion", shell, "", valid=tuple(PLACES))])

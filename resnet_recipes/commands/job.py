@@ -37,9 +37,9 @@ USAGE = Usage(
 
 #: Functions that write a single run as a job, for engines without job arrays.
 _ENGINES = {
-    "skypilot": skypilot.write_script,
-    "kubernetes": kubernetes.write_script,
-    "torchx": torchx.write_script,
+    "skypilot": skypilot.format_script,
+    "kubernetes": kubernetes.format_script,
+    "torchx": torchx.format_script,
 }
 
 #: Engines whose machines cannot access local disks, with an example of storage to mount.
@@ -70,11 +70,11 @@ def run(arguments: Arguments) -> int:
     if not problems and "--for" in arguments:
         problems += _find_place_problems(arguments, nodes, changes)
     RecipeError.raise_if_any(problems)
-    print(_write_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
+    print(_format_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
 
 
-def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
+def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
     """Return the job in the format of its engine."""
     from resnet_recipes.commands.sweep import compose_points
     from resnet_recipes.recipe.hydra_compose import list_points
@@ -97,7 +97,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine == "slurm":
-        return _write_slurm(arguments, words, runs, allocation)
+        return _format_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
@@ -108,7 +108,7 @@ def _write_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int
     )
 
 
-def _write_slurm(
+def _format_slurm(
     arguments: Arguments, words: list[str], runs: "Runs", allocation: Allocation
 ) -> str:
     """Return the script of one run, or of an array of runs. Raises RecipeError."""
@@ -121,10 +121,10 @@ def _write_slurm(
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     if "-m" not in arguments:
-        return slurm.write_script(drop(words, *GPUS), allocation, time)
+        return slurm.format_script(drop(words, *GPUS), allocation, time)
     most = int(arguments.flags.get("--parallel", "0"))
     chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
-    return slurm.write_array(chained, allocation, time, most or None)
+    return slurm.format_array(chained, allocation, time, most or None)
 
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:

@@ -74,7 +74,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:
         yield from ("", "  In your own training loop:")
-        yield from (f"    {line}" for line in write_example(item, hooks))
+        yield from (f"    {line}" for line in format_example(item, hooks))
     yield ""
 
 
@@ -91,7 +91,7 @@ _CALLS = {
 }
 
 
-def write_example(item: type, hooks: Sequence[str]) -> Iterator[str]:
+def format_example(item: type, hooks: Sequence[str]) -> Iterator[str]:
     """Yield code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
     yield "import resnet_recipes as rr"

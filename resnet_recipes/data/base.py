@@ -146,9 +146,9 @@ class DataConfig(Section):
         if self.val_share and self.fold:
             rule = "cannot be used with data.fold, which sets images aside itself"
             yield Problem("val_share", self.val_share, rule, "data.val_share=0")
-        yield from self._wrong_sampling()
+        yield from self._find_sampling_problems()
 
-    def _wrong_sampling(self) -> Iterator[Problem]:
+    def _find_sampling_problems(self) -> Iterator[Problem]:
         """Yield the problems with `sampling`, alone and in combination with other settings."""
         setting = self.sampling
         if not (setting in SHARES if isinstance(setting, str) else 0 <= setting <= 1):

@@ -30,8 +30,8 @@ class BatchOrder(NamedTuple):
     pixels: int  # height and width of the images
     first: int = 0  # position of the first row in the batch
 
-    def parts(self, size: int) -> Iterator["BatchOrder"]:
-        """Split the job into parts of at most `size` rows."""
+    def split(self, size: int) -> Iterator["BatchOrder"]:
+        """Split the order into parts of at most `size` rows."""
         for first in range(0, len(self.indices), size):
             rows = slice(first, first + size)
             yield self._replace(
@@ -47,7 +47,7 @@ def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
 
 
-def list_train_jobs(
+def list_train_batches(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffle
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
@@ -66,7 +66,7 @@ def list_train_jobs(
         epoch, first = epoch + 1, 0
 
 
-def list_epoch_jobs(
+def list_epoch_batches(
     config: DataConfig, share: Share, examples: int, epoch: int
 ) -> Iterator[BatchOrder]:
     """Yield this rank's blocks of all images of an epoch, in index order.
@@ -108,11 +108,13 @@ def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
     return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
 
 
-def list_eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[BatchOrder]:
+def list_eval_batches(
+    config: DataConfig, share: Share, indices: np.ndarray
+) -> Iterator[BatchOrder]:
     """Yield evaluation examples in batches; the last one may be shorter."""
     starts = range(0, len(indices), share.eval_size)
-    parts = (indices[start : start + share.eval_size] for start in starts)
-    return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in parts)
+    split = (indices[start : start + share.eval_size] for start in starts)
+    return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in split)
 
 
 #: Part of the seed of class sampling, so that no other generator repeats its numbers.

@@ -55,14 +55,14 @@ class Synthetic(BatchSource):
         self._classes = classes
         self._epoch = epoch  # fixed epoch of all images, or None
 
-    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each job, when it is requested."""
+    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+        """Yield one batch for each order, when it is requested."""
         images = lru_cache(1)(SyntheticImages)
         return (
-            images(job.pixels, self._classes).batch(
-                job.indices, job.epoch if self._epoch is None else self._epoch
+            images(order.pixels, self._classes).batch(
+                order.indices, order.epoch if self._epoch is None else self._epoch
             )
-            for job in jobs
+            for order in orders
         )
 
     def path(self, index: int) -> str:

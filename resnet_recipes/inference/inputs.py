@@ -36,7 +36,7 @@ class PreprocessingNetwork(nn.Module):
     size of the image. All runtimes have these operations, but not all can resize with antialiasing.
     """
 
-    levels: Tensor  # -mean / std and 1 / std, [2, 3]
+    shift_and_scale: Tensor  # -mean / std and 1 / std, [2, 3]
     mean: Tensor  # padding color, [3, 1, 1]
 
     def __init__(self, model: nn.Module, about: About):
@@ -44,7 +44,7 @@ class PreprocessingNetwork(nn.Module):
         self.model = model
         self.resize, self.size, self.flip = about.eval_resize, about.eval_size, about.flip
         self.register_buffer(
-            "levels",
+            "shift_and_scale",
             compute_shift_and_scale(torch.device("cpu"), about.mean, about.std).clone(),
             False,
         )
@@ -53,7 +53,7 @@ class PreprocessingNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the same probabilities as `predict`."""
-        shift, scale = self.levels.view(2, 1, 3, 1, 1)
+        shift, scale = self.shift_and_scale.view(2, 1, 3, 1, 1)
         pixels = torch.addcmul(shift, self.crop_center(images), scale)
         logits = self.model(pixels)
         if self.flip:

@@ -86,8 +86,8 @@ class Launch:
         # The ranks meet through a file in a private folder, so they need no open port.
         log = log_path.open("w+", errors="replace")
         try:
-            with atomic.make_temporary_folder() as meeting:
-                result = self._run_attempts(meeting, log)
+            with atomic.make_temporary_folder() as store_folder:
+                result = self._run_attempts(store_folder, log)
         finally:
             with suppress(OSError):  # a full network disk may fail only now, after the run
                 log.close()
@@ -95,11 +95,11 @@ class Launch:
             sys.stderr.write(SHOW_CURSOR)  # a killed rank cannot restore the cursor
         return result
 
-    def _run_attempts(self, meeting: Path, log: TextIO) -> Ending:
+    def _run_attempts(self, store_folder: Path, log: TextIO) -> Ending:
         """Start the ranks until they end or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
             self._observer, self._deadline = Observer(self.folder), inf
-            facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
+            facts = LaunchFacts(self._began, self._shows_all_times, f"{store_folder}/{attempt}")
             self._ranks = Ranks(self.folder, build_environments(self.group, attempt), facts, log)
             self._pass_request()  # a signal may have arrived before the ranks started
             while self._ranks.running:

@@ -142,7 +142,7 @@ def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
         replace(group, max_restarts=0),
     )
     with task.run(plan.recipe, plan.facts, single_attempt, say) as folder:
-        return Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
+        return Speeds.from_json(json.loads((folder / SPEEDS).read_text()))
 
 
 class TimedEpochs(NamedTuple):

@@ -38,7 +38,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
     """
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started)
-    rank = distributed.read_rank(recipe.launch.device, process.launch.meeting)
+    rank = distributed.read_rank(recipe.launch.device, process.launch.store_path)
     requests = {
         "resnet-recipes": __version__,
         "torch": torch.__version__,

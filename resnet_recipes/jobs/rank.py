@@ -48,7 +48,7 @@ class LaunchFacts(NamedTuple):
     started: float  # start of the command by time.monotonic()
     shows_all_times: bool = False  # for --verbose
     # set by our launcher, which holds the lock of the folder
-    meeting: str = ""  # rendezvous file of its ranks
+    store_path: str = ""  # rendezvous file of its ranks
     console: int | None = None  # inherited descriptor of the user's stderr
 
     @property

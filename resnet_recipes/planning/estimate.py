@@ -89,7 +89,7 @@ class Speeds:
         return self.limits.get(side, "step")
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> Self:
+    def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the speeds from the JSON of `asdict`."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         loader = {int(side): float(rate) for side, rate in value["loader"].items()}
@@ -239,7 +239,7 @@ def recall(key: str) -> Measurement | None:
     """Return an earlier measurement; None if it is missing or damaged."""
     try:
         value = json.loads(_get_path(key).read_bytes())
-        return Measurement(Speeds.of_json(value["speeds"]), float(value["when"]))
+        return Measurement(Speeds.from_json(value["speeds"]), float(value["when"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

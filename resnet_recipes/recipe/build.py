@@ -37,7 +37,7 @@ def fit_sections(
             and not (value is None and type(None) in get_args(kind))
         ):
             rule = Statement(f"{key} is a section of settings, not a single value")
-            fix = _write_mapping(key, value, sections[0]) if in_file else ""
+            fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {describe_kind(kind)}"))
@@ -48,7 +48,7 @@ def fit_sections(
     return fits
 
 
-def _write_mapping(key: str, value: Any, section: type) -> Fix:
+def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
     """Return the line of a recipe file for a section whose value is not a mapping, or ""."""
     text, name, kinds = str(value).lower(), key.rpartition(".")[2], get_kinds(section)
     if key == "methods":

@@ -126,7 +126,7 @@ def build_teacher(
     """
     model, about = network.model, network.about
     target, current = Normalization(about.mean, about.std), Normalization(config.mean, config.std)
-    levels = relate_normalizations(target, current) if target != current else None
+    normalization = relate_normalizations(target, current) if target != current else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:
@@ -135,8 +135,8 @@ def build_teacher(
 
     @torch.no_grad()
     def logits(images: Tensor) -> Tensor:
-        if levels:
-            images = normalize(images, *levels)
+        if normalization:
+            images = normalize(images, *normalization)
         with precision.autocast():
             return model(images).float()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands.completion import write_script
+from resnet_recipes.commands.completion import format_script
 from tests.tables import rows
 
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    return write_script("bash")
+    return format_script("bash")
 
 
 def list_completions(script: str, line: str, folder: Path) -> list[str]:
@@ -97,7 +97,7 @@ def install_script(shell: str, folder: Path) -> str:
         pytest.skip(f"{shell} is not installed")
     (folder / "recipes").mkdir()
     (folder / "recipes/mine.yaml").write_text("")
-    (folder / "script").write_text(write_script(shell))
+    (folder / "script").write_text(format_script(shell))
     return str(folder / "script")
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.completion import PLACES, write_script
+from resnet_recipes.commands.completion import PLACES, format_script
 from resnet_recipes.commands.verbs import VERBS, get_usage
 
 COMMANDS = ("train", *VERBS)
@@ -64,7 +64,7 @@ def test_command_with_csv_also_has_json(name):
 
 @pytest.mark.parametrize("shell", PLACES)
 def test_completion_lists_commands_and_their_recipes(shell):
-    text = write_script(shell)
+    text = format_script(shell)
     assert " ".join(VERBS) in text
     taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*get_usage(name).line.split()}]
     assert {"show", "diff", "plan", "job"} <= {*taking}

@@ -9,8 +9,8 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import (
     count_occurrences,
     find_imbalance,
-    list_epoch_jobs,
-    list_train_jobs,
+    list_epoch_batches,
+    list_train_batches,
     sample_classes,
     shuffle,
 )
@@ -27,18 +27,19 @@ def test_every_epoch_has_another_permutation():
 
 def test_global_batch_is_a_slice_of_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
-    jobs = list(itertools.islice(list_train_jobs(DataConfig(), share, 50, first_step=3), 3))
-    assert [job.epoch for job in jobs] == [0, 1, 1]
-    assert np.array_equal(jobs[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
-    assert np.array_equal(jobs[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
+    orders = list(itertools.islice(list_train_batches(DataConfig(), share, 50, first_step=3), 3))
+    assert [order.epoch for order in orders] == [0, 1, 1]
+    assert np.array_equal(orders[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
+    assert np.array_equal(orders[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
 
 def test_sizes_follow_the_epoch_and_last_stays():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
-    jobs = list_train_jobs(DataConfig(), share, 1, 0)
-    assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
+    orders = list_train_batches(DataConfig(), share, 1, 0)
+    assert [order.pixels for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
     assert (
-        next(list_train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
+        next(list_train_batches(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
+        == 160
     )
 
 
@@ -54,8 +55,8 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
-        job = next(list_train_jobs(DataConfig(repeats=repeats), share, examples, 0))
-        assert job.indices.tolist() == theirs
+        order = next(list_train_batches(DataConfig(repeats=repeats), share, examples, 0))
+        assert order.indices.tolist() == theirs
 
 
 COUNTS = 400, 90, 9, 1
@@ -149,16 +150,16 @@ def test_unequal_classes_suggest_a_setting():
 
 def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
-    config, order = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
+    config, permute = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
     if repeats > 1:
-        order = shuffle
+        permute = shuffle
     shares = [Share(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
-    jobs = [list_train_jobs(config, share, len(LABELS), first, order) for share in shares]
+    orders = [list_train_batches(config, share, len(LABELS), first, permute) for share in shares]
     return [
-        (job.epoch, *key)
+        (order.epoch, *key)
         for _ in range(steps)
-        for job in map(next, jobs)
-        for key in zip(job.indices.tolist(), job.copies.tolist(), strict=True)
+        for order in map(next, orders)
+        for key in zip(order.indices.tolist(), order.copies.tolist(), strict=True)
     ]
 
 
@@ -186,7 +187,7 @@ def test_epoch_blocks_have_one_size_and_every_image():
     blocks = []
     for rank in range(2):
         share = Share(rank, 2, global_size=8, eval_size=1, seed=0)
-        blocks += list_epoch_jobs(DataConfig(repeats=2), share, 10, epoch=3)
+        blocks += list_epoch_batches(DataConfig(repeats=2), share, 10, epoch=3)
     assert {len(block.indices) for block in blocks} == {4}
     for copy in range(2):
         parts = [block.indices for block in blocks if block.copies[0] == copy]

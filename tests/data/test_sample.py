@@ -103,11 +103,13 @@ def test_sample_without_images_is_a_typical_photograph(copied):
 def test_large_images_are_cropped_until_timeout(copied, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     built, run = [], Pipeline.run
-    monkeypatch.setattr(Pipeline, "run", lambda self, jobs: built.append(jobs) or run(self, jobs))
+    monkeypatch.setattr(
+        Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
+    )
     found = Sample.of(data.measure(small(copied)))
     assert found.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
     assert len(found.indices) > 16
-    assert [len(jobs[0].indices) for jobs in built] == [16, 16, 16]  # three laps of one batch
+    assert [len(orders[0].indices) for orders in built] == [16, 16, 16]  # three laps of one batch
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])

@@ -100,7 +100,7 @@ def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
     assert start(LockedFolder(tmp_path), Group(), print, verbose).code == 0
     facts = LaunchFacts.read(tmp_path)
     assert (facts.is_ours, facts.shows_all_times) == (True, verbose)
-    assert not Path(facts.meeting).exists()  # it was in a temporary folder
+    assert not Path(facts.store_path).exists()  # it was in a temporary folder
 
 
 def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):

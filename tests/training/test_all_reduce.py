@@ -29,7 +29,7 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     Return the error relative to the mean that this function computes.
     """
     all_reduce.BUCKET_BYTES = 600
-    rank = distributed.read_rank("cpu", process.launch.meeting)
+    rank = distributed.read_rank("cpu", process.launch.store_path)
     distributed.join(rank)
     model, backward_ended, sent_before = network(seed=rank.rank), [], []
     averager = all_reduce.AllReduce(model, compress)

@@ -72,7 +72,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
 
 def average_on_ranks(process: RankProcess) -> list[object]:
     """Average statistics that differ between ranks, and those of a network without statistics."""
-    rank = read_rank("cpu", process.launch.meeting)
+    rank = read_rank("cpu", process.launch.store_path)
     join(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
     for number, buffer in enumerate(model.buffers()):
@@ -145,7 +145,7 @@ def agree_without_blur(process: RankProcess) -> tuple[list[str], tuple[str, ...]
     operations = ops.Operations(**{name: module.fused for name, module in ops.MODULES.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
         operations = operations.without(name, "why") if process.rank == rank else operations
-    rank = read_rank("cpu", process.launch.meeting)
+    rank = read_rank("cpu", process.launch.store_path)
     join(rank)
     agreed = agree_on_operations(operations, rank)
     leave()

@@ -81,7 +81,7 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
     torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
     growing = make_plan(recipe, data.measure(recipe.data), 2)
-    rank = distributed.read_rank("cpu", process.launch.meeting)
+    rank = distributed.read_rank("cpu", process.launch.store_path)
     speeds = probe.measure_speeds(growing, rank, seconds=2.0)
     distributed.leave()
     return asdict(speeds)

@@ -10,26 +10,32 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, RawBatch, Share, normalize
 from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.order import BatchOrder, Permute
+from resnet_recipes.data.order import (
+    BatchOrder,
+    Permute,
+    list_epoch_batches,
+    list_eval_batches,
+    list_train_batches,
+    shuffle,
+)
 
 
 class BatchSource:
-    """Turns jobs into batches: a Pipeline over a storage, or synthetic images."""
+    """Turns orders into batches: a Pipeline over a storage, or synthetic images."""
 
     examples: int
     notes: Sequence[str] = ()  # printed and recorded when training starts
     skipped: Sequence[str] = ()
-    permute: Permute = staticmethod(order.shuffle)
+    permute: Permute = staticmethod(shuffle)
 
-    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each job, in order; it is valid until the next one is requested.
+    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+        """Yield one batch for each order, in turn; it is valid until the next one is requested.
 
-        None instead of a job means that all earlier batches must be used first.
+        None instead of an order means that all earlier batches must be used first.
         """
         raise NotImplementedError
 
@@ -60,7 +66,7 @@ class EvalLoader:
 
     def read(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches; the last one may be shorter."""
-        return self.source.run(order.list_eval_jobs(self._config, self._share, indices))
+        return self.source.run(list_eval_batches(self._config, self._share, indices))
 
     def normalize(self, batch: RawBatch) -> Tensor:
         """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
@@ -93,17 +99,17 @@ class TrainLoader(EvalLoader):
         with the path of an unreadable image.
         """
         return self.source.run(
-            order.list_train_jobs(
+            list_train_batches(
                 self._config, self._share, self.examples, first_step, self.source.permute
             )
         )
 
     def list_epoch(self, epoch: int) -> list[BatchOrder]:
-        """Return this rank's jobs for all images of an epoch, with training crops.
+        """Return this rank's orders for all images of an epoch, with training crops.
 
         They are blocks in file order, copy after copy.
         """
-        return list(order.list_epoch_jobs(self._config, self._share, self.examples, epoch))
+        return list(list_epoch_batches(self._config, self._share, self.examples, epoch))
 
 
 #: Seconds without a new image until the run stops: a dead network drive never responds.
@@ -113,8 +119,8 @@ STUCK_SECONDS = 300.0
 class Pipeline(BatchSource):
     """Batches from a storage: uint8 rows that workers write in place.
 
-    Nothing is copied, stacked or pickled between a job and its RawBatch: a memory slot holds the
-    Rows of the job, workers fill parts of them, and the batch is a view of the slot.
+    Nothing is copied, stacked or pickled between an order and its RawBatch: a memory slot holds the
+    Rows of the order, workers fill parts of them, and the batch is a view of the slot.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):
@@ -130,13 +136,13 @@ class Pipeline(BatchSource):
         if torch.cuda.is_initialized():
             self.notes += self._slots.pin()
 
-    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each job, in order, valid until the next is requested.
+    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+        """Yield one batch for each order, in turn, valid until the next is requested.
 
         A new run ends an earlier one.
         """
         self._cancel_requests()
-        return map(_make_batch, self._fill_slots(iter(jobs), self._runs))
+        return map(_make_batch, self._fill_slots(iter(orders), self._runs))
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
@@ -153,18 +159,21 @@ class Pipeline(BatchSource):
         self._pool.close()
         self._slots.unpin()
 
-    def _fill_slots(self, jobs: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
+    def _fill_slots(self, orders: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
         started = 0
         while True:
             if run != self._runs:
                 raise RuntimeError(
                     "these batches ended when the loader was closed or a new iteration started"
                 )
-            while len(self._ahead) < self._capacity.slots and (job := next(jobs, None)) is not None:
+            while (
+                len(self._ahead) < self._capacity.slots
+                and (order := next(orders, None)) is not None
+            ):
                 slot = started % self._capacity.slots
                 with self._explain_failures():
-                    parts = self._pool.submit(slot, job)
-                self._ahead.append((self._slots.rows(slot, job), parts))
+                    parts = self._pool.submit(slot, order)
+                self._ahead.append((self._slots.rows(slot, order), parts))
                 started += 1
             if not self._ahead:
                 return

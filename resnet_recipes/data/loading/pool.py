@@ -27,12 +27,12 @@ class WorkerContext(NamedTuple):
     slots: Slots
     skip_bad: bool
 
-    def fill(self, slot: int, job: BatchOrder) -> list[int]:
-        """Fill the rows of a job; return the indices of unreadable images that were replaced.
+    def fill(self, slot: int, order: BatchOrder) -> list[int]:
+        """Fill the rows of an order; return the indices of unreadable images that were replaced.
 
         Raises TrainingError, which can be pickled, unlike some exceptions of augmentations.
         """
-        rows = self.slots.rows(slot, job)
+        rows = self.slots.rows(slot, order)
         rows.reading[:] = True
         try:
             return fill(self.storage, rows, self.skip_bad)
@@ -76,10 +76,10 @@ class WorkerPool:
         """The processes among the workers."""
         return self._executor.processes if isinstance(self._executor, ProcessPool) else []
 
-    def submit(self, slot: int, job: BatchOrder) -> list[Future[list[int]]]:
+    def submit(self, slot: int, order: BatchOrder) -> list[Future[list[int]]]:
         """Start filling a slot in parts; each future returns the indices of replaced images."""
-        size = min(_TASK_SIZE, -(-len(job.indices) // self._workers))
-        return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
+        size = min(_TASK_SIZE, -(-len(order.indices) // self._workers))
+        return [self._executor.submit(self._fill, slot, part) for part in order.split(size)]
 
     def close_after_death(self) -> str:
         """Close the pool, and return how one of its processes died, as the rest of a sentence."""

@@ -103,16 +103,16 @@ class Slots:
     def __init__(self, capacity: Capacity):
         self._memory, self._is_pinned = SharedArrays(**capacity.layout), False
 
-    def rows(self, slot: int, job: BatchOrder) -> Rows:
-        """Return a job's rows in the batch of a slot, as views of the memory."""
-        memory, count, size = self._memory, len(job.indices), job.pixels**2 * 3
-        rows = slice(job.first, job.first + count)
+    def rows(self, slot: int, order: BatchOrder) -> Rows:
+        """Return an order's rows in the batch of a slot, as views of the memory."""
+        memory, count, size = self._memory, len(order.indices), order.pixels**2 * 3
+        rows = slice(order.first, order.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
         return Rows(
-            job.epoch,
-            job.indices,
-            job.copies,
-            pixels.reshape(count, job.pixels, job.pixels, 3),
+            order.epoch,
+            order.indices,
+            order.copies,
+            pixels.reshape(count, order.pixels, order.pixels, 3),
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
             memory["taught"][slot, rows],

@@ -47,7 +47,7 @@ spec:
 """
 
 
-def write_script(job: Job) -> str:
+def format_script(job: Job) -> str:
     """Return the TrainJob of a job; its storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []

@@ -58,7 +58,7 @@ if grep -qs '"code": 75' {exit}; then code=75; fi
 exit "$code\""""
 
 
-def write_script(job: Job) -> str:
+def format_script(job: Job) -> str:
     """Return the task file of a job; its storage is a bucket or, on several nodes, a volume."""
     nodes, ranks, is_cpu = job.allocation
     gpus = f"  accelerators: {format_yaml(dict.fromkeys(_GPUS, ranks))}  # the cheapest of these\n"

@@ -62,7 +62,7 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def write_script(words: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
+def format_script(words: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
     """Return an sbatch script that trains with `resnet-train WORDS`, the recipe first.
 
     `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
@@ -80,7 +80,7 @@ def write_script(words: Sequence[str], allocation: Allocation, time: str = "24:0
     )
 
 
-def write_array(
+def format_array(
     runs: Mapping[str, Sequence[str]],
     allocation: Allocation,
     time: str,

@@ -35,7 +35,7 @@ def train() -> AppDef:
 '''
 
 
-def write_script(job: Job) -> str:
+def format_script(job: Job) -> str:
     """Return the component of a job; all its nodes must have access to the folder of runs."""
     nodes, ranks, is_cpu = job.allocation
     words = [word for word in job.command[1:] if not word.startswith("gpus=")]

@@ -55,7 +55,7 @@ class Grays:
         return f"image {index}"
 
 
-def jobs(count: int) -> Iterator[BatchOrder]:
+def list_orders(count: int) -> Iterator[BatchOrder]:
     """Yield batches of 7 images of changing sizes; every image occurs twice."""
     for step in range(count):
         places = np.arange(7 * step, 7 * step + 7)
@@ -75,7 +75,7 @@ def run(
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
     with closing(make_pipeline(workers, 2, in_threads, bad)) as made:
-        return taken(made.run(jobs(count)), count)
+        return taken(made.run(list_orders(count)), count)
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -111,9 +111,9 @@ def test_hundred_bad_images_in_a_row_raise_an_error():
 
 def test_new_iteration_ends_the_earlier_one():
     made = make_pipeline(2, prefetch=3)
-    first = made.run(jobs(99))
+    first = made.run(list_orders(99))
     next(first)
-    assert same(taken(made.run(jobs(5)), 5), run(0, count=5))
+    assert same(taken(made.run(list_orders(5)), 5), run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     made.close()
@@ -125,7 +125,7 @@ def test_prefetch_limits_batches_made_ahead():
     fill = storage.fill
     storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
     made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
-    batches = made.run(jobs(99))
+    batches = made.run(list_orders(99))
     batch = next(batches)
     before = batch.pixels.clone()
     patience = time.monotonic() + 10
@@ -153,7 +153,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
         match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
         r"image 1, image 1",
     ):
-        next(made.run(jobs(1)))
+        next(made.run(list_orders(1)))
     made.close()  # does not wait
     gate.set()
 
@@ -161,7 +161,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
 def test_dead_worker_is_reported():
     before = set(multiprocessing.active_children())
     made = make_pipeline(1, in_threads=False)
-    batches = made.run(jobs(99))
+    batches = made.run(list_orders(99))
     next(batches)
     (process,) = set(multiprocessing.active_children()) - before
     process.kill()
@@ -183,7 +183,7 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
     made = make_pipeline(1)
     assert "cannot be pinned (CUDA error 2)" in made.notes[0]
-    assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
+    assert next(made.run(list_orders(1))).pixels.shape == (7, 3, 4, 4)
     made.close()
 
 

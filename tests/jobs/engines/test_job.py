@@ -39,7 +39,7 @@ def run_task_block(
         text = STAND_IN.format(run=folder / "runs" / task.run, waits=int(waits), code=code)
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    block = yaml.safe_load(skypilot.write_script(task))["run"].replace("/storage/", f"{folder}/")
+    block = yaml.safe_load(skypilot.format_script(task))["run"].replace("/storage/", f"{folder}/")
     environment = os.environ | {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "SKYPILOT_NUM_NODES": "2",
@@ -53,20 +53,20 @@ def run_task_block(
 
 def test_scripts_pass_extras_secrets_cores_and_memory():
     task = job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
-    read = yaml.safe_load(skypilot.write_script(task))
+    read = yaml.safe_load(skypilot.format_script(task))
     assert read["setup"].endswith(" '.[remote,wandb]'\n")
     assert read["secrets"] == {"WANDB_API_KEY": None}
     assert (read["resources"]["cpus"], read["resources"]["memory"]) == ("64+", "512+")
-    assert "sky jobs launch --secret WANDB_API_KEY mild-1.yaml" in skypilot.write_script(task)
-    text = kubernetes.write_script(task)
+    assert "sky jobs launch --secret WANDB_API_KEY mild-1.yaml" in skypilot.format_script(task)
+    text = kubernetes.format_script(task)
     trainer = yaml.safe_load(text)["spec"]["trainer"]
     assert [variable["name"] for variable in trainer["env"]] == ["WANDB_API_KEY"]
     assert trainer["resourcesPerNode"]["requests"] == {"cpu": 64, "memory": "512Gi"}
     assert "--build-arg EXTRAS=remote,wandb ." in text
-    assert "for name in ['WANDB_API_KEY'] if name in os.environ" in torchx.write_script(task)
+    assert "for name in ['WANDB_API_KEY'] if name in os.environ" in torchx.format_script(task)
     plain = job(TWO)
-    assert "secrets" not in yaml.safe_load(skypilot.write_script(plain))
-    assert "env" not in yaml.safe_load(kubernetes.write_script(plain))["spec"]["trainer"]
+    assert "secrets" not in yaml.safe_load(skypilot.format_script(plain))
+    assert "env" not in yaml.safe_load(kubernetes.format_script(plain))["spec"]["trainer"]
 
 
 def test_skypilot_single_node_runs_our_launcher(tmp_path):
@@ -109,21 +109,21 @@ def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
 
 
 def test_skypilot_mounts_bucket_with_cache_and_volume():
-    task = yaml.safe_load(skypilot.write_script(job(ONE, "s3://bucket/a b")))
+    task = yaml.safe_load(skypilot.format_script(job(ONE, "s3://bucket/a b")))
     assert task["file_mounts"] == {
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
     }
-    task = yaml.safe_load(skypilot.write_script(job(TWO)))
+    task = yaml.safe_load(skypilot.format_script(job(TWO)))
     assert task["workdir"] == "."  # installed from the checkout, since no index has the package
     assert (task["volumes"], task["num_nodes"]) == ({"/storage": "disk"}, 2)
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert task["resources"]["accelerators"] == {"A100-80GB": 8, "H100": 8}
-    assert "accelerators" not in skypilot.write_script(job(Allocation(1, 2, is_cpu=True)))
+    assert "accelerators" not in skypilot.format_script(job(Allocation(1, 2, is_cpu=True)))
 
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
 def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
-    document = yaml.safe_load(kubernetes.write_script(job(allocation, "disk}, a: {b")))
+    document = yaml.safe_load(kubernetes.format_script(job(allocation, "disk}, a: {b")))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
     wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
@@ -145,7 +145,7 @@ def test_torchx_component_escapes_arguments(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchx.components.dist", dist)
     monkeypatch.setitem(sys.modules, "torchx.specs", specs)
     component: dict = {}
-    exec(torchx.write_script(job(TWO, storage="")), component)
+    exec(torchx.format_script(job(TWO, storage="")), component)
     component["train"]()
     assert [word.replace("$$", "$") for word in called["words"]] == [*TRAINED[1:-1]]
     assert (called["m"], called["j"], called["gpu"]) == ("resnet_recipes", "2x8", 8)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs.engines import Allocation, make_title
-from resnet_recipes.jobs.engines.slurm import NOTICE, parse_seconds, write_array, write_script
+from resnet_recipes.jobs.engines.slurm import NOTICE, format_array, format_script, parse_seconds
 from resnet_recipes.jobs.group import GRACE
 from resnet_recipes.recipe.sections import RunConfig
 from tests.tables import rows
@@ -74,11 +74,11 @@ STRANGE = [
 
 
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
-    text = write_script(["recipe=mild"], ONE_NODE)
+    text = format_script(["recipe=mild"], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
-    text = write_script(["recipe=mild"], TWO_NODES)
+    text = format_script(["recipe=mild"], TWO_NODES)
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
@@ -87,7 +87,7 @@ def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
 @pytest.mark.parametrize("recipe", STRANGE)
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
     words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
-    text = write_script(words, ONE_NODE)
+    text = format_script(words, ONE_NODE)
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
@@ -108,7 +108,7 @@ def test_script_quotes_names_and_arguments(recipe, tmp_path):
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
 def test_array_task_trains_its_own_run(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
-    out, _ = run(tmp_path, write_array(runs, TWO_NODES, "4:00:00"), task=task).communicate(
+    out, _ = run(tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task).communicate(
         timeout=10
     )
     words = [*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
@@ -118,8 +118,8 @@ def test_array_task_trains_its_own_run(task, tmp_path):
 
 def test_array_has_a_task_per_run_and_limit(tmp_path):
     runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
-    assert "#SBATCH --array=0-1\n" in write_array(runs, ONE_NODE, "4:00:00")
-    text = write_array(runs, ONE_NODE, "4:00:00", at_a_time=1)
+    assert "#SBATCH --array=0-1\n" in format_array(runs, ONE_NODE, "4:00:00")
+    text = format_array(runs, ONE_NODE, "4:00:00", at_a_time=1)
     assert "#SBATCH --array=0-1%1\n" in text
     (process := run(tmp_path, text, task=2)).communicate(timeout=10)
     assert process.returncode == 2
@@ -132,8 +132,8 @@ def test_array_has_a_task_per_run_and_limit(tmp_path):
 def test_script_passes_shellcheck(allocation):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     for text in (
-        write_array(runs, allocation, "4:00:00"),
-        *(write_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE),
+        format_array(runs, allocation, "4:00:00"),
+        *(format_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE),
     ):
         told = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
@@ -142,8 +142,8 @@ def test_script_passes_shellcheck(allocation):
 
 
 def test_script_for_cpus_requests_no_gpus():
-    assert "--gpus-per-node=4\n" in write_script(["recipe=mild"], ONE_NODE)
-    assert "--gpus-per-node" not in write_script(["recipe=mild"], Allocation(1, 4, is_cpu=True))
+    assert "--gpus-per-node=4\n" in format_script(["recipe=mild"], ONE_NODE)
+    assert "--gpus-per-node" not in format_script(["recipe=mild"], Allocation(1, 4, is_cpu=True))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_seconds_parses_time_limits_as_slurm(time, length):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_stopped_job_saves_and_requeues(number, tmp_path):
-    process = run(tmp_path, write_script(["recipe=hot"], ONE_NODE), tenths=50)
+    process = run(tmp_path, format_script(["recipe=hot"], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(number)
@@ -186,19 +186,19 @@ def test_stopped_job_saves_and_requeues(number, tmp_path):
 
 
 def test_stopped_array_task_requeues_alone(tmp_path):
-    text = write_array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
+    text = format_array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
     out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
     assert "scontrol requeue 41230_1\n" in out
 
 
 def test_failed_job_is_not_requeued(tmp_path):
-    out, _ = (process := run(tmp_path, write_script(["recipe=hot"], ONE_NODE), code=1)).communicate(
-        timeout=10
-    )
+    out, _ = (
+        process := run(tmp_path, format_script(["recipe=hot"], ONE_NODE), code=1)
+    ).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out
 
 
 def test_slurm_signals_before_the_save_limit():
     assert NOTICE > GRACE
-    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in write_script(["recipe=mild"], Allocation(1, 1))
+    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in format_script(["recipe=mild"], Allocation(1, 1))

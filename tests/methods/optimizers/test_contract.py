@@ -147,7 +147,7 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
 
     Return a hash of weights and state by optimizer.
     """
-    rank, hashes = distributed.read_rank("cpu", process.launch.meeting), {}
+    rank, hashes = distributed.read_rank("cpu", process.launch.store_path), {}
     distributed.join(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
