@@ -13,7 +13,7 @@ from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.network.fuse import FoldedConv2d
 from resnet_recipes.ops import batch_norm, blur, max_pool
 from resnet_recipes.ops.norm import Epilogue, Norm
-from resnet_recipes.planning.roofline import FUSED_SHARE, START
+from resnet_recipes.planning.roofline import FUSED_BANDWIDTH_FRACTION, KERNEL_START_SECONDS
 
 
 class Case(NamedTuple):
@@ -80,7 +80,14 @@ def _measure_operation(
     )
     moved, predicted = case.accesses * x.nbytes, None
     if gpu and name == "fused":
-        predicted = moved / (moved / FUSED_SHARE / gpu.traffic + START * case.launches) / 1e9
+        predicted = (
+            moved
+            / (
+                moved / FUSED_BANDWIDTH_FRACTION / gpu.traffic
+                + KERNEL_START_SECONDS * case.launches
+            )
+            / 1e9
+        )
     yield {"value": moved / taken / 1e9, "unit": "GB/s", "predicted": predicted}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # it imports torch, which a launcher does not need
     from resnet_recipes.recipe.sections import LaunchConfig
 
 #: Seconds that a rank may take to finish its step and save.
-GRACE = 120
+SAVE_SECONDS = 120
 
 #: Variables that keep the ports of a single-machine run off the network.
 LOOPBACK = dict.fromkeys(

@@ -16,7 +16,7 @@ from typing import TextIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import GRACE, Group, Ranks, build_environments
+from resnet_recipes.jobs.group import SAVE_SECONDS, Group, Ranks, build_environments
 from resnet_recipes.jobs.rank import LaunchFacts, read_job
 from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.jobs.watchdog import Observer
@@ -27,12 +27,12 @@ from resnet_recipes.run_folder.lock import LockedFolder
 
 #: Seconds for ranks to stop when there is nothing to save: after a rank failed, and before the
 #: first step.
-AFTERMATH = 5
+STOP_SECONDS = 5
 
 #: Seconds after the first signal during which Ctrl-C is ignored as a repetition by a wrapper or a
 #: closing terminal. A later Ctrl-C stops immediately. Other signals do not, because Slurm sends
 #: SIGTERM repeatedly, seconds apart, to a job that it requeues.
-ECHO = 0.5
+ECHO_SECONDS = 0.5
 
 
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
@@ -119,7 +119,7 @@ class Launch:
         now = time.monotonic()
         if self._request == Request.TRAIN:
             self._request, self._signal = Request.SAVE, number
-        elif number == signal.SIGINT and now - self._signalled >= ECHO:
+        elif number == signal.SIGINT and now - self._signalled >= ECHO_SECONDS:
             self._request = Request.KILL
         else:
             return
@@ -138,7 +138,7 @@ class Launch:
             self._interject(
                 f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
             )
-        self._deadline = time.monotonic() + (GRACE + 10 if has_trained else AFTERMATH)
+        self._deadline = time.monotonic() + (SAVE_SECONDS + 10 if has_trained else STOP_SECONDS)
         self._ranks.send(self._signal)
 
     def _watch(self) -> None:
@@ -146,7 +146,7 @@ class Launch:
         if time.monotonic() > self._deadline:
             self._ranks.kill()
         if self._ranks.any_failed:
-            self._deadline = min(self._deadline, time.monotonic() + AFTERMATH)
+            self._deadline = min(self._deadline, time.monotonic() + STOP_SECONDS)
         stall = self._observer.describe_stall()
         if stall and not self._is_stalled:
             self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
@@ -190,7 +190,7 @@ class Launch:
         if done := [one for one in endings if not one.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
-            message = f"no checkpoint was saved within {GRACE} seconds of the signal"
+            message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"
             return self._end_run(ExitCode.FAILED, "no answer", message)
         return self._end_run(code, message="stopped before the first step")
 

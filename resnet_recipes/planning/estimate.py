@@ -29,7 +29,7 @@ from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_sp
 MAX_ALL_REDUCE_FRACTION = 0.75
 
 #: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
-DRIFT = 1.08
+MAX_DRIFT = 1.08
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class Estimate:
 
     @property
     def max_minutes(self) -> float:
-        """Maximum minutes of all known parts, with slow steps or DRIFT."""
+        """Maximum minutes of all known parts, with slow steps or MAX_DRIFT."""
         slower = self.total_minutes - self.minutes + self.bounds.high
-        return max(slower, DRIFT * self.total_minutes)
+        return max(slower, MAX_DRIFT * self.total_minutes)
 
     @property
     def bounds(self) -> "MinuteBounds":
@@ -203,11 +203,11 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
 
 
 #: Factor on the time of a step with an all-reduce: a guess.
-ALL_REDUCE = 1.05
+ALL_REDUCE_FACTOR = 1.05
 
 #: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
 #: 29 on CIFAR-10.
-PER_CORE = 12
+CORE_GIGAMACS = 12
 
 #: Factor on the CPU time for a dtype without CPU instructions, measured with ResNet-18 on one AMD
 #: EPYC with AVX2.
@@ -296,7 +296,7 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     """Return the speeds of a CPU with this many cores, guessed from the FLOPs of the network."""
     is_slow, operations = is_emulated(plan.recipe.precision.dtype), plan.network.operations
-    rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_slow else 1)
+    rate = 2e9 * CORE_GIGAMACS * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(
         {side: (plan.passes * operations(side).training / rate,) for side in plan.sizes},
         rate / operations(plan.recipe.data.eval_size).forward,
@@ -308,7 +308,7 @@ def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     work, eval_side, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
     sides = {*plan.sizes, eval_side}
     speeds = {side: predict_speed(gpu, work._replace(side=side)) for side in sides}
-    seconds = (ALL_REDUCE if devices > 1 else 1) * plan.passes / devices
+    seconds = (ALL_REDUCE_FACTOR if devices > 1 else 1) * plan.passes / devices
     forward, training = plan.network.operations(eval_side)
     return Speeds(
         {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},

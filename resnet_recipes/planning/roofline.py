@@ -57,18 +57,18 @@ def find_gpu(name: str) -> Gpu | None:
     return next((gpu for gpu in GPUS if re.fullmatch(gpu.pattern, bare)), None)
 
 
-BYTES = 2  # per activation, in bf16 or fp16
+BYTES_PER_ACTIVATION = 2  # bf16 or fp16
 # The next four were measured on an H200, in steps at 224, 176 and 88 px.
-FUSED_SHARE = 0.85  # fraction of the memory bandwidth that fused kernels reach, except the max pool
-BLURRED = 0.35  # the same for blurs as depthwise torch convolutions: 0.39, and 0.30 with stride 2
-POOLED = 0.6e12  # bytes per second of the torch max pool, including its index: 0.53e12 to 0.66e12
-START = 6e-6  # additional seconds per kernel, to start and to drain
-KERNELS = 8  # per convolution with its BatchNorm: counted
-ISSUE = 345e-6  # seconds to issue a convolution, on the host of that H200: 313e-6 and 385e-6
-REPLAY = 3e-3  # seconds to issue a CUDA graph, its input and the optimizer: assumed (at most 6e-3)
-STEP = 45  # bytes per weight in an SGD step: decay, weight, gradient, momentum, and casts
-RESERVED = 1e9  # bytes of CUDA context and cuDNN workspace: assumed
-SPLIT = 1.2  # maximum bytes that the torch allocator reserves per byte in use: counted
+FUSED_BANDWIDTH_FRACTION = 0.85  # that fused kernels reach, except the max pool
+BLUR_BANDWIDTH_FRACTION = 0.35  # of depthwise torch convolutions: 0.39, and 0.30 with stride 2
+POOL_BYTES_PER_SECOND = 0.6e12  # torch max pool, including its index: 0.53e12 to 0.66e12
+KERNEL_START_SECONDS = 6e-6  # additional time per kernel, to start and to drain
+KERNELS_PER_CONVOLUTION = 8  # with its BatchNorm: counted
+CONVOLUTION_ISSUE_SECONDS = 345e-6  # on the host of that H200: 313e-6 and 385e-6
+REPLAY_ISSUE_SECONDS = 3e-3  # a CUDA graph, its input and the optimizer: assumed (at most 6e-3)
+OPTIMIZER_BYTES_PER_WEIGHT = 45  # of a step: decay, weight, gradient, momentum, and casts
+RESERVED_BYTES = 1e9  # CUDA context and cuDNN workspace: assumed
+MAX_ALLOCATOR_FACTOR = 1.2  # bytes that the torch allocator reserves per byte in use: counted
 
 
 class Work(NamedTuple):
@@ -100,13 +100,15 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
     kinds = count_traffic(work)
     others = kinds.total() - kinds["convolution"]
     if work.fused:
-        traffic += others / (FUSED_SHARE * gpu.traffic)
+        traffic += others / (FUSED_BANDWIDTH_FRACTION * gpu.traffic)
     else:
         others -= kinds["blur"] + kinds["pool"]
-        traffic += (others / gpu.plain + kinds["blur"] / BLURRED) / gpu.traffic
-        traffic += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
-    traffic += START * KERNELS * len(_list_layers(work)) / work.batch
-    host = (REPLAY if work.fused else ISSUE * len(_list_layers(work))) / work.batch
+        traffic += (others / gpu.plain + kinds["blur"] / BLUR_BANDWIDTH_FRACTION) / gpu.traffic
+        traffic += kinds["pool"] / min(POOL_BYTES_PER_SECOND, gpu.plain * gpu.traffic)
+    traffic += KERNEL_START_SECONDS * KERNELS_PER_CONVOLUTION * len(_list_layers(work)) / work.batch
+    host = (
+        REPLAY_ISSUE_SECONDS if work.fused else CONVOLUTION_ISSUE_SECONDS * len(_list_layers(work))
+    ) / work.batch
     if host > compute + traffic:
         return Speed(1 / host, "kernel launches")
     limit = "arithmetic" if compute > traffic else "memory traffic"
@@ -137,11 +139,16 @@ def count_traffic(work: Work) -> Counter[str]:
                 4 * read if stride == 1 else 2 * (read + read // 4)
                 for read, stride in _list_blurs(work)
             ),
-            "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
+            "pool": 2 * (stem + pooled)
+            + 2 * pooled * _count_index_bytes(work) // BYTES_PER_ACTIVATION,
         }
     )
-    bytes_by_kind = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
-    bytes_by_kind["optimizer"] = STEP * count_backbone_weights(work.model) / work.batch
+    bytes_by_kind = Counter(
+        {kind: float(BYTES_PER_ACTIVATION * number) for kind, number in elements.items()}
+    )
+    bytes_by_kind["optimizer"] = (
+        OPTIMIZER_BYTES_PER_WEIGHT * count_backbone_weights(work.model) / work.batch
+    )
     bytes_by_kind["convolution"] = sum(moved for _, moved in _list_passes(work))
     return bytes_by_kind
 
@@ -155,11 +162,13 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     # Memory peaks at the end of the forward pass, because the backward pass frees the tensors that
     # it has read. Pixels are uint8 and float32; a graph keeps its own copy.
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
-    used = work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES)
+    used = (
+        work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES_PER_ACTIVATION)
+    )
     # an evaluation cannot use the memory of a CUDA graph
     widest = max(layer.written for layer in _list_layers(work))
-    evaluation = 3 * BYTES * widest * work.batch if work.fused else 0
-    return RESERVED + SPLIT * used + evaluation
+    evaluation = 3 * BYTES_PER_ACTIVATION * widest * work.batch if work.fused else 0
+    return RESERVED_BYTES + MAX_ALLOCATOR_FACTOR * used + evaluation
 
 
 def count_kept_bytes(work: Work) -> int:
@@ -175,10 +184,10 @@ def count_kept_bytes(work: Work) -> int:
         elements += halves + stem // 4
     else:
         elements += pooled + sum(read + read // stride**2 for read, stride in _list_blurs(work))
-    return BYTES * elements + _index(work) * pooled
+    return BYTES_PER_ACTIVATION * elements + _count_index_bytes(work) * pooled
 
 
-def _index(work: Work) -> int:
+def _count_index_bytes(work: Work) -> int:
     """Return the bytes per maximum that store its place: int64 in torch, uint8 in the kernel."""
     return 1 if work.fused else 8
 
@@ -199,7 +208,7 @@ def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
         # the blur takes the stride
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
-        moved = BYTES * (read + layer.written + layer.weights / work.batch)
+        moved = BYTES_PER_ACTIVATION * (read + layer.written + layer.weights / work.batch)
         passes += [(layer.flops, moved)] * layer.passes()
     return tuple(passes)
 

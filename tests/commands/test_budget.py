@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes import api
 from resnet_recipes.jobs import measure
-from resnet_recipes.planning.estimate import DRIFT, Speeds
+from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
 
@@ -17,7 +17,7 @@ WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba
 #: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
 LAST = 0.5 + SAVE
-FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
+FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measuremen
 def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
-    assert length("a") == f"{int((120 / DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
+    assert length("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
 def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
@@ -122,5 +122,5 @@ def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
     assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
     whole = api.estimate(api.compose("mild", *words, epochs=FITS))
     known = START + LAST + FITS * (EPOCH + SAVE)
-    assert 60 * whole.max_minutes == pytest.approx(DRIFT * known, abs=0.1)
+    assert 60 * whole.max_minutes == pytest.approx(MAX_DRIFT * known, abs=0.1)
     assert len(measurements) == 1

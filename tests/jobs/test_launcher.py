@@ -32,7 +32,7 @@ from tests.tables import rows
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the launcher start the stand-in, and wait less for a repeated signal."""
     monkeypatch.setattr(group_module, "PROGRAM", "stand_in")
-    monkeypatch.setattr(launching, "ECHO", 0.1)
+    monkeypatch.setattr(launching, "ECHO_SECONDS", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
@@ -222,7 +222,7 @@ def test_repeated_scheduler_signal_counts_once(tmp_path):
     def repeatedly() -> None:
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(launching.ECHO + 0.1)
+            time.sleep(launching.ECHO_SECONDS + 0.1)
 
     run = Started(tmp_path, "slow-to-save@0", then=repeatedly)
     assert run.ending.code == 75
@@ -232,7 +232,7 @@ def test_repeated_scheduler_signal_counts_once(tmp_path):
 def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(launching.ECHO + 0.1)
+        time.sleep(launching.ECHO_SECONDS + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, twice))
@@ -242,7 +242,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
 
 
 def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
+    monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     threading.Timer(0.02, send(signal.SIGTERM)).start()
     run = Started(tmp_path)
     assert run.ending.code == 75
@@ -250,7 +250,7 @@ def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
 
 
 def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "GRACE", -9.8)
+    monkeypatch.setattr(launching, "SAVE_SECONDS", -9.8)
     run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not list_running(tmp_path)
@@ -300,7 +300,7 @@ def test_ranks_die_with_a_killed_launcher(tmp_path, ranks):
 
 @pytest.mark.slow
 def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
+    monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
     (said,) = run.said
@@ -356,7 +356,7 @@ def test_only_a_late_second_ctrl_c_stops_the_run_immediately(tmp_path, monkeypat
         (12.0, signal.SIGTERM, request.SAVE),  # Slurm sends several
         (14.0, signal.SIGINT, request.KILL),
     ):
-        monkeypatch.setattr(launching, "ECHO", 0.5)
+        monkeypatch.setattr(launching, "ECHO_SECONDS", 0.5)
         monkeypatch.setattr(launching.time, "monotonic", lambda now=seconds: now)
         launch.receive(number)
         assert launch._request is expected

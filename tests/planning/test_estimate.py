@@ -17,7 +17,7 @@ from resnet_recipes.planning.estimate import (
     sample_epochs,
 )
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.roofline import GPUS, SPLIT, Work, predict_speed
+from resnet_recipes.planning.roofline import GPUS, MAX_ALLOCATOR_FACTOR, Work, predict_speed
 from tests.plans import imagenet
 from tests.tables import values
 
@@ -175,7 +175,7 @@ def on_h200(plan: Plan) -> Estimate:
 
 def test_cpu_minutes_are_images_times_multiply_adds():
     whole = on_cores(mild(FIXED)).minutes
-    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.PER_CORE, rel=1e-3)
+    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.CORE_GIGAMACS, rel=1e-3)
     sam = on_cores(mild(f"{FIXED} methods.sam.interval=4")).minutes
     assert sam == pytest.approx(whole * 1.25)
     assert on_cores(mild(FIXED), 4).minutes == pytest.approx(whole / 4)
@@ -202,7 +202,7 @@ def test_evaluation_with_flips_takes_two_forward_passes():
     once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
     assert once.evaluated_images == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward
-    seconds = 37 * 50_000 * forward / (2e9 * speeds.PER_CORE)
+    seconds = 37 * 50_000 * forward / (2e9 * speeds.CORE_GIGAMACS)
     assert 60 * on_cores(once).evaluation_minutes == pytest.approx(seconds)
     assert on_cores(twice).evaluation_minutes == pytest.approx(2 * seconds / 60)
     share = on_h200(once).evaluation_minutes / on_h200(once).minutes
@@ -233,7 +233,7 @@ def test_each_image_size_has_its_own_speed():
 
 def test_gpu_memory_grows_with_copies_of_the_weights():
     assert 8e9 < estimate_gpu_memory(mild("", 8)) < 14e9
-    copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
+    copy = pytest.approx(MAX_ALLOCATOR_FACTOR * 4 * mild().network.parameters)
     assert estimate_gpu_memory(mild("methods.sam={}")) - estimate_gpu_memory(mild()) == copy
     assert estimate_gpu_memory(mild()) - estimate_gpu_memory(mild("~methods.ema")) == copy
     adamw, lamb = (estimate_gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))

@@ -17,10 +17,10 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.planning.layers import count_operations, list_convolutions
 from resnet_recipes.planning.roofline import (
-    FUSED_SHARE,
+    FUSED_BANDWIDTH_FRACTION,
     GPUS,
-    POOLED,
-    SPLIT,
+    MAX_ALLOCATOR_FACTOR,
+    POOL_BYTES_PER_SECOND,
     Work,
     count_kept_bytes,
     count_memory,
@@ -151,8 +151,8 @@ def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_
     work = Work("resnet50", side, 256, blur, fused)
     seconds = 1 / predict_speed(gpu, work).images_per_second
     if fused:  # measured before the fused pool existed
-        torchs = count_traffic(work._replace(fused=False))["pool"] / POOLED
-        seconds += torchs - count_traffic(work)["pool"] / (FUSED_SHARE * gpu.traffic)
+        torchs = count_traffic(work._replace(fused=False))["pool"] / POOL_BYTES_PER_SECOND
+        seconds += torchs - count_traffic(work)["pool"] / (FUSED_BANDWIDTH_FRACTION * gpu.traffic)
     assert 1 / seconds == pytest.approx(images_per_second, rel=0.1)
 
 
@@ -177,7 +177,9 @@ MLPERF = {
 def test_convolution_speed_matches_mlperf_logs(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
-    saved = (count_traffic(work).total() - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
+    saved = (count_traffic(work).total() - 1e6 * megabytes) / (
+        FUSED_BANDWIDTH_FRACTION * gpu.traffic
+    )
     expected = 1 / (1 / predict_speed(gpu, work).images_per_second - saved)
     assert expected == pytest.approx(images_per_second, rel=0.05)
 
@@ -235,6 +237,8 @@ def test_memory_counts_activations_and_weight_copies():
     work = Work("resnet50", 176, 256)
     one = count_memory(work, 256, 25_557_032, 3)
     assert 8e9 < one < 12e9
-    assert count_memory(work, 256, 25_557_032, 4) - one == pytest.approx(SPLIT * 4 * 25_557_032)
+    assert count_memory(work, 256, 25_557_032, 4) - one == pytest.approx(
+        MAX_ALLOCATOR_FACTOR * 4 * 25_557_032
+    )
     half = count_memory(Work("resnet50", 176, 128), 256, 25_557_032, 3)
     assert 0.5 < half / one < 0.7

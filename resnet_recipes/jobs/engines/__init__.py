@@ -14,7 +14,7 @@ STORAGE = "/storage"
 CORES, MEMORY = 8, 64
 
 #: Seconds that torchrun waits for its ranks to save; a save may take 120 s.
-SAVING = 150
+SHUTDOWN_SECONDS = 150
 
 
 class Allocation(NamedTuple):

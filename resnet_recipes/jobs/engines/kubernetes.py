@@ -1,7 +1,7 @@
 """Write a TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
 
 from resnet_recipes import __version__
-from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
+from resnet_recipes.jobs.engines import CORES, MEMORY, SHUTDOWN_SECONDS, STORAGE, Job, format_yaml
 
 #: Name of the cluster secret that contains the environment variables.
 _SECRET = "resnet-recipes"
@@ -50,7 +50,9 @@ spec:
 def format_script(job: Job) -> str:
     """Return the TrainJob of a job; its storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
-    torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
+    torchrun = (
+        ["torchrun", f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--no-python"] if nodes > 1 else []
+    )
     # Kubernetes expands $(NAME), and replaces $$ by $
     command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
     limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
@@ -74,7 +76,7 @@ def format_script(job: Job) -> str:
         ranks=ranks,
         gpus="" if is_cpu else limits,
         command=format_yaml(command),
-        grace=SAVING + 30,
+        grace=SHUTDOWN_SECONDS + 30,
         path=STORAGE,
         claim=format_yaml({"claimName": job.storage}),
     )

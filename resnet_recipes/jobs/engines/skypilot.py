@@ -3,7 +3,7 @@
 import shlex
 from textwrap import indent
 
-from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
+from resnet_recipes.jobs.engines import CORES, MEMORY, SHUTDOWN_SECONDS, STORAGE, Job, format_yaml
 
 #: GPU types; SkyPilot chooses the cheapest. The recipes were published with the first.
 _GPUS = ("A100-80GB", "H100")
@@ -66,7 +66,7 @@ def format_script(job: Job) -> str:
     if nodes > 1:
         ending = shlex.quote(f"{STORAGE}/runs/{job.run}/exit.json")
         command = shlex.join(job.command)
-        run = _SEVERAL.format(exit=ending, ranks=ranks, saving=SAVING, command=command)
+        run = _SEVERAL.format(exit=ending, ranks=ranks, saving=SHUTDOWN_SECONDS, command=command)
     mount = _BUCKET if "://" in job.storage else _VOLUME
     return _TASK.format(
         name=job.name,

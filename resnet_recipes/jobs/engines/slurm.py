@@ -8,10 +8,10 @@ from math import ceil
 from resnet_recipes.jobs.engines import Allocation, make_title
 
 #: Seconds from the Slurm signal to the time limit, enough for a rank to finish its step and save.
-NOTICE = 180
+NOTICE_SECONDS = 180
 
 #: Minimum job duration in seconds: a shorter job would mostly start up.
-MIN_JOB_SECONDS = NOTICE + 120
+MIN_JOB_SECONDS = NOTICE_SECONDS + 120
 
 #: Maximum seconds from the end of the first task to the end of the last: a save, or a summary.
 TASK_END_SECONDS = 300
@@ -117,7 +117,7 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
         nodes=nodes,
         tasks=ranks if nodes > 1 else 1,
         gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
-        notice=NOTICE,
+        notice=NOTICE_SECONDS,
         wait=TASK_END_SECONDS,
         words=words if nodes > 1 else f"{words} gpus={ranks}",
         **parts,

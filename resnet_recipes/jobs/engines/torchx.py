@@ -1,6 +1,6 @@
 """Write a component for torchx (0.7), which runs with any of its schedulers."""
 
-from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, Job
+from resnet_recipes.jobs.engines import CORES, MEMORY, SHUTDOWN_SECONDS, Job
 
 _COMPONENT = '''\
 """torchx run -s local_cwd {name}.py:train     (or -s slurm, -s kubernetes ...)
@@ -48,6 +48,6 @@ def format_script(job: Job) -> str:
         gpus=0 if is_cpu else ranks,
         cores=CORES * ranks,
         memory=1000 * MEMORY * ranks,
-        saving=SAVING,
+        saving=SHUTDOWN_SECONDS,
         secrets=list(job.secrets),
     )

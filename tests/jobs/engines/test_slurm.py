@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs.engines import Allocation, make_title
-from resnet_recipes.jobs.engines.slurm import NOTICE, format_array, format_script, parse_seconds
-from resnet_recipes.jobs.group import GRACE
+from resnet_recipes.jobs.engines.slurm import (
+    NOTICE_SECONDS,
+    format_array,
+    format_script,
+    parse_seconds,
+)
+from resnet_recipes.jobs.group import SAVE_SECONDS
 from resnet_recipes.recipe.sections import RunConfig
 from tests.tables import rows
 
@@ -200,5 +205,7 @@ def test_failed_job_is_not_requeued(tmp_path):
 
 
 def test_slurm_signals_before_the_save_limit():
-    assert NOTICE > GRACE
-    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in format_script(["recipe=mild"], Allocation(1, 1))
+    assert NOTICE_SECONDS > SAVE_SECONDS
+    assert f"#SBATCH --signal=B:USR1@{NOTICE_SECONDS} " in format_script(
+        ["recipe=mild"], Allocation(1, 1)
+    )
