@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-    lock.PATIENCE = 0.2
+    lock.MAX_RETRY_SECONDS = 0.2
     config.stash[FORKS] = ForkServer()
 
 

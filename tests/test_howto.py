@@ -47,16 +47,16 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
         shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     tests = ["tests/methods/test_composition.py"]
-    for guide, (room, name, registry) in GUIDES.items():
+    for guide, (package, name, registry) in GUIDES.items():
         page = (PAGES / f"{guide}.md").read_text()
         file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
-        (tmp_path / "resnet_recipes" / room / f"{name}.py").write_text(file)
+        (tmp_path / "resnet_recipes" / package / f"{name}.py").write_text(file)
         place = tmp_path / "resnet_recipes" / registry
         text = place.read_text()
         place.write_text(enter_in_registry(guide, text, entry))
         assert len(place.read_text()) > len(text)
-        (tmp_path / "tests" / room / f"test_{name}.py").write_text(test)
-        tests += [f"tests/{room}/test_contract.py", f"tests/{room}/test_{name}.py"]
+        (tmp_path / "tests" / package / f"test_{name}.py").write_text(test)
+        tests += [f"tests/{package}/test_contract.py", f"tests/{package}/test_{name}.py"]
     names = [name for _, name, _ in GUIDES.values()]
     (tmp_path / "run_tests.py").write_text(RUN.format(tests=tests, names=" or ".join(names)))
     code, out, err = forks.run(tmp_path, "run_tests").wait()

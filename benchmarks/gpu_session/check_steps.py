@@ -103,7 +103,7 @@ def compute_changes(chosen: dict, device: torch.device) -> list[Tensor]:
 def _check_largest_batch(device: torch.device) -> dict:
     """Find the largest batch, up to 4,096 images of 224 px, that fits, and train with it."""
     recipe = make_recipe("mild", 224, 4096, False)
-    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, device)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY_FRACTION, device)
     plan = make_plan(recipe, make_facts(recipe), 1)
     size = build.find_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)

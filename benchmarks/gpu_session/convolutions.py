@@ -11,7 +11,12 @@ from torch import Tensor
 from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
-from resnet_recipes.planning.roofline import START, Convolution, Gpu, list_convolutions
+from resnet_recipes.planning.roofline import (
+    KERNEL_START_SECONDS,
+    Convolution,
+    Gpu,
+    list_convolutions,
+)
 
 SIDES, BATCH = (224, 88, 176), 256
 
@@ -62,7 +67,7 @@ def _sum_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
         sum(row["times"] * row[key] for row in found)
         for key in ("least_microseconds", "microseconds")
     )
-    starts = 1e6 * START * sum(row["times"] for row in found)
+    starts = 1e6 * KERNEL_START_SECONDS * sum(row["times"] for row in found)
     return {
         "case": f"{side} px: all convolutions of a step",
         "value": least / spent,

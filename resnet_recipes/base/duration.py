@@ -17,7 +17,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 #: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
 #: steps.
-MAX_LENGTH = 10**9
+MAX_STEPS_OR_EPOCHS = 10**9
 
 #: Upper limit of a time, in seconds: ten years.
 _MAX_SECONDS = 10 * 365 * 24 * 3600.0
@@ -52,8 +52,8 @@ class Duration:
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run; use 0dur to 1dur")
-        if value > MAX_LENGTH:
-            raise ValueError(f"is too long: the maximum is {MAX_LENGTH:,} epochs or steps")
+        if value > MAX_STEPS_OR_EPOCHS:
+            raise ValueError(f"is too long: the maximum is {MAX_STEPS_OR_EPOCHS:,} epochs or steps")
         return Duration(value, unit)
 
     def scale(self, ratio: Fraction) -> "Duration":

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base import names
 
-MAX_SHOWN = 500  # longest value that a message shows, in characters
+MAX_SHOWN_CHARACTERS = 500  # longest value that a message shows, in characters
 
 
 #: In a URL: user name and password, which may contain slashes; query or fragment.
@@ -184,7 +184,7 @@ def to_text(value: object) -> str:
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text
     text = mask_secrets(text.lower() if isinstance(value, bool) else text)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 
 
 class RecipeError(Exception):

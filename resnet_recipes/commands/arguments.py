@@ -35,7 +35,9 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.base.text import wrap_text
 
 WIDTH = 80  # columns of a help page in the documentation
-NARROW = 60  # columns; below this width, texts are under their labels instead of to the right
+NARROW_COLUMNS = (
+    60  # columns; below this width, texts are under their labels instead of to the right
+)
 
 #: Flags and descriptions of RUN that several pages share.
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
@@ -109,7 +111,7 @@ def _fit(text: str, width: int) -> str:
 
 def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
     """Return a row of a help page: a label, with wrapped text to its right."""
-    column = column if width >= NARROW else indent + 4
+    column = column if width >= NARROW_COLUMNS else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
     if len(head) == column and head.endswith("  "):
         return "\n".join(wrap_text(text, width, head, " " * column))

@@ -39,7 +39,7 @@ part of the weights.""",
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     from resnet_recipes.inference.export import (
-        IMAGES,
+        COMPARED_IMAGES,
         ExportOptions,
         export_and_check,
         find_missing_packages,
@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
-    say(f"writing {TARGETS[to].file}, then comparing its outputs on {IMAGES} images ...")
+    say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with Waiting("comparing") as waiting:
         exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())

@@ -52,7 +52,7 @@ _TAKEN = ("run", "run.name")
 _STAND_IN = "run.name=run-1"
 
 #: GPUs per node with `gpus=auto`.
-USUAL = 8
+AUTO_GPUS_PER_NODE = 8
 
 #: Images per step; with fewer, as in finetune, the default is one GPU.
 SMALL_BATCH = 64
@@ -88,7 +88,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
     (name, (point, _)), *_ = runs.items()
     config = point.recipe
-    usual = USUAL if config.batch.global_size >= SMALL_BATCH else 1
+    usual = AUTO_GPUS_PER_NODE if config.batch.global_size >= SMALL_BATCH else 1
     gpus = usual if config.launch.gpus == "auto" else int(config.launch.gpus)
     allocation = Allocation(nodes, gpus, config.launch.device == "cpu")
     values = format_settings(asdict(config)).values()

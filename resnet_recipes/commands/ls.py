@@ -22,7 +22,7 @@ USAGE = Usage(
     RECIPES | CSV | JSON,
 )
 
-_TEXT = 18  # minimum columns for text
+_MIN_TEXT_COLUMNS = 18  # minimum columns for text
 _PUBLISHED = "PUBLISHED TOP-1"
 
 
@@ -70,11 +70,11 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         }
         for item in items
     ]
-    lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _TEXT)
+    lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _MIN_TEXT_COLUMNS)
     left = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
         yield from wrap_text(
-            text or "-", max(get_width(), left + _TEXT), line.ljust(left), " " * left
+            text or "-", max(get_width(), left + _MIN_TEXT_COLUMNS), line.ljust(left), " " * left
         )
 
 

@@ -42,7 +42,7 @@ USAGE = Usage(
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 #: Interval between reads of the run's files, in seconds.
-EVERY = 1.0
+READ_INTERVAL_SECONDS = 1.0
 
 
 def run(arguments: Arguments) -> int:
@@ -71,7 +71,7 @@ def _follow(folder: Path) -> None:
             live.update(draw_screen(run, records, console.width), refresh=True)
             if run is None or run.state != "running":
                 return
-            time.sleep(EVERY)
+            time.sleep(READ_INTERVAL_SECONDS)
 
 
 def _print(folder: Path) -> None:
@@ -86,7 +86,7 @@ def _print(folder: Path) -> None:
         if run is None or run.state != "running":
             print(f"state={run.state if run else 'gone'}", flush=True)
             return
-        time.sleep(EVERY)
+        time.sleep(READ_INTERVAL_SECONDS)
 
 
 def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> "RenderableType":

@@ -58,7 +58,7 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
 
 _ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
 #: Part of the seed of augmentations, so that no other generator repeats their numbers.
-_AUGMENT = 0x61756720
+_AUGMENT_SEED = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
 
@@ -128,7 +128,7 @@ class TrainCrop:
     def generator(self, rows: Rows, row: int) -> np.random.Generator:
         """Return the random generator for augmenting the image of one row."""
         copy = int(rows.copies[row])
-        key = self.seed, rows.epoch, int(rows.indices[row]), _AUGMENT
+        key = self.seed, rows.epoch, int(rows.indices[row]), _AUGMENT_SEED
         return np.random.default_rng((*key, copy) if copy else key)
 
 

@@ -10,7 +10,7 @@ from resnet_recipes.base.schedule import get_epoch_value
 from resnet_recipes.data.base import DataConfig, Share
 
 #: Part of the seed of the order, so that no other generator repeats its numbers.
-_ORDER = 0x6F726472
+_ORDER_SEED = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
 #: an order that repeats some images and omits others.
@@ -44,7 +44,7 @@ def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
 
     Takes 20 ms for ImageNet.
     """
-    return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
+    return np.random.default_rng((seed, epoch, 0, _ORDER_SEED)).permutation(examples)
 
 
 def list_train_batches(
@@ -118,7 +118,7 @@ def list_eval_batches(
 
 
 #: Part of the seed of class sampling, so that no other generator repeats its numbers.
-_SAMPLING = 0x73616D70
+_SAMPLING_SEED = 0x73616D70
 
 MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance
 
@@ -138,7 +138,7 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
     shares = weights / weights.sum()
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
-        rng = np.random.default_rng((seed, epoch, 0, _SAMPLING))
+        rng = np.random.default_rng((seed, epoch, 0, _SAMPLING_SEED))
         # Each class gets its expected number, rounded down or up, and the total is exactly one
         # epoch.
         ends = np.floor(np.cumsum(shares) * examples + rng.random())

@@ -28,22 +28,22 @@ from resnet_recipes.data.order import BatchOrder
 
 #: CPU milliseconds per crop of an ImageNet photograph at 88 to 176 px, on an AMD EPYC 9004 core:
 #: from its JPEG, from its pixels in memory, and the first crop, which stores them there.
-TABLE = {"engine": (0.72, 0.1, 1.8), "Python": (1.9, 0.5, 7.0)}
+CROP_MILLISECONDS = {"engine": (0.72, 0.1, 1.8), "Python": (1.9, 0.5, 7.0)}
 
 #: CPU milliseconds per image of RandAugment or TrivialAugment at 176 px.
-AUGMENT = 0.18
+AUGMENT_MILLISECONDS = 0.18
 
 #: Height and width of a photograph with the mean aspect ratio of ImageNet.
-PHOTOGRAPH = (367, 500)
+PHOTOGRAPH_SIZE = (367, 500)
 
 #: Time limit for cropping images, in seconds.
-PATIENCE = 0.3
+MAX_CROP_SECONDS = 0.3
 
 #: Images that are cropped together.
 _CROPS_AT_ONCE = 16
 
 #: Limit of bytes per image that time the disk; few images are larger.
-_MAX_READ = 4 << 20
+_MAX_READ_BYTES = 4 << 20
 
 
 class CropSeconds(NamedTuple):
@@ -94,7 +94,7 @@ class Sample(NamedTuple):
                     shapes[index] = picture.height, picture.width
         images = facts.train_examples + facts.eval_examples
         if not shapes:
-            source, shapes = None, {0: PHOTOGRAPH}
+            source, shapes = None, {0: PHOTOGRAPH_SIZE}
         return cls(source, np.array([*shapes]), np.array([*shapes.values()]), images, disk, {})
 
     @property
@@ -127,7 +127,7 @@ class Sample(NamedTuple):
         self, source: Source, config: DataConfig, augment: Augment | None
     ) -> CropSeconds:
         name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _CROPS_AT_ONCE, 1, seed=0)
-        laps, read, end = np.zeros(3), 0, time.monotonic() + PATIENCE
+        laps, read, end = np.zeros(3), 0, time.monotonic() + MAX_CROP_SECONDS
         with closing(build_train_pipeline(source, config, share, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):
                 some = self.indices[read : read + _CROPS_AT_ONCE]
@@ -142,8 +142,8 @@ class Sample(NamedTuple):
 
 def _look_up(config: DataConfig, augment: Augment | None) -> CropSeconds:
     """Return the CPU time of a training crop of a typical photograph."""
-    row = TABLE["Python" if explain_unavailable() else "engine"]
-    more = AUGMENT if augment else 0.0
+    row = CROP_MILLISECONDS["Python" if explain_unavailable() else "engine"]
+    more = AUGMENT_MILLISECONDS if augment else 0.0
     files, later, first = ((milliseconds + more) / 1000 for milliseconds in row)
     return CropSeconds(first, later) if config.memory_pixels else CropSeconds(files, files)
 
@@ -163,6 +163,6 @@ def _read_cold(part: FilePart) -> bool:
         try:
             os.preadv(file.fileno(), [bytearray(1)], part.first + length // 2, os.RWF_NOWAIT)
         except BlockingIOError:
-            os.pread(file.fileno(), min(length, _MAX_READ), part.first)
+            os.pread(file.fileno(), min(length, _MAX_READ_BYTES), part.first)
             return True
     return False

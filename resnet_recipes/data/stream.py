@@ -10,16 +10,16 @@ import torch
 from resnet_recipes.data.base import RawBatch
 
 #: Maximum number of batches on the device that issued steps still use.
-AHEAD = 3
+MAX_BATCHES_IN_USE = 3
 
 
 class Stream:
     """An iterator of batches on `device`.
 
     On CUDA, a side stream copies a batch while the device still computes on previous batches. The
-    host waits for the copy of the previous batch, and that copy waits for the step AHEAD batches
-    earlier; otherwise a fast loader would fill device memory. On a CPU nothing is copied, and a
-    batch is valid until the next one is requested.
+    host waits for the copy of the previous batch, and that copy waits for the step
+    MAX_BATCHES_IN_USE batches earlier; otherwise a fast loader would fill device memory. On a CPU
+    nothing is copied, and a batch is valid until the next one is requested.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):
@@ -29,7 +29,7 @@ class Stream:
         self._side = _get_side_stream(device) if device.type == "cuda" else None
         self._copied: torch.cuda.Event | None = None
         # one event per batch in flight: the device is finished with the previous batch
-        self._finished: deque[torch.cuda.Event] = deque(maxlen=AHEAD)
+        self._finished: deque[torch.cuda.Event] = deque(maxlen=MAX_BATCHES_IN_USE)
 
     def __iter__(self) -> Iterator[RawBatch]:
         return self
@@ -47,7 +47,7 @@ class Stream:
         """Start copying a batch; the device's next operations wait for the copy."""
         current = torch.cuda.current_stream(self._device)
         self._finished.append(current.record_event())
-        if len(self._finished) == AHEAD:
+        if len(self._finished) == MAX_BATCHES_IN_USE:
             self._side.wait_event(self._finished[0])
         with torch.cuda.stream(self._side):
             batch = RawBatch(

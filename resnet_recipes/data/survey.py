@@ -37,7 +37,7 @@ from resnet_recipes.data.root import (
 )
 
 #: Suggested value of data.val_share.
-_TENTH = 0.1
+_SUGGESTED_VAL_SHARE = 0.1
 
 
 def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) -> DataFacts:
@@ -132,13 +132,13 @@ def _find_split_problems(
         yield Problem("data.val_share", config.val_share, rule, remove)
     if "val" not in parts and not config.sets_aside:
         try:
-            _survey(replace(config, val_share=_TENTH), tell)
+            _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), tell)
         except NotReadyError as error:  # the data has another error, which a fraction does not fix
             NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
-            fix: Fix = Hint(error.problems[0].about(f"data.val_share={_TENTH}"))
+            fix: Fix = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
         else:
             hint = Hint("sets a tenth of each class aside for validation")
-            fix = (f"data.val_share={_TENTH}", hint)
+            fix = (f"data.val_share={_SUGGESTED_VAL_SHARE}", hint)
         yield make_problem(config.root, "has no validation images", fix)
 
 

@@ -16,7 +16,7 @@ TRAIN_EXAMPLES = 128
 EVAL_EXAMPLES = 50
 
 #: Number of noise images; each example is a noise image plus the pattern of its class.
-_NOISES = 64
+_NOISE_IMAGES = 64
 
 
 class SyntheticImages:
@@ -33,7 +33,7 @@ class SyntheticImages:
         place = np.arange(pixels) * 4 // pixels
         self._patterns = _to_device(coarse[:, place][:, :, place])
         self._noises = _to_device(
-            rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8)
+            rng.integers(0, 128, (_NOISE_IMAGES, pixels, pixels, 3), dtype=np.uint8)
         )
 
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
@@ -42,7 +42,7 @@ class SyntheticImages:
         The class is the index modulo the number of classes, at most CLASSES.
         """
         labels = _to_device(indices % self._classes)
-        noises = (indices // self._classes * 31 + epoch * 17) % _NOISES
+        noises = (indices // self._classes * 31 + epoch * 17) % _NOISE_IMAGES
         pixels = self._patterns[labels] + self._noises[_to_device(noises)]
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular, parse_json
 
-_MAX_HEADER = 32 << 20  # bytes; a million class names take half of it
+_MAX_HEADER_BYTES = 32 << 20  # bytes; a million class names take half of it
 MAX_ENTRIES = 20_000
 
 
@@ -28,7 +28,7 @@ def read_tensors(path: Path, most: float = math.inf) -> TensorFile:
     with open_regular(path, most) as file:
         length = int.from_bytes(file.read(8), "little")
         try:
-            header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
+            header = parse_json(file.read(min(length, _MAX_HEADER_BYTES)).decode())
         except ValueError:
             raise ValueError("it is not a .safetensors file, or is cut short") from None
     if not isinstance(header, dict) or len(header) > MAX_ENTRIES:

@@ -12,7 +12,7 @@ from resnet_recipes.base.text import Progress
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_BLOCK = 4096  # items passed to the threads at a time
+_BLOCK_ITEMS = 4096  # items passed to the threads at a time
 
 
 class Finding(NamedTuple):
@@ -53,8 +53,8 @@ def run_checks(
 ) -> Iterator[Answer]:
     """Yield the result of a check for each item, in order, using all cores."""
     with ThreadPoolExecutor(count_cores()) as pool:
-        for start in range(0, len(items), _BLOCK):
-            block = items[start : start + _BLOCK]
+        for start in range(0, len(items), _BLOCK_ITEMS):
+            block = items[start : start + _BLOCK_ITEMS]
             yield from pool.map(check, block)
             progress(start + len(block), len(items))
 

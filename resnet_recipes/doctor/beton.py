@@ -16,7 +16,7 @@ from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
 _AGAIN = "resnet-recipes convert SRC DST"
-_THUMBNAIL = 8  # pixels: height and width of the resized samples
+_THUMBNAIL_SIDE = 8  # pixels: height and width of the resized samples
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
@@ -47,10 +47,13 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It returns why the sample is damaged, or None.
     """
-    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL), count_cores())
+    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIDE), count_cores())
 
     def verify(index: int) -> str | None:
-        one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
+        one, pixels = (
+            np.array([index]),
+            np.empty((1, _THUMBNAIL_SIDE, _THUMBNAIL_SIDE, 3), np.uint8),
+        )
         try:
             storage.fill(
                 Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool))

@@ -50,7 +50,7 @@ _MODES = {
     "P": "transparent",
 }
 _ORIENTATION = 0x0112
-_BLOCK = 256  # images decoded between two checks of the time
+_BLOCK_IMAGES = 256  # images decoded between two checks of the time
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
 
@@ -168,7 +168,7 @@ def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
             ("train", listings["train"].path(index))
             if index < train
             else ("val", listings["val"].path(index - train))
-            for index in order[count : count + _BLOCK]
+            for index in order[count : count + _BLOCK_IMAGES]
         ]
         results = run_checks(files, lambda file: check_image(file[1]), silent)
         for (split, path), result in zip(files, results, strict=True):

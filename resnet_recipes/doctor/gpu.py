@@ -20,8 +20,8 @@ from resnet_recipes.doctor.cuda import (
 from resnet_recipes.planning.roofline import find_gpu
 from resnet_recipes.run_folder.ending import make_ending
 
-_MIN_BYTES = 10e9  # bytes for a micro-batch of 256 images at 176 px in bfloat16
-_MIN_SPEED = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
+_MIN_MEMORY_BYTES = 10e9  # bytes for a micro-batch of 256 images at 176 px in bfloat16
+_MIN_SPEED_FRACTION = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
 _HARDWARE = Hint(
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
     "itself is broken"
@@ -66,7 +66,7 @@ def check_devices() -> Iterator[Finding]:
         )
         name = f"{device.name}, {format_bytes(device.total_memory)}"
         yield Finding("ok", f"GPU {index}: {name}; precision=auto means {precision}")
-        if device.total_memory < _MIN_BYTES:
+        if device.total_memory < _MIN_MEMORY_BYTES:
             fix = "batch.bn_size=64", Hint("this changes BatchNorm slightly")
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
@@ -164,7 +164,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
         )
         command = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
         fix = command, Hint("this shows heat, power and clocks, and nvidia-smi other programs")
-        is_slow = speed < _MIN_SPEED * expected
+        is_slow = speed < _MIN_SPEED_FRACTION * expected
         if is_slow:
             yield Finding("warn", f"{result}: slow or throttled", fix)
         else:

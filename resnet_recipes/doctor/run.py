@@ -12,7 +12,7 @@ from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.doctor import Finding
 
-_OPEN_FILES = 4096
+_MIN_OPEN_FILES = 4096
 _MIN_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
 _MIN_CORES = 8  # per GPU; with fewer, decoding JPEGs is slower than a modern GPU
 _MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
@@ -49,13 +49,10 @@ def _check_memory(root: Path) -> Finding:
 
 def _check_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
-        fix = (
-            f"ulimit -n {_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)}"
-        )
-        return Finding(
-            "warn", f"a process may open {soft} files, too few for many loader workers", fix
-        )
+    if soft != resource.RLIM_INFINITY and soft < _MIN_OPEN_FILES:
+        most = _MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MIN_OPEN_FILES)
+        what = f"a process may open {soft} files, too few for many loader workers"
+        return Finding("warn", what, f"ulimit -n {most}")
     return Finding("ok", f"a process may open {soft} files")
 
 

@@ -41,7 +41,7 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.training.evaluate import compute_logits
 
 #: Number of images used to compare an export.
-IMAGES = 64
+COMPARED_IMAGES = 64
 
 #: Formats that contain the computation as well as the weights.
 _GRAPHS = ("onnx", "exported_program")
@@ -172,7 +172,9 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
     """Return uncropped images for the comparison, and a description of them."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
-        chosen = np.linspace(0, loader.examples - 1, min(IMAGES, loader.examples)).astype(int)
+        chosen = np.linspace(0, loader.examples - 1, min(COMPARED_IMAGES, loader.examples)).astype(
+            int
+        )
         paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
     decoded = [_decode(trained.configured, place) for place in paths or _generate_images()]
     sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
@@ -192,8 +194,8 @@ def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
 def _generate_images() -> list[Image.Image]:
     """Generate demo images: on noise, a trained network would amplify rounding errors."""
     rng = np.random.default_rng(0)
-    sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
-    names = islice(cycle(demo.CLASSES), IMAGES)
+    sizes = rng.integers(40, 400, (COMPARED_IMAGES, 2)).tolist()
+    names = islice(cycle(demo.CLASSES), COMPARED_IMAGES)
     return [
         demo.draw_picture(name, rng).resize(size) for name, size in zip(names, sizes, strict=True)
     ]
@@ -202,15 +204,15 @@ def _generate_images() -> list[Image.Image]:
 def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
     """Return normalized images [N, 3, S, S] for the comparison, and a description of them.
 
-    N is at most IMAGES.
+    N is at most COMPARED_IMAGES.
     """
     try:
         with closing(trained.open_images(fetches=False)) as loader:
-            first = loader.read(np.arange(min(IMAGES, loader.examples)))
+            first = loader.read(np.arange(min(COMPARED_IMAGES, loader.examples)))
             images = torch.cat([loader.normalize(raw) for raw in first])
     except NotReadyError:
         generated = map(trained.configured.transform, _generate_images())
-        return torch.stack(list(generated)), f"{IMAGES} random images"
+        return torch.stack(list(generated)), f"{COMPARED_IMAGES} random images"
     return images, f"{len(images)} validation images"
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 
 #: Brightness of pixels that do not support the class, as a fraction.
-_DARK = 0.2
+_DARK_BRIGHTNESS = 0.2
 
 
 class PooledImage(NamedTuple):
@@ -41,7 +41,11 @@ class PooledImage(NamedTuple):
         labels = torch.tensor([label], device=images.device)
         heat = self.network.network.eval().heat_map(images, labels)
         pixels = batch.pixels.float()
-        tiles = [pixels] if heat is None else [pixels, pixels * (_DARK + (1 - _DARK) * heat.cpu())]
+        tiles = (
+            [pixels]
+            if heat is None
+            else [pixels, pixels * (_DARK_BRIGHTNESS + (1 - _DARK_BRIGHTNESS) * heat.cpu())]
+        )
         return torch.cat(tiles, 3)[0].permute(1, 2, 0).byte().numpy()
 
 

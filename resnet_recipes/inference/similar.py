@@ -24,7 +24,7 @@ _MIN_COSINE = 0.85
 
 _MAX_PAIRS = 20  # pairs shown
 
-_CHUNK = 256  # validation images that are compared together
+_CHUNK_IMAGES = 256  # validation images that are compared together
 
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = silent) -> Finding:
@@ -69,7 +69,7 @@ def find_similar(
             features.append(F.normalize(embedded).cpu() * is_seen)
             progress(min(batch * len(features), images.examples), images.examples)
     train_features, val_features = torch.cat(features).split([len(train), len(val)])
-    nearest = [(part @ train_features.T).max(1) for part in val_features.split(_CHUNK)]
+    nearest = [(part @ train_features.T).max(1) for part in val_features.split(_CHUNK_IMAGES)]
     cosines, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     order = cosines.argsort(descending=True, stable=True).tolist()
     return [SimilarPair(val[row], train[places[row]], float(cosines[row])) for row in order]

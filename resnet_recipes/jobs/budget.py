@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
 
 #: From this number of epochs on, durations are full epochs.
-WHOLE = 20
+MIN_FULL_EPOCHS = 20
 
 #: Minutes from which on a time is printed in days or weeks.
-_LONG = 2 * 24 * 60
+_LONG_MINUTES = 2 * 24 * 60
 
 
 def plan_here(composed: "Composed", say: Say) -> Plan:
@@ -89,13 +89,13 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
-        write = format_time if max_minutes < _LONG else format_duration
+        write = format_time if max_minutes < _LONG_MINUTES else format_duration
         rule = (
             f"is too small: with a warm-up of {warmup}, the shortest sensible "
             f"run is epochs={float(min_epochs):g}, which takes up to {write(60 * max_minutes)}"
         )
         fix = [f"budget={suggestion}"]
-        if max_minutes >= _LONG and not plan.recipe.model.weights:
+        if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
             fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
         raise RecipeError.of("budget", launch.budget, rule, tuple(fix))
     return change_length(plan, epochs)
@@ -104,7 +104,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
 def find_longest(
     minutes: Callable[[Fraction], float], budget: float, min_epochs: Fraction, limit: int
 ) -> Fraction | None:
-    """Return the most epochs that take at most `budget` minutes; below WHOLE, in tenths.
+    """Return the most epochs that take at most `budget` minutes; below MIN_FULL_EPOCHS, in tenths.
 
     None if `min_epochs`, in tenths, take longer. `minutes` returns the minutes for a number of
     epochs, which rarely decrease. It is slow for long runs, so short runs are tried first.
@@ -117,7 +117,7 @@ def find_longest(
     if not fitting:
         return None
     epochs = Fraction(tenths[fitting - 1], 10)
-    if epochs < WHOLE:
+    if epochs < MIN_FULL_EPOCHS:
         return epochs
     epochs = Fraction(int(epochs))
     while minutes(epochs) > budget:  # with growing images, fewer epochs can take longer

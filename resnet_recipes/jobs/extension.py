@@ -35,7 +35,7 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.lock import is_running, refuse_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import DEPTH, find_changed_settings
+from resnet_recipes.training.state import MAX_RECIPE_DEPTH, find_changed_settings
 
 _KEY = "run.extends"
 
@@ -102,7 +102,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
 def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield the settings in a run folder that differ from those used for its checkpoint."""
     trained = state.get("recipe")
-    if not isinstance(trained, dict) or not is_plain(trained, DEPTH):
+    if not isinstance(trained, dict) or not is_plain(trained, MAX_RECIPE_DEPTH):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
     for problem in find_changed_settings(trained, recipe):

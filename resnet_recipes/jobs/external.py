@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LAUNCHER_SETTINGS = ("gpus", "launch.gpus", "launch.max_restarts")
 
 #: Seconds that a rank waits for the others, before it reports this and in total.
-_SILENCE, _PATIENCE = 10, 1800
+_SILENCE_SECONDS, _MAX_WAIT_SECONDS = 10, 1800
 
 #: Environment variables that make a process a rank.
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -261,12 +261,12 @@ def _await_others(rendezvous: "Rendezvous", by: str, say: Say) -> None:
     key = "SLURM_STEP_NUM_TASKS" if by == "srun" else "WORLD_SIZE"
     for _ in rendezvous.await_all():
         seconds = time.monotonic() - start
-        if seconds > _PATIENCE:
+        if seconds > _MAX_WAIT_SECONDS:
             rule = Statement(
                 f"not all of these ranks have started within {format_duration(seconds)}"
             )
             raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
-        if seconds > _SILENCE and not is_quiet:
+        if seconds > _SILENCE_SECONDS and not is_quiet:
             is_quiet = True
             say(
                 f"{key}={count_ranks()}: waiting for the other ranks; if there are none, run  "

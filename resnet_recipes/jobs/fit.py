@@ -56,7 +56,7 @@ def run_job(process: RankProcess) -> int:
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, rank_plan.rank.device)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY_FRACTION, rank_plan.rank.device)
     size = build.find_micro_batch(rank_plan.plan, rank_plan.rank)
     atomic.write_text(process.folder / RESULT, str(size))
     distributed.leave()

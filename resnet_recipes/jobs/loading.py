@@ -17,7 +17,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
 #: Loading limits a run that takes at least this many times as long as without loading.
-LIMITS = 1.05
+MIN_LIMITED_RATIO = 1.05
 
 
 class Supply(NamedTuple):
@@ -86,7 +86,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return the time saved by images in memory; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
     alone, now = (estimate(plan, each).total_minutes for each in (free, speeds))
-    if not speeds.loader or now < LIMITS * alone:
+    if not speeds.loader or now < MIN_LIMITED_RATIO * alone:
         return None
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)

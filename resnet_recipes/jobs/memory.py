@@ -14,7 +14,7 @@ from resnet_recipes.recipe.sections import AUTO
 
 #: Image sizes that auto tries, relative to the largest training crop. A crop that covers half of an
 #: image, or two thirds, then needs no enlarging.
-RATIOS = (2.0, 1.5)
+SIZE_RATIOS = (2.0, 1.5)
 
 
 class InMemory(NamedTuple):
@@ -47,7 +47,7 @@ def list_sizes(plan: Plan) -> list[InMemory]:
     usable = max(0, available - compute_reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
         crop = max(plan.loader_pixels or (data.train_size,))
-        sizes = [round(ratio * crop) for ratio in RATIOS]
+        sizes = [round(ratio * crop) for ratio in SIZE_RATIOS]
     else:
         sizes = [int(data.memory_pixels)]
     return [InMemory(size, sample.estimate_bytes(size), usable) for size in sizes]

@@ -37,10 +37,10 @@ from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import list_runs
 
 #: Images with a shorter side of at most this many pixels are small.
-SMALL = 96
+MAX_SMALL_SIDE = 96
 
 #: Number of images whose sizes are read.
-MAX_SAMPLES = 16
+MAX_MEASURED_IMAGES = 16
 
 #: Settings that a run may change and still count as a run of its recipe.
 _FIXED_SETTINGS = (
@@ -99,7 +99,7 @@ def find_offers(
                 facts = data.measure(recipe.data, tell=say)
                 side = find_usual_side(recipe.data, facts)
                 best, rule = rank_recipes(facts, side)
-            if len(names) > 1 and recipe.data.train_size <= SMALL < side:
+            if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
                 pixels = f"data.train_size={recipe.data.train_size}"
                 skipped[name] = f"{pixels} is for smaller images than these, of {side:g} px"
                 continue
@@ -192,7 +192,7 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     """
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate according to published results")
-    if 0 < side <= SMALL:
+    if 0 < side <= MAX_SMALL_SIDE:
         rule = f"best for images of {side:g} px"
         return Ranking(("small", "finetune", "mild"), rule)
     images = f"images of {side:g} px" if side else "images"
@@ -209,7 +209,7 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
     if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
     files, sides = Files.of(config, "train", facts.train_digest), []
-    for index in range(0, len(files), max(1, len(files) // MAX_SAMPLES)):
+    for index in range(0, len(files), max(1, len(files) // MAX_MEASURED_IMAGES)):
         with suppress(OSError), Image.open(files.path(index)) as image:
             sides.append(min(image.size))
     return median(sides) if sides else 0.0

@@ -16,7 +16,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 #: Seconds during which Ctrl-C counts as a repetition of the first signal, because the launcher
 #: forwards it. Later it means: stop now. Other signals never do: Slurm sends SIGTERM to every
 #: process, and srun forwards it again.
-_SAME_REQUEST = 2.0
+_SAME_REQUEST_SECONDS = 2.0
 
 
 @contextmanager
@@ -93,7 +93,7 @@ class Interruption:
     def receive(self, number: int) -> None:
         """Handle a signal: the first is a request, a second Ctrl-C ends the process."""
         now = time.monotonic()
-        if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
+        if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST_SECONDS:
             os._exit(128 + number)
         self._first, self.signal = self._first or now, self.signal or number
         if number == signal.SIGINT:

@@ -22,7 +22,7 @@ import torch
 from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import get_cache_folder
 
-SECONDS = 600  # limit for one process; compiling takes 30 s on a slow core
+MAX_TRIAL_SECONDS = 600  # limit for one process; compiling takes 30 s on a slow core
 SELFTEST = "resnet_recipes.ops.selftest"
 DRIVERS = "/proc/driver/nvidia/version", "/sys/module/amdgpu/version"
 
@@ -70,7 +70,11 @@ def _run_process(operations: list[str], where: list[str]) -> Verdicts:
     with tempfile.TemporaryFile("w+") as lines, tempfile.TemporaryFile("w+") as complaints:
         try:
             code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=lines, stderr=complaints, timeout=SECONDS
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=lines,
+                stderr=complaints,
+                timeout=MAX_TRIAL_SECONDS,
             ).returncode
         except subprocess.TimeoutExpired:
             code = None
@@ -86,7 +90,7 @@ def _run_process(operations: list[str], where: list[str]) -> Verdicts:
 def _describe_ending(code: int | None, last: str) -> str:
     """Describe how a process without a verdict ended: its signal, or its last line."""
     if code is None:
-        return f"trying it takes more than {SECONDS} seconds"
+        return f"trying it takes more than {MAX_TRIAL_SECONDS} seconds"
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}: {last}"
     return f"the process that tried it ended with {how}"
 

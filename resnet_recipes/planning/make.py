@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
+from resnet_recipes.base.duration import MAX_STEPS_OR_EPOCHS, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
@@ -117,10 +117,10 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
             "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
         )
         return
-    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_LENGTH:
+    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_STEPS_OR_EPOCHS:
         rule = (
             f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
-            f"the maximum is {MAX_LENGTH:,} steps and {MAX_EPOCHS:,} epochs"
+            f"the maximum is {MAX_STEPS_OR_EPOCHS:,} steps and {MAX_EPOCHS:,} epochs"
         )
         yield Problem("max_duration", recipe.max_duration, rule)
         return

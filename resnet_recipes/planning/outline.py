@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, find_nearest
 
-LABEL = 13  # columns for the label of a row
+LABEL_COLUMNS = 13  # columns for the label of a row
 
 OutlineRow = tuple[str, str]
 
@@ -20,7 +20,7 @@ BLANK: OutlineRow = ("", "")
 
 def format_lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
-    return format_facts(rows, width, LABEL, 2)
+    return format_facts(rows, width, LABEL_COLUMNS, 2)
 
 
 def describe_plan(plan: Plan) -> Iterator[OutlineRow]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from resnet_recipes.base.text import format_number, format_percent, format_time
 from resnet_recipes.report.paired import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.run_folder.runs import FAR_BEHIND
+from resnet_recipes.run_folder.runs import MAX_POINTS_BEHIND
 from resnet_recipes.run_folder.summary import Summary
 
 
@@ -61,7 +61,7 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
         yield Line("", note)
     if ema is None or raw is None:
         return
-    is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND
+    is_far_behind = raw.top1 - ema.top1 > MAX_POINTS_BEHIND
     if full or is_far_behind:
         yield Line("", f"{_format_metrics(raw)}   {raw_file}")
     if is_far_behind:

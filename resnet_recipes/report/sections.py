@@ -27,14 +27,14 @@ from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 
 #: The machine of most published results.
-USUAL = "8x A100"
+USUAL_HARDWARE = "8x A100"
 
 #: Maximum rows in the table of the Pareto front; the table of all runs is complete.
-FRONT = 8
+MAX_FRONT_ROWS = 8
 
 #: Dollars per hour of a p4d.24xlarge (8 A100) on demand: 27 min cost 14.77 dollars in the Composer
 #: tutorial for AWS.
-A100_PRICE = 32.8
+P4D_DOLLARS_PER_HOUR = 32.8
 
 
 def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
@@ -183,7 +183,7 @@ def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> T
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
     caption = "Pareto front: no other run is more accurate in less time."
-    return Table(caption, columns, front[-FRONT:])
+    return Table(caption, columns, front[-MAX_FRONT_ROWS:])
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -206,10 +206,10 @@ def _make_figures(
 ) -> Iterator[Figure]:
     """Yield plots of accuracy against time, cost, compute, epochs and images."""
     behind = [
-        row | {"series": row["recipe"], "cost": row["minutes"] / 60 * A100_PRICE}
+        row | {"series": row["recipe"], "cost": row["minutes"] / 60 * P4D_DOLLARS_PER_HOUR}
         for row in published
         if row["clock"] == "papers"
-        and USUAL in row["hardware"]
+        and USUAL_HARDWARE in row["hardware"]
         and not row["note"].startswith("prototype")
     ]
     runs_note = published_note = cost_note = ""
@@ -220,10 +220,10 @@ def _make_figures(
         )
     if published:
         published_note = (
-            f"Open points: results published for {USUAL}, on the papers' clock, where the first "
-            "epoch is counted like the second. "
+            f"Open points: results published for {USUAL_HARDWARE}, on the papers' clock, where the "
+            "first epoch is counted like the second. "
         )
-        cost_note = f"; published results by training time, at {A100_PRICE}"
+        cost_note = f"; published results by training time, at {P4D_DOLLARS_PER_HOUR}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
     front = "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
     prices = f"{price:g} dollars per hour, for the wall time of each run"

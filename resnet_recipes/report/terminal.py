@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from resnet_recipes.base.text import escape_controls
 
 #: Lines of the live display; the cursor rests at the end of the last.
-HEIGHT = 2
+DISPLAY_LINES = 2
 
 #: Written by the parent if a process was killed before it could.
 SHOW_CURSOR = "\x1b[?25h"
@@ -27,7 +27,7 @@ def format_interjection(text: str) -> str:
 
     It replaces the display and leaves empty lines below, where the display is drawn next.
     """
-    return f"\r\x1b[{HEIGHT - 1}A\x1b[J{escape_controls(text)}" + "\n" * (HEIGHT - 1)
+    return f"\r\x1b[{DISPLAY_LINES - 1}A\x1b[J{escape_controls(text)}" + "\n" * (DISPLAY_LINES - 1)
 
 
 class Output(io.FileIO):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # a pipe does not need it
     from rich.live import Live
 
 #: Weight of a new measurement in the running mean of the pace.
-SMOOTHING = 0.2
+NEW_PACE_WEIGHT = 0.2
 
 
 class Waiting(AbstractContextManager):
@@ -90,7 +90,7 @@ class Pace:
         """
         new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
         if settled and self._is_settled and self._seconds is not None:
-            self._seconds += SMOOTHING * (new - self._seconds)
+            self._seconds += NEW_PACE_WEIGHT * (new - self._seconds)
         elif settled or not self._is_settled:
             self._seconds, self._is_settled = new, settled
 

@@ -16,12 +16,12 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import LOCK
 
 #: Seconds to retry before a lock counts as held by another run. Listing runs holds it briefly.
-PATIENCE = 1.0
+MAX_RETRY_SECONDS = 1.0
 
 
 def _try_lock(file: TextIO) -> bool:
-    """Return whether the lock was acquired within PATIENCE."""
-    deadline = time.monotonic() + PATIENCE
+    """Return whether the lock was acquired within MAX_RETRY_SECONDS."""
+    deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -85,7 +85,9 @@ _NUMBERS = {
 }
 
 _MAX_BYTES = 512 << 20  # bytes, about two million records
-_TAIL = 64 << 10  # bytes at the end that contain the last step and evaluation of an unfinished run
+_TAIL_BYTES = (
+    64 << 10
+)  # bytes at the end that contain the last step and evaluation of an unfinished run
 
 
 def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:
@@ -120,10 +122,10 @@ def read_last_records(path: Path) -> dict[str, Record]:
         return records
     try:
         with open_regular(path) as file:
-            head = file.read(_TAIL).partition(b"\n")[0]
+            head = file.read(_TAIL_BYTES).partition(b"\n")[0]
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(len(head), size - _TAIL))
-            lines = file.read(_TAIL).splitlines()
+            file.seek(max(len(head), size - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).splitlines()
     except OSError as error:
         raise make_read_error(path, error) from None
     while lines and not {"step", "evaluation"} <= records.keys():

@@ -25,7 +25,7 @@ STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unr
 
 #: Percentage points of top-1. If the EMA weights are further behind the raw weights, the EMA
 #: half-life is too long.
-FAR_BEHIND = 1.0
+MAX_POINTS_BEHIND = 1.0
 
 #: Settings shown in other columns: the name, folder and epochs of a run.
 _OMITTED_PREFIXES = ("run.", "max_duration=", "scale_schedule_ratio=")
@@ -72,7 +72,9 @@ class RunRecord:
     def better_raw(self) -> float | None:
         """Accuracy of the raw weights if the EMA weights are so far behind that raw is better."""
         top1, raw = self.top1_percent, self.raw_top1_percent
-        return raw if top1 is not None and raw is not None and raw - top1 > FAR_BEHIND else None
+        return (
+            raw if top1 is not None and raw is not None and raw - top1 > MAX_POINTS_BEHIND else None
+        )
 
     @property
     def shown_changes(self) -> tuple[str, ...]:

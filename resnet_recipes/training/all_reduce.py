@@ -12,7 +12,7 @@ from torch import Tensor, nn
 BUCKET_BYTES = 25 << 20
 
 #: Alignment of each gradient, in values: 16 bytes, which kernels move at a time.
-ALIGNMENT = 4
+ALIGNMENT_VALUES = 4
 
 
 class AllReduce:
@@ -74,7 +74,7 @@ class _Bucket:
 
     def __init__(self, params: list[nn.Parameter], compress: bool):
         self.params, self.missing = params, 0
-        sizes = [-(-param.numel() // ALIGNMENT) * ALIGNMENT for param in params]
+        sizes = [-(-param.numel() // ALIGNMENT_VALUES) * ALIGNMENT_VALUES for param in params]
         self._flat = torch.zeros(sum(sizes), dtype=params[0].dtype, device=params[0].device)
         self._views = [
             part.as_strided(param.shape, param.stride())

@@ -165,7 +165,7 @@ def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
 
 #: Fraction of GPU memory that a trial may use. The rest is for the optimizer state, the all-reduce,
 #: evaluation and CUDA graphs, which a trial does not include.
-USABLE_MEMORY = 0.85
+USABLE_MEMORY_FRACTION = 0.85
 
 
 def find_micro_batch(plan: Plan, rank: Rank) -> int:

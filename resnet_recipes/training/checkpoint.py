@@ -31,7 +31,7 @@ from resnet_recipes.run_folder import CHECKPOINT
 FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
-_MAX_MANIFEST = 4096  # bytes
+_MAX_MANIFEST_BYTES = 4096  # bytes
 _MAX_FAILURES = 3  # in a row
 
 #: Permanent errors: the file is missing or too large, or a folder, pipe or link.
@@ -162,7 +162,7 @@ class Checkpoints:
         newer version wrote it.
         """
         path = self._path(step)
-        with _open_file(path.with_suffix(".json"), _MAX_MANIFEST) as file:
+        with _open_file(path.with_suffix(".json"), _MAX_MANIFEST_BYTES) as file:
             text = file.readall()
         try:
             manifest = parse_json(text.decode())

@@ -34,10 +34,10 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
 
 #: Untimed steps before the timed ones: they select algorithms, compile and fill caches.
-WARM_UP = 2
+WARM_UP_STEPS = 2
 
 #: Timed steps at each image size, if there is enough time.
-STEPS = 12
+TIMED_STEPS = 12
 
 #: Maximum seconds of one step of the probe. The batch size is the largest power of two that meets
 #: it, or 8.
@@ -56,7 +56,7 @@ class Stopwatch:
     def is_asked_to_stop(self) -> bool:
         """Return whether enough steps are timed, or one step is timed and the time is over."""
         timed = len(self.laps) - self._warm_up
-        return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
+        return timed >= TIMED_STEPS or (timed > 0 and time.perf_counter() > self._end)
 
     def step(self, done: int, losses: Tensor) -> None:
         """Record the seconds of a step, after waiting for the device to finish it."""
@@ -77,7 +77,7 @@ def count_warm_up_steps(device: torch.device) -> int:
 
     On a GPU this includes the steps before gradients are replayed if the host is the bottleneck.
     """
-    return WARM_UP + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP
+    return WARM_UP_STEPS + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP_STEPS
 
 
 def measure_speeds(
@@ -216,7 +216,7 @@ def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
 
     All epochs are longer by the same factor, so that each has enough steps to time.
     """
-    needed = count_warm_up_steps(rank.device) + STEPS + _get_gradient_interval(plan)
+    needed = count_warm_up_steps(rank.device) + TIMED_STEPS + _get_gradient_interval(plan)
     times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
     recipe, batch = plan.recipe, size * rank.world_size
     probe = replace(
@@ -250,7 +250,7 @@ def _measure_all_reduce_seconds(run: Run) -> float:
     laps, device = [], run.rank.device
     for param in run.model.parameters():
         param.grad = torch.zeros_like(param)
-    for _ in range(WARM_UP + 5):
+    for _ in range(WARM_UP_STEPS + 5):
         wait_for_ranks()
         start = time.perf_counter()
         with run.all_reduce.average(True):
@@ -258,7 +258,7 @@ def _measure_all_reduce_seconds(run: Run) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         laps.append(time.perf_counter() - start)
-    return median(laps[WARM_UP:])
+    return median(laps[WARM_UP_STEPS:])
 
 
 def _measure_save_seconds(run: Run) -> float:

@@ -26,7 +26,7 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, is_finite
 
 #: Minimum compilation time that is recorded, in seconds.
-MIN_COMPILATION = 0.1
+MIN_COMPILATION_SECONDS = 0.1
 
 
 class StopRequest(Protocol):
@@ -98,7 +98,9 @@ class RunReporter:
                 data_wait_share=min(1.0, (waited - self._logged_wait) / span),
             )
             self.recorder.log_step(metrics)
-            if (compiled := self.run.compilation.seconds() - self._compiled) >= MIN_COMPILATION:
+            if (
+                compiled := self.run.compilation.seconds() - self._compiled
+            ) >= MIN_COMPILATION_SECONDS:
                 self.recorder.log_compilation(done, compiled)
                 self._compiled += compiled
         self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited

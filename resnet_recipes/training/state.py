@@ -57,7 +57,7 @@ ROUNDING_FACTS = {
 }
 
 #: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
-DEPTH = 5
+MAX_RECIPE_DEPTH = 5
 
 
 def capture(run: Run, done: int) -> State:
@@ -142,7 +142,7 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
     elif not 0 <= state["seconds"] < math.inf:
         yield f"seconds: must be finite and not negative, but is {state['seconds']}"
-    elif not is_plain(state["recipe"], DEPTH):
+    elif not is_plain(state["recipe"], MAX_RECIPE_DEPTH):
         yield "recipe: not plain values"
 
 

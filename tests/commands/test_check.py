@@ -73,7 +73,7 @@ def test_check_counts_images_for_at_most_a_minute(photographs, enter, monkeypatc
     count = len([*photographs.glob("*/*/*.jpg")])
     said = enter(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in said
-    monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK", 10)
+    monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
     monkeypatch.setattr(measure, "DECODE_SECONDS", 1e-9)
     said = enter(f"resnet-train mild {FILES} --check").err
     assert f"of {count} images in 0 s; resnet-recipes doctor data" in said

@@ -130,7 +130,7 @@ def test_unnamed_network_suggests_working_settings(timm_logits, enter):
 
 
 def test_undescribed_teacher_suggests_an_export(timm_logits, enter, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.inference.export.IMAGES", 2)
+    monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 2)
     sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
     plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="
     Path("theirs.pth").rename("test_vit.pth")

@@ -73,7 +73,9 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     for module in (cores, slots):
         monkeypatch.setattr(module, "count_cores", lambda: 16)
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
-    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
+    monkeypatch.setattr(
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0))
+    )
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "is the bottleneck: 44 minutes instead of 11 minutes"

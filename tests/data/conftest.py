@@ -14,7 +14,7 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import silent
-from resnet_recipes.data import convert as room
+from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import images
 from resnet_recipes.data.base import DataConfig, RawBatch, Share
 from resnet_recipes.data.convert import convert
@@ -107,13 +107,13 @@ def copied(folder: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write files with pages of 1 MiB instead of 8."""
-    monkeypatch.setattr(room, "PAGE_SIZE", SMALL_PAGE)
+    monkeypatch.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
 
 
 def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
     """Convert images to files with pages of 1 MiB instead of 8; return the target."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(room, "PAGE_SIZE", SMALL_PAGE)
+        patched.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
         convert(source, target, options, silent)
     return target
 

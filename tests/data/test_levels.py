@@ -175,7 +175,7 @@ def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("torn", ["train", "train.half"])
 def test_conversion_killed_between_levels_resumes(folder, tmp_path, levels, monkeypatch, torn):
-    monkeypatch.setattr(convert_module, "_CHUNK", 4)
+    monkeypatch.setattr(convert_module, "_CHUNK_IMAGES", 4)
 
     def stop(done: int, _: int) -> None:
         if done == 16:

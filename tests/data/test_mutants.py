@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data import convert as room
+from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
@@ -74,13 +74,13 @@ def test_engine_is_deterministic_on_damaged_jpegs():
 @pytest.fixture
 def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """Return a small .beton file and its sidecar."""
-    monkeypatch.setattr(room, "PAGE_SIZE", 1 << 14)
+    monkeypatch.setattr(convert_module, "PAGE_SIZE", 1 << 14)
     for number in range(12):
         path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)
-    room.convert(tmp_path / "images", tmp_path / "good.beton", options, silent)
+    convert_module.convert(tmp_path / "images", tmp_path / "good.beton", options, silent)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 

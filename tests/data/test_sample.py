@@ -101,7 +101,7 @@ def test_sample_without_images_is_a_typical_photograph(copied):
 
 
 def test_large_images_are_cropped_until_timeout(copied, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "MAX_CROP_SECONDS", 0.0)
     built, run = [], Pipeline.run
     monkeypatch.setattr(
         Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)

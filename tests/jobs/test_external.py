@@ -121,8 +121,8 @@ def test_join_reports_once_that_rank_0_waits(environment, key, told):
     put(told, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         told.setenv("MASTER_PORT", str(free.getsockname()[1]))
-    told.setattr(external, "_SILENCE", 0.1)
-    told.setattr(external, "_PATIENCE", 1.2)
+    told.setattr(external, "_SILENCE_SECONDS", 0.1)
+    told.setattr(external, "_MAX_WAIT_SECONDS", 1.2)
     with pytest.raises(NotReadyError, match=f"{key}=[28]: not all of these ranks .*\n.*unset"):
         external.join([], Path, said.append)
     assert ["waiting for the other ranks" in text for text in said] == [True]

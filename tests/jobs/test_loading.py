@@ -27,7 +27,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "count_cores", lambda: 32)
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
-    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0)))
+    monkeypatch.setattr(
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0))
+    )
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
@@ -48,7 +50,7 @@ def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
 
 def test_augmentation_increases_loading_time():
     augmented = Supply.of(imagenet("mild methods.randaugment={}", 8)).rates[176]
-    assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT / 1000))
+    assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT_MILLISECONDS / 1000))
 
 
 def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
@@ -129,7 +131,9 @@ def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     if why == "engine":
         monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
-    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
+    monkeypatch.setattr(
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0))
+    )
     saves = find_gain(plan, make_fast_gpus(plan))
     assert saves.alone < saves.minutes
     assert (saves.memory, saves.fix) == (None, "")

@@ -59,7 +59,7 @@ def test_immediately_repeated_request_counts_once(interruption, monkeypatch):
 
 
 def test_second_ctrl_c_ends_the_process_immediately(interruption, monkeypatch):
-    monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
+    monkeypatch.setattr(module, "_SAME_REQUEST_SECONDS", 0.01)
     child = os.fork()
     if child == 0:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.report.terminal import (
-    HEIGHT,
+    DISPLAY_LINES,
     find_lost_output,
     format_interjection,
     make_lasting,
@@ -73,7 +73,7 @@ def test_interjection_erases_the_live_display(terminal):
 def test_live_display_has_the_expected_height(terminal, facts):
     console = LiveConsole(terminal, terminal)
     console.begin(facts, 0)
-    assert len(terminal.screen()) == HEIGHT
+    assert len(terminal.screen()) == DISPLAY_LINES
     console.close()
 
 

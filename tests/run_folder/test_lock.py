@@ -31,7 +31,7 @@ def test_find_holder_rejects_forged_process_id(pid, tmp_path):
 
 
 def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "PATIENCE", 60.0)
+    monkeypatch.setattr(lock, "MAX_RETRY_SECONDS", 60.0)
     (tmp_path / "lock").touch()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)  # like `resnet-recipes runs`

@@ -36,7 +36,7 @@ def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Pl
 
 
 def test_measure_speeds_covers_smallest_and_largest_size(growing, monkeypatch):
-    monkeypatch.setattr(probe, "STEPS", 3)
+    monkeypatch.setattr(probe, "TIMED_STEPS", 3)
     speeds = probe.measure_speeds(growing, ALONE, seconds=5.0)
     assert {min(growing.sizes), max(growing.sizes)} <= set(speeds.step) <= set(growing.sizes)
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in speeds.step.values())
@@ -46,7 +46,7 @@ def test_measure_speeds_covers_smallest_and_largest_size(growing, monkeypatch):
 
 
 def test_measure_end_to_end_times_real_images(growing, monkeypatch):
-    monkeypatch.setattr(probe, "STEPS", 2)
+    monkeypatch.setattr(probe, "TIMED_STEPS", 2)
     assert probe.measure_end_to_end_rate(growing, ALONE, 16, seconds=1.0) > 0
 
 
@@ -77,7 +77,7 @@ def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
 
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
     """Measure on all ranks at once."""
-    probe.STEPS = 3
+    probe.TIMED_STEPS = 3
     torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
     growing = make_plan(recipe, data.measure(recipe.data), 2)
@@ -122,7 +122,7 @@ def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
 def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing):
     synthetic = probe.make_synthetic_plan(growing, ALONE, 16)
     assert synthetic.sizes == growing.sizes
-    assert synthetic.steps_per_epoch > probe.WARM_UP + probe.STEPS + 2
+    assert synthetic.steps_per_epoch > probe.WARM_UP_STEPS + probe.TIMED_STEPS + 2
     assert synthetic.steps_per_epoch % growing.steps_per_epoch == 0
 
 
@@ -156,6 +156,6 @@ def test_first_timed_step_is_sam_step_of_size(growing, monkeypatch):
     growing.recipe.methods.sam.interval = 5
     for side in set(growing.sizes):
         probe.time_steps(growing, ALONE, side, 16, 1.0, ())
-        plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP
+        plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP_STEPS
         assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
         assert (step + 1) % 5 == 0

@@ -124,10 +124,10 @@ def _locate(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
 
 
 #: Pages whose samples are shuffled together. A constant, because all ranks need the same order.
-WINDOW = 256
+WINDOW_PAGES = 256
 
 #: Part of the seed of the page order, so that no other generator repeats its numbers.
-_PAGES = 0x70616765
+_PAGE_ORDER_SEED = 0x70616765
 
 
 def make_quasi_random_order(beton: Beton) -> Permute:
@@ -140,8 +140,8 @@ def make_quasi_random_order(beton: Beton) -> Permute:
     pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
-        rng = np.random.default_rng((seed, epoch, 0, _PAGES))
-        window = rng.permutation(pages.max() + 1)[pages] // WINDOW
+        rng = np.random.default_rng((seed, epoch, 0, _PAGE_ORDER_SEED))
+        window = rng.permutation(pages.max() + 1)[pages] // WINDOW_PAGES
         return np.lexsort((rng.random(examples), window))
 
     return order
@@ -150,11 +150,11 @@ def make_quasi_random_order(beton: Beton) -> Permute:
 def find_quasi_random_problem(beton: Beton) -> Problem | None:
     """Return a problem if this machine cannot read the file in quasi-random order, or None."""
     # one window in use, and the next being read
-    needed, free = 2 * WINDOW * beton.page_size, get_available_memory()
+    needed, free = 2 * WINDOW_PAGES * beton.page_size, get_available_memory()
     if needed > free and beton.content.size > free:
         rule = (
-            f"needs {format_bytes(needed)} of memory for {2 * WINDOW} pages of {beton.path.name}, "
-            f"and {format_bytes(free)} are free"
+            f"needs {format_bytes(needed)} of memory for {2 * WINDOW_PAGES} pages of "
+            f"{beton.path.name}, and {format_bytes(free)} are free"
         )
         return Problem("data.order", "quasi_random", rule, "data.order=random")
     if is_sorted_by_class(beton):

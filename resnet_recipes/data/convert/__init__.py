@@ -33,10 +33,10 @@ PAGE_SIZE = 8 << 20  # bytes, the FFCV default
 LARGE_PAGE_SIZE = 128 << 20
 SAMPLE_SIZE = 500  # images to measure
 
-_PAGE_LOSS = 1.02  # factor for unused space at the end of pages
-_METADATA = 48  # bytes per image
+_PAGE_LOSS_FACTOR = 1.02  # factor for unused space at the end of pages
+_METADATA_BYTES = 48  # bytes per image
 
-_CHUNK = 128  # images between two writes to disk
+_CHUNK_IMAGES = 128  # images between two writes to disk
 
 
 class Forecast(NamedTuple):
@@ -76,8 +76,8 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     splits = [*chain(*files)]
     return Forecast(
         images=total,
-        bytes=int(size / len(chosen) * total * _PAGE_LOSS)
-        + sum(map(len, splits)) * _METADATA
+        bytes=int(size / len(chosen) * total * _PAGE_LOSS_FACTOR)
+        + sum(map(len, splits)) * _METADATA_BYTES
         + len(splits) * PAGE_SIZE,
         minutes=(total - resumed) * seconds / options.processes / 60,
         free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
@@ -199,7 +199,7 @@ def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
 
     The worker processes are at most a few chunks ahead.
     """
-    chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
+    chunks = [order[at : at + _CHUNK_IMAGES] for at in range(0, len(order), _CHUNK_IMAGES)]
     workers = min(levels[0].options.processes, len(chunks))
     if workers <= 1:
         yield from (_encode_chunk(levels, chunk) for chunk in chunks)

@@ -36,7 +36,7 @@ _LABELS = (
 _MAX_GROUP_BYTES = 1 << 30  # bytes of a row group; each process keeps one group
 _MAX_BATCH_BYTES = 1 << 26  # bytes of rows of a group that are decoded together
 _TOO_LARGE = f"its group of rows has more than {_MAX_GROUP_BYTES:,} bytes"
-_END = 8  # last bytes of a parquet file: the size of the footer before them, and PAR1
+_END_BYTES = 8  # last bytes of a parquet file: the size of the footer before them, and PAR1
 
 
 class ShardSample(NamedTuple):
@@ -327,7 +327,7 @@ def _open_parquet(path: Path) -> "ParquetFile":
         ) from None
     try:
         with open_regular(path) as file:  # pyarrow loads a footer of any size into memory
-            file.seek(-_END, os.SEEK_END)
+            file.seek(-_END_BYTES, os.SEEK_END)
             if int.from_bytes(file.read(4), "little") > MAX_BYTES:
                 raise OSError(f"its description is larger than {MAX_BYTES:,} bytes")
         return ParquetFile(path)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.reading import open_regular
 
-_MAX_HEADERS = 1 << 14  # bytes of the headers of one file: long names, extended attributes
+_MAX_HEADER_BYTES = 1 << 14  # bytes of the headers of one file: long names, extended attributes
 
 
 class Member(NamedTuple):
@@ -63,10 +63,12 @@ def _read_header(file: _Headers, place: int) -> tarfile.TarInfo | None:
     An archive is opened for each member, because tarfile keeps all members of an archive.
     """
     file.seek(place)
-    file.left = _MAX_HEADERS
+    file.left = _MAX_HEADER_BYTES
     try:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
             return archive.next()
     except (tarfile.TarError, ValueError, ArithmeticError, RecursionError):
-        rule = f"its header at byte {place:,} is damaged, or longer than {_MAX_HEADERS:,} bytes"
+        rule = (
+            f"its header at byte {place:,} is damaged, or longer than {_MAX_HEADER_BYTES:,} bytes"
+        )
         raise ValueError(rule) from None

@@ -12,7 +12,7 @@ _MAX_VAL_IMAGES = 32  # validation images that are read
 _MAX_COMPARED = 5  # training images of the same size that are read for each
 _MAX_CANDIDATES = 1000  # training images of the same size whose names are compared
 _THREADS = 16  # network file systems serve many requests at once
-_HEAD = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
+_HEAD_BYTES = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
 
 class Copies(NamedTuple):
@@ -48,6 +48,6 @@ def _is_among(path: str, others: list[str]) -> bool:
     """Return whether a file has the same content as another file."""
     try:
         content = read_file(path)
-        return any(content[:_HEAD]) and any(read_file(other) == content for other in others)
+        return any(content[:_HEAD_BYTES]) and any(read_file(other) == content for other in others)
     except BadImageError:  # reported when the image is decoded
         return False

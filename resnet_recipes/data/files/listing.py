@@ -60,11 +60,11 @@ def walk(
 
 
 #: Smaller listings take less than a second and are not cached.
-_MIN_CACHED = 100_000
+_MIN_CACHED_IMAGES = 100_000
 
 #: Nanoseconds without a change in any folder before a listing is cached, because some file systems
 #: round times to two seconds.
-_SETTLING_TIME = 2 * 10**9
+_SETTLING_NANOSECONDS = 2 * 10**9
 
 _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
@@ -153,8 +153,8 @@ class Listing:
             return cached
         start, listing, folders = time.time_ns(), *_list(split, tell)
         if (
-            len(listing) >= _MIN_CACHED
-            and max(changed for _, changed, _ in folders) < start - _SETTLING_TIME
+            len(listing) >= _MIN_CACHED_IMAGES
+            and max(changed for _, changed, _ in folders) < start - _SETTLING_NANOSECONDS
         ):
             _write_cache(cache, listing, folders, tell)
         return listing

@@ -17,7 +17,7 @@ from resnet_recipes.data.shared import SharedArrays, lock_name
 USABLE, RESERVE = 0.8, 1 << 30
 
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
-INTERVAL = 0.1
+CHECK_INTERVAL_SECONDS = 0.1
 
 #: Indices in `counts`, as in native/src/row.h: bytes used, capacity in bytes, whether the memory is
 #: closed to new images, and the available memory below which it is closed.
@@ -85,7 +85,7 @@ class Shrunk:
         The images that were added last are freed first; see native/src/memory.h.
         """
         counts = arrays["counts"]
-        if time.monotonic() < self._asked + INTERVAL:
+        if time.monotonic() < self._asked + CHECK_INTERVAL_SECONDS:
             return
         self._asked, left = time.monotonic(), get_available_memory()
         counts[_CLOSED] |= left < counts[_LEAST]

@@ -25,7 +25,7 @@ from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, Contents
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
-PIECE = 8 << 20  # bytes per request
+PIECE_BYTES = 8 << 20  # bytes per request
 PART, _JOURNAL = ".part", ".journal"
 
 #: Function that returns whether to stop; fetched pieces are kept.
@@ -54,9 +54,9 @@ class Copy:
         self.final, self._part = home / version, home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
         self._pieces = [
-            Piece(remote, start, min(start + PIECE, remote.size))
+            Piece(remote, start, min(start + PIECE_BYTES, remote.size))
             for remote in contents.files
-            for start in range(0, remote.size, PIECE)
+            for start in range(0, remote.size, PIECE_BYTES)
         ]
         self._key = hashlib.sha256(repr(contents.files).encode()).digest()
 
@@ -203,7 +203,7 @@ class Copy:
                 continue
             digest = hashlib.new(kind)
             with open(self._part / remote.name, "rb") as file:
-                while piece := file.read(PIECE):
+                while piece := file.read(PIECE_BYTES):
                     digest.update(piece)
                     self._show(progress, self.contents.size)
                     if stopped():
@@ -215,7 +215,7 @@ class Copy:
                 fix = Hint("run the same command again; only this file is fetched again")
                 raise self._store.make_error(remote.name, rule, fix)
         for remote in self.contents.files:
-            if remote.size > PIECE and self._store.look(remote.name) != remote:
+            if remote.size > PIECE_BYTES and self._store.look(remote.name) != remote:
                 raise self._store.make_changed_error(remote)
         return True
 

@@ -12,7 +12,7 @@ from resnet_recipes.base.names import DOCS
 #: Seconds to wait before each retry.
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
-_PATIENCE = 90  # seconds for a response without a body; gcsfs retries for a minute
+_RESPONSE_SECONDS = 90  # seconds for a response without a body; gcsfs retries for a minute
 _MIN_RATE = 32 << 10  # bytes per second of a body; slower responses count as stalled
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ class Store:
     def look(self, name: str) -> RemoteFile | None:
         """Return the description of a file; None if it does not exist. Raises NotReadyError."""
         try:
-            return self._retry(name, lambda: self._look(name), _PATIENCE)
+            return self._retry(name, lambda: self._look(name), _RESPONSE_SECONDS)
         except FileNotFoundError:
             return None
 
@@ -60,7 +60,7 @@ class Store:
             return data
 
         try:
-            return self._retry(remote.name, read, _PATIENCE + (end - start) / _MIN_RATE)
+            return self._retry(remote.name, read, _RESPONSE_SECONDS + (end - start) / _MIN_RATE)
         except FileNotFoundError:
             raise self.make_changed_error(remote) from None
 

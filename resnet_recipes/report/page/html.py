@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 #: Height and width of a thumbnail, in pixels.
-_SIDE = 160
+_THUMBNAIL_SIDE = 160
 
 #: Characters of a table cell before it is wrapped.
-LONG = 24
+MAX_CELL_CHARACTERS = 24
 
 _HEAD = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -179,7 +179,7 @@ def _format_table(table: Table) -> str:
 
 def _format_cell(value: str | float | None, kind: str) -> str:
     if isinstance(value, str):
-        kind = ' class="long"' if len(value) > LONG else kind
+        kind = ' class="long"' if len(value) > MAX_CELL_CHARACTERS else kind
         return f"<td{kind}>{escape_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
@@ -194,6 +194,6 @@ def _encode_jpeg(pixels: "np.ndarray") -> str:
     from PIL import Image
 
     picture, file = Image.fromarray(pixels), io.BytesIO()
-    picture.thumbnail((2 * _SIDE, _SIDE))
+    picture.thumbnail((2 * _THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
     picture.save(file, "JPEG", quality=90)
     return base64.b64encode(file.getvalue()).decode()

@@ -18,7 +18,7 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Maximum number of waiting events; more are dropped, but stay in metrics.jsonl.
-CAPACITY = 10_000
+MAX_WAITING_EVENTS = 10_000
 
 #: Seconds to wait for trackers at the end of a run; after the first few, a message is shown.
 CLOSING_SECONDS = (3.0, 27.0)
@@ -76,7 +76,7 @@ class Background:
     def _pass(self, event: Callable[[Tracker], None]) -> None:
         if self._failed:
             return
-        if self._events.qsize() < CAPACITY:
+        if self._events.qsize() < MAX_WAITING_EVENTS:
             self._events.put(event)
         elif not self._dropped:
             self._dropped = True

@@ -12,7 +12,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.report.trackers.base import format_setting, make_tags
 
 #: Entries that MLflow accepts in one call.
-_PARAMS = 100
+_MAX_PARAMS_PER_CALL = 100
 
 
 class Curves:
@@ -49,8 +49,8 @@ class Curves:
         self._run = self._client.create_run(number, tags=tags, run_name=called).info.run_id
         atomic.write_text(id_file, self._run)
         params = [Param(key, format_setting(value)[:500]) for key, value in settings.items()]
-        for start in range(0, len(params), _PARAMS):
-            self._client.log_batch(self._run, params=params[start : start + _PARAMS])
+        for start in range(0, len(params), _MAX_PARAMS_PER_CALL):
+            self._client.log_batch(self._run, params=params[start : start + _MAX_PARAMS_PER_CALL])
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         now = int(1000 * time.time())

@@ -38,7 +38,7 @@ def test_epoch_order_depends_on_seed_and_epoch(beton):
 
 
 def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
-    monkeypatch.setattr(samples, "WINDOW", 16)
+    monkeypatch.setattr(samples, "WINDOW_PAGES", 16)
     pages = (beton.starts // beton.page_size)[make_quasi_random_order(beton)(0, 0, len(beton))]
     places = np.arange(len(pages))
     last, first = np.zeros((2, pages.max() + 1), int)

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
-from resnet_recipes.data import convert as room
+from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
@@ -41,7 +41,7 @@ def names(folder: Path) -> set[str]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write to the disk after every four images."""
-    monkeypatch.setattr(room, "_CHUNK", 4)
+    monkeypatch.setattr(convert_module, "_CHUNK_IMAGES", 4)
 
 
 def convert_interrupted(
@@ -131,8 +131,8 @@ def test_finished_split_is_not_converted_again(folder, tmp_path):
     val.unlink()
     expected = forecast(images, out, RAW)
     assert expected.resumed_images == 37
-    room = expected.bytes - train.stat().st_size + 1  # existing bytes are not needed twice
-    convert(images, out, RAW, silent, expected._replace(free_bytes=room))
+    free = expected.bytes - train.stat().st_size + 1  # existing bytes are not needed twice
+    convert(images, out, RAW, silent, expected._replace(free_bytes=free))
     assert train.stat().st_mtime_ns == old
     assert len(open_beton(val)) == 11
     val.unlink()
@@ -163,15 +163,16 @@ CONVERT = f"""
 import multiprocessing
 import sys
 from pathlib import Path
-from resnet_recipes.data import convert as room
+from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.convert.encode import ConvertOptions
 
-room._CHUNK, room.PAGE_SIZE = 1, {SMALL_PAGE}
+convert_module._CHUNK_IMAGES, convert_module.PAGE_SIZE = 1, {SMALL_PAGE}
 if __name__ == "__main__":
     def tell(done, *_):
         workers = [child.pid for child in multiprocessing.active_children()]
         print(done, *workers, flush=True)
-    room.convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions("raw", workers=2), tell)
+    source, target = map(Path, sys.argv[1:])
+    convert_module.convert(source, target, ConvertOptions("raw", workers=2), tell)
 """
 
 
@@ -193,7 +194,7 @@ def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
 
 
 def test_second_conversion_to_one_file_is_rejected(folder, tmp_path):
-    writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, room.PAGE_SIZE, "key")
+    writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, convert_module.PAGE_SIZE, "key")
     with pytest.raises(NotReadyError, match="another conversion"):
         convert(folder / "train", tmp_path / "train.beton", RAW, silent)
     writer.close()
@@ -210,7 +211,7 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
     target = tmp_path / "train.beton"
     convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes(), get_sidecar_path(target).read_bytes()
-    write, limit = beton_writer.write_all, room.PAGE_SIZE + 100_000
+    write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
 
     def full(file, data):
         if file.tell() + len(data) > limit:
@@ -308,7 +309,7 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
     folder, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(room, "_verify", lambda path: 1 / 0)  # as if killed
+        patch.setattr(convert_module, "_verify", lambda path: 1 / 0)  # as if killed
         with pytest.raises(ZeroDivisionError):
             convert(folder / "val", tmp_path / "a.beton", RAW, silent)
     assert not (tmp_path / "a.beton").exists()

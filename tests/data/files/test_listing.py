@@ -19,8 +19,8 @@ from tests.data.conftest import ALONE, small
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a dataset with cached listings, in a separate cache, although it is small and new."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(listing, "_MIN_CACHED", 1)
-    monkeypatch.setattr(listing, "_SETTLING_TIME", 0)
+    monkeypatch.setattr(listing, "_MIN_CACHED_IMAGES", 1)
+    monkeypatch.setattr(listing, "_SETTLING_NANOSECONDS", 0)
     for split in ("train", "val"):
         for name in ("ant", "bee"):
             place = tmp_path / "images" / split / name
@@ -80,7 +80,7 @@ def test_hundred_nested_folders_are_rejected(root):
 
 
 def test_listing_of_changing_folder_is_not_cached(root, monkeypatch):
-    monkeypatch.setattr(listing, "_SETTLING_TIME", 60 * 10**9)
+    monkeypatch.setattr(listing, "_SETTLING_NANOSECONDS", 60 * 10**9)
     assert not Listing.of(root / "train").is_cached
     assert not get_cache_path(root / "train").exists()
 

@@ -214,7 +214,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     left = [200_000]
     monkeypatch.setattr(memory, "RESERVE", 200_000)
     monkeypatch.setattr(memory, "get_available_memory", lambda: left[0])
-    monkeypatch.setattr(memory, "INTERVAL", 0)
+    monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     return left
 
 
@@ -278,7 +278,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
 def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
     monkeypatch.setattr(memory, "get_available_memory", lambda: next(free))
-    monkeypatch.setattr(memory, "INTERVAL", 0)
+    monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     assert read_crops(make_memory_config(mixed)) == read_crops(small(raw, "ffcv"))
 
 
@@ -288,7 +288,7 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
-    monkeypatch.setattr(memory, "INTERVAL", 0)
+    monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     source = Shrunk(Files.of(make_memory_config(mixed), "train"), LONGEST, f"closed {os.getpid()}")
     kept = []
     for index, available in enumerate((201, 198, 1000)):

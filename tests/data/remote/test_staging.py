@@ -27,13 +27,13 @@ from tests.data.remote.places import Site, site_of
 from tests.tables import rows
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
-PIECE = 1 << 17  # bytes
+PIECE_BYTES = 1 << 17  # bytes
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small pieces, few at a time; no delays between attempts or for the disk."""
-    monkeypatch.setattr(copy, "PIECE", PIECE)
+    monkeypatch.setattr(copy, "PIECE_BYTES", PIECE_BYTES)
     monkeypatch.setattr(copy, "THREADS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(store, "RETRY_SECONDS", (0.0, 0.0))
@@ -94,7 +94,7 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
         name: (origin / name).read_bytes() for name in FILES
     }
-    pieces = sum(-(-(origin / name).stat().st_size // PIECE) for name in FILES)
+    pieces = sum(-(-(origin / name).stat().st_size // PIECE_BYTES) for name in FILES)
     assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)}) == pieces
     site.asked.clear()
     assert fetch(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied
@@ -136,7 +136,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
     assert "are still to be fetched before the first step" in facts.notes[0]
     asked = len(list_requested_ranges(site))
-    assert asked < sum(-(-(betons / name).stat().st_size // PIECE) for name in FILES)
+    assert asked < sum(-(-(betons / name).stat().st_size // PIECE_BYTES) for name in FILES)
     fetch(config)
     assert "read from a copy on this machine" in data.measure(config).notes[0]
 
@@ -184,7 +184,7 @@ def test_failed_fetch_keeps_fetched_files(config, site):
     site.busy = 0
     site.asked.clear()
     fetch(config)
-    total = sum((site.folder / name).stat().st_size for name in FILES) / PIECE
+    total = sum((site.folder / name).stat().st_size for name in FILES) / PIECE_BYTES
     assert len(list_requested_ranges(site)) < total
 
 
@@ -251,7 +251,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_slow_response_times_out(config, site, monkeypatch, drops):
-    monkeypatch.setattr(store, "_PATIENCE", 0.1)
+    monkeypatch.setattr(store, "_RESPONSE_SECONDS", 0.1)
     monkeypatch.setattr(store, "_MIN_RATE", 1 << 30)
     site.drops = drops
     assert (

@@ -165,7 +165,7 @@ class Stuck:
 
 
 def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
-    monkeypatch.setattr(trackers, "CAPACITY", 5)
+    monkeypatch.setattr(trackers, "MAX_WAITING_EVENTS", 5)
     monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
