@@ -32,25 +32,25 @@ ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
 built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
 
 
-def which(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
+def make_rows(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
     """Return rows of these images, for tests that only use their random numbers."""
     chosen, none = np.array(indices), np.empty(0)
     return Rows(epoch, chosen, 0 * chosen + np.array(copies), none, none, none)
 
 
-def small(root: Path, backend: str = "torchvision", **changes) -> DataConfig:
+def make_small_config(root: Path, backend: str = "torchvision", **changes) -> DataConfig:
     """Return settings for small images that are read without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 0}
     return DataConfig(**{"backend": backend, "root": str(root)} | sizes | changes)
 
 
-def found(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
+def count_images(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
     """Return the numbers of training and validation images, and the classes."""
     facts = data.measure(config)
     return facts.train_examples, facts.eval_examples, facts.classes
 
 
-def refusal(config: DataConfig, ask: Callable = data.measure) -> str:
+def explain_rejection(config: DataConfig, ask: Callable = data.measure) -> str:
     """Return why images are rejected."""
     with pytest.raises(NotReadyError) as caught:
         ask(config)
@@ -67,10 +67,10 @@ def open_training(
 def train_pixels(config: DataConfig, steps: int, augment: object = None) -> np.ndarray:
     """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
     with closing(open_training(config, augment)) as loader:
-        return np.concatenate([pixels for pixels, _ in taken(loader.batches(), steps)])
+        return np.concatenate([pixels for pixels, _ in copy_batches(loader.batches(), steps)])
 
 
-def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def copy_batches(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return copies of the next batches: pixels [N, 3, H, W] and labels [N]."""
     return [
         (batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
@@ -78,7 +78,7 @@ def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.
     ]
 
 
-def image(number: int) -> Image.Image:
+def make_image(number: int) -> Image.Image:
     """Return smooth noise whose size and mean depend on `number`, to tell images apart."""
     rng = np.random.default_rng(number)
     width, height = (int(side) for side in rng.integers(40, 90, 2))
@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(count):
             path = root / split / CLASSES[number % 3] / f"{number:03d}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            image(number + 1000 * (split == "val")).save(path, quality=90)
+            make_image(number + 1000 * (split == "val")).save(path, quality=90)
     return root
 
 
@@ -110,7 +110,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
 
 
-def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
+def convert_to_small_pages(source: Path, target: Path, options: ConvertOptions) -> Path:
     """Convert images to files with pages of 1 MiB instead of 8; return the target."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
@@ -121,7 +121,9 @@ def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
 @pytest.fixture(scope="session")
 def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as train.beton and val.beton, with JPEG and raw samples."""
-    return small_betons(folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1))
+    return convert_to_small_pages(
+        folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1)
+    )
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.conftest import built, open_training, small, train_pixels
+from tests.data.conftest import built, make_small_config, open_training, train_pixels
 
 
 def make_config(root: Path, **changes) -> DataConfig:
     """Return settings for small images that two workers read."""
-    return small(root, "ffcv", **{"workers": 2} | changes)
+    return make_small_config(root, "ffcv", **{"workers": 2} | changes)
 
 
 @pytest.fixture

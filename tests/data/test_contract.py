@@ -12,7 +12,7 @@ import torch
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts
-from tests.data.conftest import ALONE, small, taken
+from tests.data.conftest import ALONE, copy_batches, make_small_config
 from tests.fixtures import same
 
 
@@ -46,7 +46,7 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
     backend, workers = request.param
     root = request.getfixturevalue("betons") if backend == "ffcv" else folder
     order = "quasi_random" if backend == "ffcv" else "random"
-    config = small(root, backend, workers=workers, order=order)
+    config = make_small_config(root, backend, workers=workers, order=order)
     return Case(config, data.measure(config))
 
 
@@ -63,20 +63,20 @@ def test_batches_from_step_are_the_tail(case):
     with case.train() as loader:
         epoch = loader.examples // 12
         steps = 2 * epoch + 2
-        whole = taken(loader.batches(), steps)
+        whole = copy_batches(loader.batches(), steps)
         for first in (1, epoch, epoch + 1):
-            assert same(taken(loader.batches(first), steps - first), whole[first:])
+            assert same(copy_batches(loader.batches(first), steps - first), whole[first:])
     assert not same(whole[:epoch], whole[epoch : 2 * epoch])
 
 
 def test_ranks_split_the_global_batch(case):
     with case.train() as loader:
-        alone = taken(loader.batches(), 4)
+        alone = copy_batches(loader.batches(), 4)
     for world in (2, 3):
         shares = []
         for rank in range(world):
             with case.train(rank=rank, world_size=world) as loader:
-                shares.append(taken(loader.batches(), 4))
+                shares.append(copy_batches(loader.batches(), 4))
         together = [
             tuple(map(np.concatenate, zip(*step, strict=True)))
             for step in zip(*shares, strict=True)
@@ -86,7 +86,7 @@ def test_ranks_split_the_global_batch(case):
 
 def test_order_depends_on_seed(case):
     with case.train() as loader, case.train(seed=6) as other:
-        assert not same(taken(loader.batches(), 2), taken(other.batches(), 2))
+        assert not same(copy_batches(loader.batches(), 2), copy_batches(other.batches(), 2))
 
 
 def test_training_epoch_has_no_image_twice(case):
@@ -95,14 +95,14 @@ def test_training_epoch_has_no_image_twice(case):
     uncut = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
     case = case._replace(config=replace(case.config, **uncut))
     with case.train(global_size=1) as loader:
-        images = taken(loader.batches(), loader.examples)
+        images = copy_batches(loader.batches(), loader.examples)
     assert len({pixels.tobytes() for pixels, _ in images}) == case.facts.train_examples
 
 
 def read_evaluation(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
     """Return the batch sizes of a rank, and its images with their labels."""
     with case.eval(**changes) as loader:
-        batches = taken(loader.batches(), 99)
+        batches = copy_batches(loader.batches(), 99)
     images = [
         (pixels.tobytes(), int(label))
         for batch in batches
@@ -123,14 +123,14 @@ def test_evaluation_covers_examples_once_on_any_ranks(case):
 
 def test_evaluation_can_restart_after_a_break(case):
     with case.eval() as loader:
-        taken(loader.batches(), 1)
-        assert same(taken(loader.batches(), 99), taken(loader.batches(), 99))
+        copy_batches(loader.batches(), 1)
+        assert same(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))
 
 
 def test_crop_size_changes_at_the_epoch(case):
     with case.train(train_pixels=(16, 24)) as loader:
         steps = loader.examples // 12
-        batches = taken(loader.batches(), 2 * steps + 1)
+        batches = copy_batches(loader.batches(), 2 * steps + 1)
     sizes = [pixels.shape[-1] for pixels, _ in batches]
     assert sizes == [16] * steps + [24] * (steps + 1)
 

@@ -13,7 +13,7 @@ from resnet_recipes.data.crop import (
     compute_torchvision_crops,
     draw_uniforms,
 )
-from tests.data.conftest import ALONE, which
+from tests.data.conftest import ALONE, make_rows
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
 SIZES = np.concatenate([SIZES, np.random.default_rng(0).integers(1, 600, (90, 2))])
@@ -115,7 +115,7 @@ def test_repeated_copies_have_their_own_random_numbers():
     assert len(np.unique(draws)) == draws.size
     assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
-    rows = which(2, [63] * 4, copies)
+    rows = make_rows(2, [63] * 4, copies)
     boxes, _ = crop.draw_boxes(rows, np.full((4, 2), 400))
     assert len({tuple(box) for box in boxes.tolist()}) == 4
     assert len({crop.generator(rows, row).integers(2**63) for row in range(4)}) == 4
@@ -135,7 +135,7 @@ def test_random_numbers_are_uniform_and_uncorrelated():
 def test_flip_and_interpolation_are_independent():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
-    rows = which(0, indices)
+    rows = make_rows(0, indices)
     _, mirrored = crop.draw_boxes(rows, np.full((len(indices), 2), 64))
     bicubic = crop.choose_bicubic(rows)
     for share in (mirrored, bicubic, mirrored == bicubic):
@@ -145,5 +145,5 @@ def test_flip_and_interpolation_are_independent():
 def test_data_seed_replaces_the_run_seed():
     for seed, wanted in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
-        draws, _ = crop.draw_attempts(which(0, [0, 1, 2]))
+        draws, _ = crop.draw_attempts(make_rows(0, [0, 1, 2]))
         assert draws[:, 2].tolist() == draw_uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()

@@ -14,7 +14,7 @@ from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.order import shuffle
-from tests.data.conftest import ALONE, silent, small, train_pixels
+from tests.data.conftest import ALONE, make_small_config, silent, train_pixels
 
 pytestmark = [
     pytest.mark.slow,
@@ -102,7 +102,7 @@ def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
 def test_files_of_ffcv_are_read(ffcv, tmp_path):
     ffcv(WRITES, tmp_path)
     whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
-    settings = small(tmp_path, "ffcv", eval_resize=32, **whole)
+    settings = make_small_config(tmp_path, "ffcv", eval_resize=32, **whole)
     facts = measure(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
     assert "has no sidecar" in "".join(facts.notes)

@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from tests.data.conftest import ALONE, open_training, small, taken, train_pixels
+from tests.data.conftest import ALONE, copy_batches, make_small_config, open_training, train_pixels
 from tests.forks import is_alive
 
 BILINEAR, BICUBIC = (
@@ -46,7 +46,7 @@ def broken(copied: Path) -> Path:
 def read_evaluation(settings: DataConfig) -> np.ndarray:
     """Return all evaluation images, int [N, S, S, 3]."""
     with closing(data.open_eval(settings, data.measure(settings), ALONE)) as loader:
-        batches = [pixels for pixels, _ in taken(loader.batches(), 99)]
+        batches = [pixels for pixels, _ in copy_batches(loader.batches(), 99)]
     return np.concatenate(batches).transpose(0, 2, 3, 1).astype(int)
 
 
@@ -55,7 +55,7 @@ def test_evaluation_crop_equals_torchvision(folder, how, theirs):
     files = [
         path for place in sorted((folder / "val").iterdir()) for path in sorted(place.iterdir())
     ]
-    crops = read_evaluation(small(folder, eval_interpolation=how))
+    crops = read_evaluation(make_small_config(folder, eval_interpolation=how))
     for ours, path in zip(crops, files, strict=True):
         assert np.array_equal(ours, np.asarray(theirs(Image.open(path).convert("RGB"))))
 
@@ -70,7 +70,7 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied, monkeypatch, si
         "resize_exactly",
         lambda pixels, *to: resized_to.append(to) or decode.resize_exactly(pixels, *to),
     )
-    ours = read_evaluation(small(copied))[0]
+    ours = read_evaluation(make_small_config(copied))[0]
     # 40 * 500 / 23 is not an integer
     assert np.abs(ours - np.asarray(BILINEAR(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
@@ -83,31 +83,33 @@ def test_bad_image_ends_training_with_path_and_fix(broken, workers):
         r"data /.*images "
     )
     with pytest.raises(TrainingError, match=said):
-        train_pixels(small(broken, workers=workers), 3)
+        train_pixels(make_small_config(broken, workers=workers), 3)
 
 
 def test_bad_validation_image_is_never_skipped(broken):
     next((broken / "val" / "ant").iterdir()).write_bytes(b"")
     with pytest.raises(TrainingError, match="val/ant"):
-        read_evaluation(small(broken, on_bad_image="skip"))
+        read_evaluation(make_small_config(broken, on_bad_image="skip"))
 
 
 def test_augmentation_depends_on_seed_epoch_and_index(folder):
-    runs = [train_pixels(small(folder, workers=workers), 4, Darken()) for workers in (0, 3)]
+    runs = [
+        train_pixels(make_small_config(folder, workers=workers), 4, Darken()) for workers in (0, 3)
+    ]
     assert np.array_equal(*runs)
-    assert train_pixels(small(folder), 4).mean() > runs[0].mean()
+    assert train_pixels(make_small_config(folder), 4).mean() > runs[0].mean()
 
 
 @pytest.mark.parametrize("failure", [LocalError, StopIteration, SystemExit])
 def test_worker_failure_names_the_path(folder, failure):
     with pytest.raises(TrainingError, match=rf"train/.*jpg.*{failure.__name__}"):
-        train_pixels(small(folder, workers=2), 1, Darken(failure))
+        train_pixels(make_small_config(folder, workers=2), 1, Darken(failure))
 
 
 def test_killed_worker_is_reported_with_its_file(folder, tmp_path):
     killer = subprocess.Popen([sys.executable, "-c", KILLER, str(tmp_path)])
     with pytest.raises(TrainingError, match=r"SIGKILL \(out of memory.*while reading .*\.jpg"):
-        train_pixels(small(folder, workers=1), 1, Stall(tmp_path / "worker"))
+        train_pixels(make_small_config(folder, workers=1), 1, Stall(tmp_path / "worker"))
     assert killer.wait() == 0
 
 
@@ -120,10 +122,10 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 
 
 def test_stuck_workers_time_out_naming_their_files(folder, tmp_path, monkeypatch):
-    train_pixels(small(folder, workers=1), 1)  # the first worker takes seconds to start
+    train_pixels(make_small_config(folder, workers=1), 1)  # the first worker takes seconds to start
     monkeypatch.setattr(loading, "STUCK_SECONDS", 1.0)
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
-        train_pixels(small(folder, workers=2), 1, Stall(tmp_path / "worker"))
+        train_pixels(make_small_config(folder, workers=2), 1, Stall(tmp_path / "worker"))
     numbers = [int(note.suffix[1:]) for note in tmp_path.glob("worker.*")]
     assert numbers
     assert not any(map(is_alive, numbers))
@@ -137,7 +139,7 @@ def ignores_sigterm(child: multiprocessing.Process) -> bool:
 
 @pytest.mark.usefixtures("without_engine")  # the engine has threads, the Python decoder processes
 def test_workers_ignore_sigterm_and_ctrl_c(folder):
-    with closing(open_training(small(folder, workers=2))) as loader:
+    with closing(open_training(make_small_config(folder, workers=2))) as loader:
         batches = loader.batches()
         next(batches)
         children = multiprocessing.active_children()
@@ -191,8 +193,8 @@ def test_workers_die_with_the_trainer(folder, forks, tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_changed_images_are_not_opened(copied, split):
-    facts, path = data.measure(small(copied)), next((copied / split).glob("*/*"))
+    facts, path = data.measure(make_small_config(copied)), next((copied / split).glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
     opens = data.open_train if split == "train" else data.open_eval
     with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):
-        opens(small(copied), facts, ALONE)
+        opens(make_small_config(copied), facts, ALONE)

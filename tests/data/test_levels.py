@@ -30,7 +30,7 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
-from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
+from tests.data.conftest import ALONE, built, convert_to_small_pages, silent, train_pixels
 from tests.data.images.test_init import make_rows
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
@@ -39,7 +39,7 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 @pytest.fixture(scope="module")
 def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as files with two levels."""
-    root = small_betons(folder, tmp_path_factory.mktemp("levels"), OPTIONS)
+    root = convert_to_small_pages(folder, tmp_path_factory.mktemp("levels"), OPTIONS)
     names = [path.name for path in sorted(root.glob("*.beton"))]
     assert names == ["train.beton", "train.half.beton", "val.beton"]
     return root

@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import find_address_problems, find_root_problem, list_classes
-from tests.data.conftest import refusal
+from tests.data.conftest import explain_rejection
 from tests.tables import rows
 
 
@@ -22,9 +22,9 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "sets" / "cifar"
 
 
-def explain_rejection(root: Path | str) -> str:
+def explain_root_rejection(root: Path | str) -> str:
     """Return the message of `resnet-train data=ROOT`."""
-    return refusal(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
+    return explain_rejection(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
 def test_folders_of_other_programs_are_not_classes(images):
@@ -58,19 +58,21 @@ data/demo | does not exist | resnet-train demo
 def test_wrong_folder_suggests_the_intended_one(place, said, fix, images):
     (images.parent / "half").mkdir()
     (images.parent / "half" / "train.beton").touch()
-    found = explain_rejection(images.parent / place)
+    found = explain_root_rejection(images.parent / place)
     assert said in found
     assert fix.format(images) in found
 
 
 def test_file_suggests_its_folder_or_a_command(images):
     (images / "val.beton").touch()
-    assert f"from one folder\n    try:   data={images}" in explain_rejection(images / "val.beton")
+    assert f"from one folder\n    try:   data={images}" in explain_root_rejection(
+        images / "val.beton"
+    )
     (images.parent / "mine.beton").touch()
-    assert "resnet-recipes convert SRC DST" in explain_rejection(images.parent / "mine.beton")
+    assert "resnet-recipes convert SRC DST" in explain_root_rejection(images.parent / "mine.beton")
     for name in ("x.txt", "x.zip", "x.xlsx"):
         (images / name).touch()
-        said = explain_rejection(images / name)
+        said = explain_root_rejection(images / name)
         assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in said
         assert "a table has the columns path and label" in said
 
@@ -80,7 +82,7 @@ def test_nested_splits_of_any_name_are_found(tmp_path, names):
     for name in names.split():
         (tmp_path / "flowers" / "TV" / name / "rose").mkdir(parents=True)
         (tmp_path / "test" / "rose").mkdir(parents=True, exist_ok=True)
-    assert f"a folder in it does\n    try:   data={tmp_path}/flowers/TV" in explain_rejection(
+    assert f"a folder in it does\n    try:   data={tmp_path}/flowers/TV" in explain_root_rejection(
         tmp_path
     )
 
@@ -90,7 +92,7 @@ def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
         (tmp_path / "all" / name).mkdir(parents=True)
         for number in range(2):
             (tmp_path / "all" / name / f"{number}.jpg").touch()
-    said = explain_rejection(tmp_path / "all")
+    said = explain_root_rejection(tmp_path / "all")
     assert "all/train contains images without class folders" in said
     monkeypatch.chdir(tmp_path)
     subprocess.run(said.partition("if train is a class: ")[2], shell=True, check=True)
@@ -102,7 +104,7 @@ def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
 def test_detection_datasets_are_named(tmp_path, place):
     for folder in place.split():
         (tmp_path / folder).mkdir(parents=True)
-    assert "has bounding boxes" in explain_rejection(tmp_path)
+    assert "has bounding boxes" in explain_root_rejection(tmp_path)
 
 
 @pytest.mark.parametrize("beside", ["train.csv", "train/cat"])
@@ -115,15 +117,17 @@ def test_images_and_labels_folders_alone_are_not_detection(tmp_path, beside):
 
 def test_impossible_paths_are_rejected_with_message(images):
     (images / "loop").symlink_to("loop")
-    assert "cannot be read: File name too long" in explain_rejection(images / ("x" * 300))
-    assert "cannot be read: Too many levels of symbolic links" in explain_rejection(images / "loop")
+    assert "cannot be read: File name too long" in explain_root_rejection(images / ("x" * 300))
+    assert "cannot be read: Too many levels of symbolic links" in explain_root_rejection(
+        images / "loop"
+    )
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
 def test_unlistable_folder_suggests_a_command(images, monkeypatch, locked):
     forbid(images / locked, monkeypatch)
-    assert f"{images / locked} cannot be read: Permission denied" in explain_rejection(images)
-    assert f"ls -ld {images / locked}" in explain_rejection(images)
+    assert f"{images / locked} cannot be read: Permission denied" in explain_root_rejection(images)
+    assert f"ls -ld {images / locked}" in explain_root_rejection(images)
 
 
 def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

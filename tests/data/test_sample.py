@@ -16,15 +16,15 @@ from resnet_recipes.data.files.listing import Listing, choose_strata
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import RAW, small, small_betons
+from tests.data.conftest import RAW, convert_to_small_pages, make_small_config
 
 
 def test_bytes_equal_raw_file_sizes(folder, tmp_path):
     """The sample is the complete training set; validation images count as training images."""
-    raw = small_betons(folder, tmp_path, replace(RAW, max_resolution=48))
+    raw = convert_to_small_pages(folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes
     expected = 48 * np.mean(3 * sizes.prod(axis=1))
-    assert Sample.of(data.measure(small(folder))).estimate_bytes(48) == pytest.approx(
+    assert Sample.of(data.measure(make_small_config(folder))).estimate_bytes(48) == pytest.approx(
         expected, abs=1
     )
 
@@ -52,26 +52,26 @@ def test_strata_are_distinct_and_cover_all_sizes(count):
 
 def test_sample_skips_damaged_and_special_files(copied):
     files = sorted((copied / "train").glob("*/*.jpg"))
-    facts = data.measure(small(copied))
+    facts = data.measure(make_small_config(copied))
     files[0].write_bytes(b"no image")
     files[1].unlink()
     files[2].unlink()
     os.mkfifo(files[2])
     looked_at = Sample.of(facts)
     assert len(looked_at.indices) == len(files) - 3
-    assert looked_at.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
+    assert looked_at.crop_seconds(make_small_config(copied), None, 32) > (0.0, 0.0)
 
 
 def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
     built, build = [], module.build_train_pipeline
     monkeypatch.setattr(module, "build_train_pipeline", lambda *a: built.append(a) or build(*a))
-    found = Sample.of(data.measure(small(copied)))
+    found = Sample.of(data.measure(make_small_config(copied)))
     times = []
     for depth in (None, 1, 2):
         for side in (16, 32):
             for _ in range(2):  # separate objects, as in the runs of a sweep
                 augment = RandAugment(depth=depth).augment_sample() if depth else None
-                times.append(found.crop_seconds(small(copied), augment, side))
+                times.append(found.crop_seconds(make_small_config(copied), augment, side))
     assert times[::2] == times[1::2]
     assert all(first == later for first, later in times)  # nothing is kept
     assert len(built) == 6
@@ -80,24 +80,24 @@ def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
 def test_truncated_images_give_no_time(copied):
     for path in (copied / "train").glob("*/*.jpg"):
         path.write_bytes(path.read_bytes()[:-200])
-    config = small(copied)
+    config = make_small_config(copied)
     with pytest.raises(TrainingError):
         Sample.of(data.measure(config)).crop_seconds(config, None, 32)
 
 
 def test_sample_without_images_is_a_typical_photograph(copied):
     """A photograph of 500 x 367 pixels becomes 352 x 258."""
-    facts = data.measure(small(copied))
+    facts = data.measure(make_small_config(copied))
     shutil.rmtree(copied / "train")
     typical = Sample.of(facts)
     assert typical.source_text.startswith("by a table")
     assert typical.estimate_bytes(352) == 3 * 352 * 258 * (
         facts.train_examples + facts.eval_examples
     )
-    config = replace(small(copied), memory_pixels=352)
+    config = replace(make_small_config(copied), memory_pixels=352)
     first, later = typical.crop_seconds(config, None, 176)
     assert first > later > 0
-    assert typical.crop_seconds(small(copied), None, 176).first < first
+    assert typical.crop_seconds(make_small_config(copied), None, 176).first < first
 
 
 def test_large_images_are_cropped_until_timeout(copied, monkeypatch):
@@ -106,15 +106,15 @@ def test_large_images_are_cropped_until_timeout(copied, monkeypatch):
     monkeypatch.setattr(
         Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
     )
-    found = Sample.of(data.measure(small(copied)))
-    assert found.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
+    found = Sample.of(data.measure(make_small_config(copied)))
+    assert found.crop_seconds(make_small_config(copied), None, 32) > (0.0, 0.0)
     assert len(found.indices) > 16
     assert [len(orders[0].indices) for orders in built] == [16, 16, 16]  # three laps of one batch
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
 def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
-    config = small(folder if backend == "torchvision" else betons, backend)
+    config = make_small_config(folder if backend == "torchvision" else betons, backend)
     facts, reads, pread = data.measure(config), [], os.pread
 
     def absent(*_: object) -> int:
@@ -168,4 +168,4 @@ def test_disk_speed_needs_mincore(folder, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", unsupported)
     Sample.of.cache_clear()
-    assert Sample.of(data.measure(small(folder))).disk == 0.0
+    assert Sample.of(data.measure(make_small_config(folder))).disk == 0.0

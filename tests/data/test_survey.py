@@ -13,14 +13,14 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from tests.data.conftest import CLASSES, found, refusal, small
+from tests.data.conftest import CLASSES, count_images, explain_rejection, make_small_config
 
 
 def test_missing_and_empty_roots_are_named(tmp_path):
-    assert "does not exist" in refusal(small(tmp_path / "nowhere"))
-    assert "has no images" in refusal(small(tmp_path))
+    assert "does not exist" in explain_rejection(make_small_config(tmp_path / "nowhere"))
+    assert "has no images" in explain_rejection(make_small_config(tmp_path))
     (tmp_path / "val" / "ant").mkdir(parents=True)
-    assert "has no training images" in refusal(small(tmp_path))
+    assert "has no training images" in explain_rejection(make_small_config(tmp_path))
 
 
 def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
@@ -32,19 +32,19 @@ def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypat
         path.rename(copied / "val" / name)
     for name in CLASSES:
         (copied / "val" / name).rmdir()
-    fix = refusal(small(copied)).splitlines()[1]
+    fix = explain_rejection(make_small_config(copied)).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
     assert verbs.run(["doctor", *typed]) == 0
-    assert found(small(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 
 def test_class_mismatches_are_reported_together(copied):
     shutil.move(copied / "val" / "bee", copied / "val" / "wasp")
     shutil.rmtree(copied / "train" / "cat")
     (copied / "train" / "cat").mkdir()
-    message = refusal(small(copied))
+    message = explain_rejection(make_small_config(copied))
     for said in ("has bee in train but not in val", "has cat, wasp in val but not in train"):
         assert said in message
 
@@ -55,7 +55,7 @@ def test_images_without_class_folders_are_one_problem(copied):
             path.rename(copied / split / path.name)
         for name in CLASSES:
             (copied / split / name).rmdir()
-    line, fix = refusal(small(copied)).split("\n", 1)
+    line, fix = explain_rejection(make_small_config(copied)).split("\n", 1)
     assert f"{copied} contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
@@ -65,7 +65,7 @@ def test_images_without_class_folders_are_one_problem(copied):
 def test_empty_class_folder_is_one_problem(copied, splits):
     for split in splits:
         (copied / split / "eel").mkdir()
-    line, fix = refusal(small(copied)).splitlines()
+    line, fix = explain_rejection(make_small_config(copied)).splitlines()
     assert line == f"data.root={copied} has no images in eel"
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
@@ -82,7 +82,7 @@ def test_hidden_files_and_archive_debris_are_ignored(copied):
     ):
         (copied / name).parent.mkdir(parents=True, exist_ok=True)
         (copied / name).touch()
-    assert found(small(copied)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(copied)) == (37, 11, CLASSES)
 
 
 @pytest.mark.skipif(
@@ -96,10 +96,10 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied):
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
         "pip install pillow-heif  makes .heic readable"
     )
-    assert data.measure(small(copied)).notes[0] == said
+    assert data.measure(make_small_config(copied)).notes[0] == said
     for path in (copied / "train" / "ant").glob("*.jpg"):
         path.unlink()
-    message = refusal(small(copied))
+    message = explain_rejection(make_small_config(copied))
     assert "has ant in val but not in train" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
@@ -107,7 +107,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied):
 def test_impossible_class_names_are_rejected(copied):
     for split in ("train", "val"):
         (copied / split / "ant").rename(copied / split / os.fsdecode(b"ant\xff"))
-    assert r"not printable UTF-8 text: 'ant\udcff'" in refusal(small(copied))
+    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejection(make_small_config(copied))
 
 
 def test_linked_classes_count_and_link_loops_end(copied):
@@ -115,7 +115,7 @@ def test_linked_classes_count_and_link_loops_end(copied):
     shutil.move(copied / "train" / "bee", copied / "elsewhere")
     (copied / "train" / "bee").symlink_to(copied / "elsewhere")
     (copied / "train" / "cat" / "linked.jpg").symlink_to(next((copied / "elsewhere").iterdir()))
-    assert found(small(copied)) == (38, 11, CLASSES)
+    assert count_images(make_small_config(copied)) == (38, 11, CLASSES)
     facts = data.measure(DataConfig(root=str(copied)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]

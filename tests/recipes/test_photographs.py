@@ -21,7 +21,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffle
 from resnet_recipes.recipe.compose import compose
-from tests.data.conftest import which
+from tests.data.conftest import make_rows
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
@@ -93,7 +93,7 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     crop, images = TrainCrop.of(settings, ALONE), open_images(folder, "train")
     order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
-    rows = which(0, order)
+    rows = make_rows(0, order)
     (boxes, mirrored), bicubic = crop.draw_boxes(rows, sizes), crop.choose_bicubic(rows)
 
     def theirs() -> Iterator[Image.Image]:

@@ -11,7 +11,7 @@ from resnet_recipes import data
 from resnet_recipes.data.files import copies
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.listing import Listing
-from tests.data.conftest import small
+from tests.data.conftest import make_small_config
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def copied_folder(folder: Path, tmp_path: Path) -> Path:
 
 def get_note(root: Path, **changes) -> str:
     """Return the note about copies, or ""."""
-    notes = data.measure(small(root, **changes)).notes
+    notes = data.measure(make_small_config(root, **changes)).notes
     return next((one for one in notes if "byte-identical" in one), "")
 
 

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import CLASSES, found, refusal, small
+from tests.data.conftest import CLASSES, count_images, explain_rejection, make_small_config
 from tests.tables import rows
 
 
@@ -26,9 +26,9 @@ def half_folders(folder: Path, tmp_path: Path) -> Path:
 
 def test_similar_class_folders_are_rejected_everywhere(half_folders):
     said = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
-    share = refusal(small(half_folders, val_share=0.1))
+    share = explain_rejection(make_small_config(half_folders, val_share=0.1))
     assert said in share
-    assert refusal(small(half_folders)) == share
+    assert explain_rejection(make_small_config(half_folders)) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
     (finding,) = [one for one in check_data(half_folders) if one.level == "fix"]
@@ -38,17 +38,23 @@ def test_similar_class_folders_are_rejected_everywhere(half_folders):
 
 
 def test_suggested_links_create_the_splits(half_folders):
-    links = refusal(small(half_folders)).splitlines()[1].removeprefix("    try:   ")
+    links = (
+        explain_rejection(make_small_config(half_folders))
+        .splitlines()[1]
+        .removeprefix("    try:   ")
+    )
     for link in links.split(" && "):
         subprocess.run(shlex.split(link), check=True)
-    assert found(small(half_folders)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(half_folders)) == (37, 11, CLASSES)
 
 
 def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
     named = {"val_share": 0.1, "nested_classes": False}
-    assert found(small(half_folders, **named))[2] == ("one half", "other")
+    assert count_images(make_small_config(half_folders, **named))[2] == ("one half", "other")
     assert not [
-        note for note in data.measure(small(half_folders, **named)).notes if "nested" in note
+        note
+        for note in data.measure(make_small_config(half_folders, **named)).notes
+        if "nested" in note
     ]
     assert (
         len(
@@ -75,7 +81,7 @@ def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             shutil.copytree(folder / "train" / name, tmp_path / place)
-    refused = refusal(small(tmp_path, val_share=0.1))
+    refused = explain_rejection(make_small_config(tmp_path, val_share=0.1))
     for part in said.format(root=tmp_path).split("  # "):
         assert part in refused
 
@@ -100,13 +106,13 @@ def test_folders_resembling_splits_are_classes(folder, tmp_path, ants, bees):
             for path in sorted((folder / "train" / name).iterdir())[:count]:
                 shutil.copy(path, tmp_path / place)
     wanted = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
-    assert {*found(small(tmp_path, val_share=0.2))[2]} == wanted
+    assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == wanted
 
 
 def test_nested_classes_are_suggested_only_if_unambiguous(folder, tmp_path):
     offer = "data.nested_classes=true makes each of these a class"
     for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
         shutil.copytree(folder / "train" / "ant", tmp_path / place)
-    assert offer not in "".join(data.measure(small(tmp_path, val_share=0.1)).notes)
+    assert offer not in "".join(data.measure(make_small_config(tmp_path, val_share=0.1)).notes)
     (tmp_path / "cold/other").rename(tmp_path / "cold/cat")
-    assert offer in "".join(data.measure(small(tmp_path, val_share=0.1)).notes)
+    assert offer in "".join(data.measure(make_small_config(tmp_path, val_share=0.1)).notes)

@@ -22,7 +22,14 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import ALONE, CLASSES, found, refusal, silent, small
+from tests.data.conftest import (
+    ALONE,
+    CLASSES,
+    count_images,
+    explain_rejection,
+    make_small_config,
+    silent,
+)
 
 SWAPPED = {"ant": "bee", "bee": "ant", "cat": "cat"}
 
@@ -40,37 +47,41 @@ def list_validation(config: DataConfig) -> set[str]:
 
 def read_labels(root: Path) -> dict[str, str]:
     """Return the label of each validation image, by its name."""
-    val = list_split(small(root), "val")
+    val = list_split(make_small_config(root), "val")
     labels = [val.classes[label] for label in val.labels]
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
 
 def list_notes(root: Path, **changes) -> str:
     """Return the notes about these images."""
-    facts = data.measure(small(root, **changes))
+    facts = data.measure(make_small_config(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
 
 
 def test_folder_without_val_suggests_a_setting(flowers):
-    assert "has no validation images\n    try:   data.val_share=0.1" in refusal(small(flowers))
+    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejection(
+        make_small_config(flowers)
+    )
     root = flowers.parent / "set"
     root.mkdir()
     flowers.rename(root / "train")
-    assert "has no validation images\n    try:   data.val_share=0.1" in refusal(small(root))
-    assert found(small(root, val_share=0.1)) == (34, 3, CLASSES)
+    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejection(
+        make_small_config(root)
+    )
+    assert count_images(make_small_config(root, val_share=0.1)) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
-    said = refusal(small(root, val_share=0.1))
+    said = explain_rejection(make_small_config(root, val_share=0.1))
     assert "is for data without validation images, and " in said
     assert "/val has some" in said
 
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
-    config = small(flowers, val_share=0.25)
+    config = make_small_config(flowers, val_share=0.25)
     train, val = {*list_split(config, "train").names}, list_validation(config)
     assert train | val == {*Listing.of(flowers).names}
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
-    assert found(config) == (28, 9, CLASSES)
+    assert count_images(config) == (28, 9, CLASSES)
     said = "9 images are set aside for validation, a share of 0.25 of each class"
     assert said in list_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.measure(config), ALONE)) as loader:
@@ -82,16 +93,20 @@ def test_validation_images_depend_on_seed_not_folder(
     flowers,
 ):
     first, again, other = (
-        list_validation(small(flowers, val_share=0.3, val_seed=seed)) for seed in (0, 0, 1)
+        list_validation(make_small_config(flowers, val_share=0.3, val_seed=seed))
+        for seed in (0, 0, 1)
     )
     assert first == again != other
     shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
-    assert len(list_validation(small(flowers, val_share=0.3)) - first) <= 1
+    assert len(list_validation(make_small_config(flowers, val_share=0.3)) - first) <= 1
 
 
 @pytest.mark.parametrize("parts", [2, 3, 5, 40])
 def test_folds_divide_the_images(flowers, parts):
-    configs = [small(flowers, fold=f"{part}/{parts}", val_seed=3) for part in range(1, parts + 1)]
+    configs = [
+        make_small_config(flowers, fold=f"{part}/{parts}", val_seed=3)
+        for part in range(1, parts + 1)
+    ]
     names = [list_validation(config) for config in configs]
     assert sorted(name for part in names for name in part) == sorted(Listing.of(flowers).names)
     counts = [Counter(name[:3] for name in part) for part in names]
@@ -108,8 +123,8 @@ def test_folds_divide_the_images(flowers, parts):
 def test_folds_are_described_and_divide_training_images(flowers, copied):
     said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
     assert said in list_notes(flowers, fold="1/3")
-    config = small(copied, fold="1/3")
-    assert found(config) == (24, 13, CLASSES)
+    config = make_small_config(copied, fold="1/3")
+    assert count_images(config) == (24, 13, CLASSES)
     assert list_validation(config) | list_training(config) == {*Listing.of(copied / "train").names}
     assert "val is not used: data.fold divides the training images" in list_notes(
         copied, fold="1/3"
@@ -117,30 +132,33 @@ def test_folds_are_described_and_divide_training_images(flowers, copied):
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
-    assert "needs at least two images per class; these have one: bee" in refusal(
-        small(flowers, fold="1/3")
+    assert "needs at least two images per class; these have one: bee" in explain_rejection(
+        make_small_config(flowers, fold="1/3")
     )
 
 
 def test_fold_and_share_need_two_images_before_the_share(flowers):
     for path in sorted((flowers / "bee").iterdir())[2:]:
         path.unlink()
-    sizes = [found(small(flowers, fold=f"{part}/5", share=0.1))[1] for part in range(1, 6)]
+    sizes = [
+        count_images(make_small_config(flowers, fold=f"{part}/5", share=0.1))[1]
+        for part in range(1, 6)
+    ]
     assert sum(sizes) == len(Listing.of(flowers))
     next((flowers / "bee").iterdir()).unlink()
     for part in range(1, 6):
-        said = refusal(small(flowers, fold=f"{part}/5", share=0.1))
+        said = explain_rejection(make_small_config(flowers, fold=f"{part}/5", share=0.1))
         assert "needs at least two images per class; these have one: bee" in said
 
 
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
 def test_invalid_fold_is_rejected(fold, flowers):
-    (problem,) = small(flowers, fold=fold).problems()
+    (problem,) = make_small_config(flowers, fold=fold).problems()
     assert (problem.key, problem.value) == ("fold", fold)
 
 
 def test_fold_and_fraction_exclude_each_other(flowers):
-    (problem,) = small(flowers, fold="1/5", val_share=0.1).problems()
+    (problem,) = make_small_config(flowers, fold="1/5", val_share=0.1).problems()
     assert problem.key == "val_share"
 
 
@@ -150,14 +168,17 @@ def list_training(config: DataConfig) -> set[str]:
 
 
 def test_share_is_taken_from_each_class_and_nested(copied):
-    counts = Counter(name[:3] for name in list_training(small(copied)))
-    chosen = [list_training(small(copied, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
+    counts = Counter(name[:3] for name in list_training(make_small_config(copied)))
+    chosen = [
+        list_training(make_small_config(copied, share=share))
+        for share in (0.01, 0.1, 0.3, 0.5, 1.0)
+    ]
     for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
         wanted = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
         assert Counter(name[:3] for name in names) == wanted
     for fewer, more in pairwise(chosen):
         assert fewer <= more
-    facts = data.measure(small(copied, share=0.3))
+    facts = data.measure(make_small_config(copied, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
     assert "12 images are trained on, a fraction of 0.3" in list_notes(copied, share=0.3)
@@ -165,23 +186,23 @@ def test_share_is_taken_from_each_class_and_nested(copied):
 
 def test_share_depends_on_val_seed_and_names(copied):
     first, again, other = (
-        list_training(small(copied, share=0.4, val_seed=seed, seed=run))
+        list_training(make_small_config(copied, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
     )
     assert first == again != other
     (copied / "train" / "ant" / "001.jpg").touch()
     shutil.copy(copied / "train" / "ant" / "000.jpg", copied / "train" / "ant" / "-first.jpg")
-    assert len(first - list_training(small(copied, share=0.4))) <= 1
+    assert len(first - list_training(make_small_config(copied, share=0.4))) <= 1
 
 
 def test_share_keeps_validation_images(flowers):
-    whole, part = (small(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
+    whole, part = (make_small_config(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
     assert list_validation(part) == list_validation(whole)
     assert list_training(part) < list_training(whole)
 
 
 def test_resume_checks_the_share(copied):
-    config = small(copied, share=0.5)
+    config = make_small_config(copied, share=0.5)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
@@ -193,12 +214,14 @@ def test_every_class_has_images_in_both_splits(flowers):
         for path in sorted((flowers / name).iterdir())[2:]:
             path.unlink()
     for share in (0.01, 0.99):
-        config = small(flowers, val_share=share)
+        config = make_small_config(flowers, val_share=share)
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
     rule = "needs at least two images per class; these have one: bee"
-    assert f"data.val_share=0.1 {rule}" in refusal(small(flowers, val_share=0.1))
-    said = refusal(small(flowers))
+    assert f"data.val_share=0.1 {rule}" in explain_rejection(
+        make_small_config(flowers, val_share=0.1)
+    )
+    said = explain_rejection(make_small_config(flowers))
     assert f"hint:  data.val_share=0.1 {rule}" in said
     assert "try:" not in said
 
@@ -206,20 +229,23 @@ def test_every_class_has_images_in_both_splits(flowers):
 def test_single_and_empty_classes_are_explained(flowers):
     for path in (flowers / "bee").iterdir():
         path.unlink()
-    assert "has no images in bee" in refusal(small(flowers, val_share=0.1))
+    assert "has no images in bee" in explain_rejection(make_small_config(flowers, val_share=0.1))
     root = flowers.parent / "set"
     (root / "train").mkdir(parents=True)
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
-    said = refusal(small(root, val_share=0.1))
+    said = explain_rejection(make_small_config(root, val_share=0.1))
     fix = f"try:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in said
-    assert found(small(root / "train" / "insects", val_share=0.1))[2] == ("ant", "cat")
-    nested = small(root, val_share=0.1, nested_classes=True)
-    assert found(nested)[2] == ("insects/ant", "insects/cat")
+    assert count_images(make_small_config(root / "train" / "insects", val_share=0.1))[2] == (
+        "ant",
+        "cat",
+    )
+    nested = make_small_config(root, val_share=0.1, nested_classes=True)
+    assert count_images(nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
         path.rename(path.with_suffix(".txt"))
-    said = refusal(nested)  # empty folders are not classes
+    said = explain_rejection(nested)  # empty folders are not classes
     assert f"{root}/train has no images" in said
     assert "(not read: " in said
 
@@ -228,10 +254,10 @@ def test_nested_folders_become_classes_on_request(folder, tmp_path):
     for split in ("train", "val"):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
             shutil.copytree(folder / split / name, tmp_path / split / place)
-    assert found(small(tmp_path)) == (37, 11, ("insects", "mammals"))
+    assert count_images(make_small_config(tmp_path)) == (37, 11, ("insects", "mammals"))
     assert "data.nested_classes=true makes each of these a class" in list_notes(tmp_path)
-    nested = small(tmp_path, nested_classes=True)
-    assert found(nested) == (37, 11, ("insects/ant", "insects/bee", "mammals"))
+    nested = make_small_config(tmp_path, nested_classes=True)
+    assert count_images(nested) == (37, 11, ("insects/ant", "insects/bee", "mammals"))
     assert "nested_classes" not in list_notes(tmp_path, nested_classes=True)
 
 
@@ -255,21 +281,21 @@ def test_foreign_split_names_are_read_and_reported(folder, tmp_path, train, val,
     (tmp_path / val).symlink_to(folder / "val")
     if more:
         (tmp_path / more).symlink_to(folder / "train")
-    assert found(small(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
     assert f"validation images come from {val}" in list_notes(tmp_path).splitlines()
 
 
 def test_nested_split_folders_count_once(folder, tmp_path):
     for split, name in (("train", "training_set"), ("val", "test_set")):
         shutil.copytree(folder / split, tmp_path / name / name)
-    assert found(small(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
 
 
 def test_self_linked_folder_is_not_a_nested_split(folder, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
-    assert "has no images" in refusal(small(tmp_path))
+    assert "has no images" in explain_rejection(make_small_config(tmp_path))
 
 
 def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
@@ -278,7 +304,7 @@ def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
         for path in sorted(shutil.copytree(folder / split, tmp_path / name).glob("*/*")):
             lines.append(f"{path.relative_to(tmp_path)},{path.parent.name}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
-    assert found(small(tmp_path / "labels.csv")) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path / "labels.csv")) == (37, 11, CLASSES)
 
 
 @pytest.fixture
@@ -299,11 +325,15 @@ def table(folder: Path, tmp_path: Path) -> Path:
 
 
 def test_table_gives_images_and_labels_of_folders(folder, table):
-    assert found(small(table)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(table)) == (37, 11, CLASSES)
     assert "validation images come from test" in list_notes(table).splitlines()
     share = replace(ALONE, eval_size=11)
     mine, theirs = (
-        next(data.open_eval(small(root), data.measure(small(root)), share).batches())
+        next(
+            data.open_eval(
+                make_small_config(root), data.measure(make_small_config(root)), share
+            ).batches()
+        )
         for root in (table, folder)
     )
     assert np.array_equal(mine.pixels, theirs.pixels)
@@ -313,8 +343,8 @@ def test_table_gives_images_and_labels_of_folders(folder, table):
 def test_table_without_splits_is_split_randomly(table):
     lines = [line.rpartition(",")[0] for line in table.read_text().splitlines()]
     table.write_text("\n".join(lines))
-    assert "has no validation images" in refusal(small(table))
-    assert found(small(table, val_share=0.25))[1] == 12
+    assert "has no validation images" in explain_rejection(make_small_config(table))
+    assert count_images(make_small_config(table, val_share=0.25))[1] == 12
 
 
 def test_hugging_face_metadata_gives_labels(folder, tmp_path):
@@ -328,24 +358,24 @@ def test_hugging_face_metadata_gives_labels(folder, tmp_path):
             lines.append(f"{path.name},{label}")
             rows.append(f'{{"file_name": "{name}/{path.name}", "label": "{label}"}}\n')
         (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
-    assert found(small(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
-    assert "several sources of labels" in refusal(small(tmp_path))
+    assert "several sources of labels" in explain_rejection(make_small_config(tmp_path))
     for name in ("train", "test"):
         (tmp_path / name / "metadata.csv").unlink()
-    assert found(small(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
 
 
 def test_tables_without_labels_are_named(copied):
     (copied / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
     (copied / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (copied / "labels.csv").write_text("path,label\na.jpg,x\n")
-    assert found(small(copied)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(copied)) == (37, 11, CLASSES)
     assert f"not from {copied}/labels.csv, {copied}/train.csv" in list_notes(copied)
 
 
 def test_resume_checks_the_validation_fraction(flowers):
-    config = small(flowers, val_share=0.2)
+    config = make_small_config(flowers, val_share=0.2)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
@@ -374,7 +404,10 @@ def listed(copied: Path) -> Path:
 def test_table_next_to_folders_gives_labels_and_note(listed, folder):
     theirs, table = read_labels(folder), listed / "val.csv"
     assert read_labels(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
-    assert f"labels come from {listed}/train.csv and {table}" in data.measure(small(listed)).notes
+    assert (
+        f"labels come from {listed}/train.csv and {table}"
+        in data.measure(make_small_config(listed)).notes
+    )
     convert(listed, listed / "made", ConvertOptions(workers=1), silent)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees
@@ -394,9 +427,9 @@ def test_flat_images_are_labeled_by_their_table(listed):
         for name in CLASSES:
             (listed / split / name).rmdir()
             place.write_text(place.read_text().replace(f"{name}/", ""))
-    assert found(small(listed)) == (37, 11, CLASSES)
+    assert count_images(make_small_config(listed)) == (37, 11, CLASSES)
     (listed / "train.csv").rename(listed / "labels.csv")
-    said = refusal(small(listed))
+    said = explain_rejection(make_small_config(listed))
     assert "train contains images without class folders, and a table that is not read" in said
     assert f"data={listed}/labels.csv" in said
 
@@ -412,7 +445,7 @@ def test_flat_images_are_labeled_by_their_table(listed):
 )
 def test_two_tables_for_same_images_are_rejected(listed, name, content):
     (listed / name).write_text(content)
-    said = refusal(small(listed))
+    said = explain_rejection(make_small_config(listed))
     assert "has several sources of labels" in said
     assert name in said
     assert "train.csv" in said
@@ -420,7 +453,9 @@ def test_two_tables_for_same_images_are_rejected(listed, name, content):
 
 def test_table_of_renamed_split_needs_its_folder(listed):
     (listed / "val.csv").rename(listed / "validation.csv")
-    assert "sources of labels: val and validation.csv" in refusal(small(listed))
+    assert "sources of labels: val and validation.csv" in explain_rejection(
+        make_small_config(listed)
+    )
     (listed / "validation").mkdir()
     assert read_labels(listed)["000.jpg"] == "ant"
 
@@ -428,6 +463,10 @@ def test_table_of_renamed_split_needs_its_folder(listed):
 def test_rows_of_other_split_are_rejected(listed):
     table = listed / "train.csv"
     (listed / "val.csv").write_text(table.read_text())
-    assert "lists 37 images for both training and validation" in refusal(small(listed))
+    assert "lists 37 images for both training and validation" in explain_rejection(
+        make_small_config(listed)
+    )
     table.write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
-    assert "has rows whose split is not the split in its file name: val" in refusal(small(listed))
+    assert "has rows whose split is not the split in its file name: val" in explain_rejection(
+        make_small_config(listed)
+    )

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
-from tests.data.conftest import ALONE, small
+from tests.data.conftest import ALONE, make_small_config
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_small_datasets_are_not_cached(root, monkeypatch):
 
 
 def test_facts_report_cached_listing_and_digest(root):
-    config = small(root)
+    config = make_small_config(root)
     first, second = data.measure(config), data.measure(config)
     assert "using the cached listing" in "".join(second.details)
     assert "earlier start" not in "".join(first.details)
@@ -139,7 +139,7 @@ def test_facts_report_cached_listing_and_digest(root):
 
 
 def test_file_changed_in_place_is_named(root):
-    config = small(root)
+    config = make_small_config(root)
     Listing.of(root / "val")
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # does not change the folder's time
     facts = data.measure(config)

@@ -17,7 +17,7 @@ from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImage
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import built, which
+from tests.data.conftest import built, make_rows
 
 pytestmark = built
 
@@ -44,7 +44,7 @@ def in_engine(*settings) -> Storage:
 
 def fill_all(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
     """Return all images as uint8 [N, side, side, 3]."""
-    rows = make_rows(np.arange(len(files)), epoch, side)
+    rows = make_empty_rows(np.arange(len(files)), epoch, side)
     storage.fill(rows)
     return rows.pixels
 
@@ -70,7 +70,7 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
     assert np.array_equal(fill_all(storage, files), expected)
 
 
-def make_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
+def make_empty_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
     """Return rows to fill."""
     count = len(indices)
     pixels = np.empty((count, side, side, 3), np.uint8)
@@ -116,7 +116,7 @@ def test_augmentation_with_steps_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
     pixels = fill_all(in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
-        rng = CROP.generator(which(2, [index], [index % 2]), 0)
+        rng = CROP.generator(make_rows(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     others = ("png.png", "cmyk.jpg")
     jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
@@ -144,10 +144,10 @@ def test_damaged_file_is_named_as_in_python(files):
     sentences = []
     for storage in (in_engine(files, CROP, None, True), TrainImages(files, CROP)):
         with pytest.raises(UnreadableError) as failure:
-            storage.fill(make_rows(np.arange(8)))
+            storage.fill(make_empty_rows(np.arange(8)))
         sentences.append(str(failure.value))
     assert sentences[0] == sentences[1]
-    rows = make_rows(np.arange(4, 8))
+    rows = make_empty_rows(np.arange(4, 8))
     assert fill(in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
 
 
@@ -155,4 +155,4 @@ def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        in_engine(files, CROP, None, True).fill(make_rows(np.arange(8)))
+        in_engine(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))

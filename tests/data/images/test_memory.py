@@ -25,7 +25,15 @@ from resnet_recipes.data.images import memory
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
-from tests.data.conftest import ALONE, built, image, open_training, small, small_betons, taken
+from tests.data.conftest import (
+    ALONE,
+    built,
+    convert_to_small_pages,
+    copy_batches,
+    make_image,
+    make_small_config,
+    open_training,
+)
 from tests.data.native.batch import encoded
 
 LONGEST = 48  # pixels; most images are larger, some are not
@@ -40,7 +48,7 @@ def mixed(folder: Path, tmp_path_factory) -> Path:
     """The images of `folder`, small images, and images that the engine cannot decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(folder, root)
-    picture = image(7)
+    picture = make_image(7)
     (root / "train" / "ant" / "a.png").write_bytes(encoded(picture, "PNG"))
     (root / "train" / "bee" / "cmyk.jpg").write_bytes(encoded(picture.convert("CMYK")))
     (root / "train" / "bee" / "gray.jpg").write_bytes(encoded(picture.convert("L")))
@@ -51,19 +59,19 @@ def mixed(folder: Path, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def raw(mixed: Path, tmp_path_factory) -> Path:
     """The same images in the same order, as raw .beton files of that size."""
-    return small_betons(mixed, tmp_path_factory.mktemp("raw"), RAW)
+    return convert_to_small_pages(mixed, tmp_path_factory.mktemp("raw"), RAW)
 
 
 def make_memory_config(root: Path, **changes) -> DataConfig:
     """Return settings for small images in memory."""
-    return small(root, memory_pixels=LONGEST, **changes)
+    return make_small_config(root, memory_pixels=LONGEST, **changes)
 
 
 def read(
     loader: data.TrainLoader | data.EvalLoader, *first: int, count: int = STEPS
 ) -> list[bytes]:
     """Return the pixels of the next batches."""
-    batches = taken(loader.batches(*first), count)
+    batches = copy_batches(loader.batches(*first), count)
     return [pixels.transpose(0, 2, 3, 1).tobytes() for pixels, _ in batches]
 
 
@@ -96,23 +104,23 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_memory_crops_equal_raw_beton_crops(mixed, raw, name):
     changes, augment = VARIANTS[name]
-    expected = read_crops(small(raw, "ffcv", **changes), augment)
+    expected = read_crops(make_small_config(raw, "ffcv", **changes), augment)
     assert read_crops(make_memory_config(mixed, **changes), augment) == expected
 
 
 @built
 def test_beton_memory_crops_equal_raw_copy(mixed, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
-    original = small_betons(mixed, tmp_path / "jpegs", jpegs)
-    raw = small_betons(original, tmp_path / "raw", RAW)
+    original = convert_to_small_pages(mixed, tmp_path / "jpegs", jpegs)
+    raw = convert_to_small_pages(original, tmp_path / "raw", RAW)
     assert read_crops(make_memory_config(original, backend="ffcv")) == read_crops(
-        small(raw, "ffcv")
+        make_small_config(raw, "ffcv")
     )
 
 
 def test_images_without_engine_are_shrunk_not_kept(mixed, raw, without_engine, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
-    assert read_crops(make_memory_config(mixed)) == read_crops(small(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed)) == read_crops(make_small_config(raw, "ffcv"))
 
 
 @built
@@ -186,7 +194,7 @@ def _kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int, int]:
 
 @built
 def test_two_ranks_share_one_copy(mixed):
-    config = small(mixed, memory_pixels=90)  # no image is larger
+    config = make_small_config(mixed, memory_pixels=90)  # no image is larger
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
@@ -222,7 +230,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("augment", [None, Darken()])
 def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
-    expected = read_crops(small(raw, "ffcv"), augment)[:STEPS]
+    expected = read_crops(make_small_config(raw, "ffcv"), augment)[:STEPS]
     config = make_memory_config(mixed, workers=0 if augment else workers)
     with closing(open_training(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
@@ -279,7 +287,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, lef
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
     monkeypatch.setattr(memory, "get_available_memory", lambda: next(free))
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
-    assert read_crops(make_memory_config(mixed)) == read_crops(small(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed)) == read_crops(make_small_config(raw, "ffcv"))
 
 
 @built
@@ -344,7 +352,7 @@ def test_hostile_images_fail_as_from_files(mixed, tmp_path, name, rule):
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):
         shutil.copytree(mixed, root)
-        config = small(root, memory_pixels=pixels, on_bad_image=rule)
+        config = make_small_config(root, memory_pixels=pixels, on_bad_image=rule)
         said.append(read_error(config, lambda: HOSTILE[name](bad)))
         shutil.rmtree(root)
     assert said[0] == said[1]

@@ -28,7 +28,7 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
-from tests.data.conftest import built, small, taken
+from tests.data.conftest import built, copy_batches, make_small_config
 from tests.fixtures import same
 
 
@@ -75,7 +75,7 @@ def run(
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
     with closing(make_pipeline(workers, 2, in_threads, bad)) as made:
-        return taken(made.run(list_orders(count)), count)
+        return copy_batches(made.run(list_orders(count)), count)
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -113,7 +113,7 @@ def test_new_iteration_ends_the_earlier_one():
     made = make_pipeline(2, prefetch=3)
     first = made.run(list_orders(99))
     next(first)
-    assert same(taken(made.run(list_orders(5)), 5), run(0, count=5))
+    assert same(copy_batches(made.run(list_orders(5)), 5), run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     made.close()
@@ -244,7 +244,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     root, backend = folder, "torchvision"
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"
-    config = small(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
+    config = make_small_config(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
     return Case(config, data.measure(config), PREFETCH * in_threads, decoded)
 
 

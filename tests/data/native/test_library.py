@@ -20,7 +20,7 @@ from resnet_recipes.data import native as known
 from resnet_recipes.data.native import PATH, UnavailableError, explain_unavailable, load_library
 from resnet_recipes.data.native import rows as native_rows
 from resnet_recipes.doctor.native import check_native
-from tests.data.conftest import small
+from tests.data.conftest import make_small_config
 
 
 @pytest.mark.parametrize("name", known.PIXELS)
@@ -44,7 +44,7 @@ def reload_library(built):
 def test_library_with_other_pixels_is_not_used(reload_library, folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "gray", (0, *known.PIXELS["gray"][1:]))
     assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in explain_unavailable()
-    (note,) = data.measure(small(folder)).notes
+    (note,) = data.measure(make_small_config(folder)).notes
     assert "in Python, at about half the speed: the native decoder with " in note
     assert (
         "decodes wrong pixels" in check_native()[-1].what

@@ -10,7 +10,7 @@ from PIL import Image
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
-from tests.data.conftest import which
+from tests.data.conftest import make_rows
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
 
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
@@ -117,11 +117,11 @@ def test_random_crops_equal_python_loader(engine):
     crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
     for epoch in range(30):
         batch = Batch(images, 16, geometry=CROP)
-        draws, _ = crop.draw_attempts(which(epoch, indices))
+        draws, _ = crop.draw_attempts(make_rows(epoch, indices))
         batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
         batch.decoded(engine)
         assert np.array_equal(batch.rows["size"], sizes)
-        boxes, _ = crop.draw_boxes(which(epoch, indices), sizes)
+        boxes, _ = crop.draw_boxes(make_rows(epoch, indices), sizes)
         assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
 
 
