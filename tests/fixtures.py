@@ -29,7 +29,7 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
 from tests.forks import ForkServer
 from tests.jobs.launcher import Launcher
-from tests.tiny_networks import shallow_resnet18
+from tests.tiny_networks import build_shallow_resnet18
 
 #: A complete recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 per
 #: epoch.
@@ -43,16 +43,16 @@ SMALL = (
 FORKS = pytest.StashKey[ForkServer]()
 
 
-def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return `base` with `changes` merged in, section by section."""
     result = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
+        result[key] = merge_sections(result[key], value) if both else value
     return result
 
 
-def settings(words: str) -> dict[str, Any]:
+def parse_settings(words: str) -> dict[str, Any]:
     """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
     tree: dict[str, Any] = {}
     for word in words.split():
@@ -60,23 +60,23 @@ def settings(words: str) -> dict[str, Any]:
         value = yaml.safe_load(text)
         for name in reversed(key.split(".")):
             value = {name: value}
-        tree = merged(tree, value)
+        tree = merge_sections(tree, value)
     return tree
 
 
-def same(ours: Any, theirs: Any) -> bool:
+def is_identical(ours: Any, theirs: Any) -> bool:
     """Return whether values, or sections and sequences of values, are bit-identical."""
     if isinstance(ours, torch.Tensor | np.ndarray):
         one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and same(ours.values(), map(theirs.get, ours))
+        return ours.keys() == theirs.keys() and is_identical(ours.values(), map(theirs.get, ours))
     if isinstance(ours, Iterable) and not isinstance(ours, str):
-        return all(same(*pair) for pair in zip(ours, theirs, strict=True))
+        return all(is_identical(*pair) for pair in zip(ours, theirs, strict=True))
     return ours == theirs
 
 
-def noise(height: int, width: int) -> Image.Image:
+def make_noise(height: int, width: int) -> Image.Image:
     """Return an image of independent random pixels."""
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     return Image.fromarray(pixels)
@@ -90,7 +90,7 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
 
 
 @contextmanager
-def files_at_most(size: int) -> Iterator[None]:
+def limit_file_size(size: int) -> Iterator[None]:
     """Limit the size of every file, in bytes, like a full disk; this affects pytest itself."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -164,7 +164,7 @@ def recipe() -> Callable[..., Recipe]:
     """
 
     def make(words: str = "", **changes: Any) -> Recipe:
-        made, problems = build_recipe(merged(settings(f"{SMALL} {words}"), changes))
+        made, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {words}"), changes))
         if problems:
             raise RecipeError(problems)
         return made
@@ -189,7 +189,7 @@ def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> C
 
     Every run is closed after the test.
     """
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     runs: list[Run] = []
 
     def make(words: str = "", **changes: Any) -> Run:

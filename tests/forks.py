@@ -31,7 +31,7 @@ import torchvision
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import die_with_parent
-from tests.tiny_networks import narrow_resnet18, shallow_resnet18
+from tests.tiny_networks import build_narrow_resnet18, build_shallow_resnet18
 
 #: Modules that are imported before processes are forked.
 PRELOADED = (train,)
@@ -199,8 +199,11 @@ def serve(channel: int) -> NoReturn:
         )
         torch.set_num_threads(1)
         os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        torchvision.models.resnet18, NETWORKS["resnet18"] = shallow_resnet18, (False, (1, 1, 0, 0))
-        torchvision.models.resnet34 = narrow_resnet18  # for runs that need a deeper network
+        torchvision.models.resnet18, NETWORKS["resnet18"] = (
+            build_shallow_resnet18,
+            (False, (1, 1, 0, 0)),
+        )
+        torchvision.models.resnet34 = build_narrow_resnet18  # for runs that need a deeper network
         gc.freeze()  # so that collections in a rank skip inherited objects
         gc.enable()
         subprocess.Popen = Forked

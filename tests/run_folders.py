@@ -26,7 +26,7 @@ ALIKE = json.loads(
 )
 
 
-def begun(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
+def create_unstarted_run(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
     """Create the folder of a run before its ranks start."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = facts or data.measure(recipe.data)
@@ -35,7 +35,7 @@ def begun(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
     return folder
 
 
-def run_folder(
+def make_run_folder(
     root: Path,
     name: str,
     recipe: str = "mild",

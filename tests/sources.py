@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @cache
-def sources() -> dict[Path, ast.Module]:
+def parse_sources() -> dict[Path, ast.Module]:
     """Every source file of the package with its syntax tree."""
     return {
         path: ast.parse(path.read_text(encoding="utf-8"))
@@ -18,11 +18,11 @@ def sources() -> dict[Path, ast.Module]:
 
 
 @cache
-def nodes(path: Path) -> list[ast.AST]:
+def list_nodes(path: Path) -> list[ast.AST]:
     """All nodes of a source file, as ast.walk yields them."""
-    return list(ast.walk(sources()[path]))
+    return list(ast.walk(parse_sources()[path]))
 
 
-def none(wrong: Iterable[str]) -> None:
+def assert_none(wrong: Iterable[str]) -> None:
     """Assert that there are no violations; list each on its own line."""
     assert not (lines := [*wrong]), "\n".join(["", *lines])

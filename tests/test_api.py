@@ -27,10 +27,10 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.fixtures import same
-from tests.tables import rows
-from tests.tiny_networks import shallow_resnet18
-from tests.trained_runs import ended_run
+from tests.fixtures import is_identical
+from tests.tables import parse_rows
+from tests.tiny_networks import build_shallow_resnet18
+from tests.trained_runs import create_trained_run
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = [README.parent / "docs" / page for page in ("library.md", "howto/own_loop.md")]
@@ -100,7 +100,7 @@ def test_type_checkers_know_every_public_name():
 @pytest.mark.slow
 def test_examples_of_pages_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     pages = "".join(page.read_text() for page in PAGES)
     examples = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
     assert len(examples) == 6
@@ -168,7 +168,7 @@ setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 """
 
 
-@pytest.mark.parametrize(("call", "said"), rows(MISUSED.replace("\n    ", "\\n    ")))
+@pytest.mark.parametrize(("call", "said"), parse_rows(MISUSED.replace("\n    ", "\\n    ")))
 def test_misused_function_raises_one_message(call, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("data.backend=synthetic", "schedule.warmup=0ep")
@@ -185,7 +185,7 @@ def mine(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a run with weights: runs/mine in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
-    return ended_run(make_run, Path("runs/mine"))
+    return create_trained_run(make_run, Path("runs/mine"))
 
 
 def test_load_accepts_command_line_arguments(mine):
@@ -220,7 +220,7 @@ def test_predict_takes_networks_and_images_in_memory(mine):
         assert len(list(resnet_recipes.predict(network, several, workers=0))) == len(several)
     assert list(resnet_recipes.predict(network, [])) == []
     assert network.training
-    assert same(network.state_dict(), before)
+    assert is_identical(network.state_dict(), before)
     found = resnet_recipes.evaluate(network, data="runs/images", workers=0)
     assert found.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
 
@@ -242,7 +242,7 @@ def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
 def test_example_of_the_readme_runs(images, monkeypatch):
     """Uses the demo recipe with little work; the figures are not checked."""
     monkeypatch.chdir(images)
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
@@ -305,12 +305,12 @@ def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=2)
     described = about.describe(recipe, ("dark", "light"), 2)
-    write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
+    write_weights(build_shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="must be a whole number from"):
             resnet_recipes.teach(recipe, **mistake)
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as in the program
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)  # as in the program
     monkeypatch.setattr("resnet_recipes.jobs.launcher.start", lambda *_: Ending(75))
     with pytest.raises(TrainingError, match="the same command continues") as stopped:
         resnet_recipes.teach(recipe, "stopped", cycle=1)
@@ -343,7 +343,7 @@ def test_signal_reaches_program_after_save(tmp_path, train_here, number):
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
 def test_card_lines_run_in_a_user_loop(method):
-    model = shallow_resnet18(num_classes=3)
+    model = build_shallow_resnet18(num_classes=3)
     names = {
         "model": model,
         "params": list(model.parameters()),

@@ -29,8 +29,8 @@ from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
-from tests.tables import rows
-from tests.training.recording import differing, record
+from tests.tables import parse_rows
+from tests.training.recording import find_differing_tensors, record
 
 timm = pytest.importorskip("timm")
 
@@ -150,7 +150,7 @@ def test_resumed_run_with_drop_path_is_bit_identical(
     notes = record(whole, keep=(1,))
     resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
     record(resumed, restore(resumed, notes.states[1]))
-    assert differing(resumed, whole) == []
+    assert find_differing_tensors(resumed, whole) == []
 
 
 def test_run_of_library_network_loads_and_exports(run_of: Callable[..., Run], tmp_path: Path):
@@ -200,7 +200,7 @@ def explain_rejection(*words: str, recipe: str = "timm_a2") -> str:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    rows(
+    parse_rows(
         """
 timm:convnxt_tiny | model.name=timm:convnext_tiny
 convnext_tiny | model.name=timm:convnext_tiny

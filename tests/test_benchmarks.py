@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import resnet_recipes as rr
-from tests.run_folders import run_folder
-from tests.trained_runs import random_images
+from tests.run_folders import make_run_folder
+from tests.trained_runs import create_random_images
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -77,7 +77,7 @@ def copy_weights(model: nn.Module) -> Tensor:
 
 def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     for recipe, seed, top1 in (("base", 1, 50.0), ("base", 2, 52.0), ("mild", 1, 53.0)):
-        run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
+        make_run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
     table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
     words = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
     of_runs, of_table = (
@@ -138,7 +138,7 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
-        folder = run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
+        folder = make_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         words = ["data.root=images", "seed=1", *changes]
         (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
     names = {cell.name for cell in proof("table")["read_cells"]([tmp_path])}
@@ -160,7 +160,7 @@ def test_factor_effects_match_means_of_published_table(proof):
 
 
 def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
-    images, rows = random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
+    images, rows = create_random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
     words = str(images), "--sizes", "16", "--memory"
     found = run_benchmark("supply.py", *words, "48", rows=rows, patched=monkeypatch)
     assert [row["case"].removeprefix("images, 16 px, ") for row in found] == [

@@ -21,7 +21,7 @@ from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import get_usage
 from resnet_recipes.data import demo
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -140,7 +140,7 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_documented_command_works(page, images, home):
     for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
         for number in range(2 if pattern else 1):
-            run_folder(home / "runs", f"{name}{number or ''}")
+            make_run_folder(home / "runs", f"{name}{number or ''}")
     failed = []
     for language, block in list_code_blocks(page, *SHELL, "yaml"):
         if language == "yaml":

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.sources import ROOT, none
+from tests.sources import ROOT, assert_none
 
 PLACES = (
     *("tools/*.sh", "tools/**/*.py", "benchmarks/**/*.py", "hydra_plugins/**/*.py"),
@@ -65,7 +65,7 @@ def find(path: str, name: str) -> object | None:
 
 def test_imports_of_scripts_and_pages_exist():
     assert len(FILES) > 100
-    none(
+    assert_none(
         f"{path.relative_to(ROOT)}: {stale}"
         for path in FILES
         for stale in find_stale(path.read_text(encoding="utf-8"))

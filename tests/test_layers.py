@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import ROOT, nodes, none, sources
+from tests.sources import ROOT, assert_none, list_nodes, parse_sources
 
 PACKAGE = "resnet_recipes"
 
@@ -18,7 +18,7 @@ def modules() -> dict[str, Path]:
     """The file of every module of the package by its dotted name."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sources()
+        for path in parse_sources()
     }
 
 
@@ -33,18 +33,18 @@ def test_only_methods_package_names_methods():
         ast.literal_eval(node.value)
         for module, path in modules().items()
         if part(module) == "methods"
-        for cls in nodes(path)
+        for cls in list_nodes(path)
         if isinstance(cls, ast.ClassDef)
         for node in cls.body
         if re.match("name(: str)? = ", ast.unparse(node))
     }
     packages = ("planning", "training", "jobs", "api", "commands")
     assert names > {"colout", "sam", "ema", "progressive_resizing"}
-    none(
+    assert_none(
         f"{module}:{node.lineno} {word}"
         for module, path in modules().items()
         if part(module) in packages
-        for node, words in list_words(sources()[path])
+        for node, words in list_words(parse_sources()[path])
         for word in names.intersection(words)
     )
 
@@ -141,10 +141,10 @@ def is_message(node: ast.AST, errors: set[str], texts: Collection[str] = ()) -> 
 
 
 def test_no_module_branches_on_problem_text():
-    none(
+    assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
         for module, path in modules().items()
-        for node in list_readings(sources()[path])
+        for node in list_readings(parse_sources()[path])
     )
 
 
@@ -177,15 +177,15 @@ def test_only_make_constructs_a_plan():
     makers = {
         module
         for module, path in modules().items()
-        for node in nodes(path)
+        for node in list_nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Plan"
     }
     assert makers == {f"{PACKAGE}.planning.make"}
-    none(
+    assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in modules().items()
         if part(module) != "planning"
-        for node in nodes(path)
+        for node in list_nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node).startswith("replace(plan,")
         if not {keyword.arg for keyword in node.keywords} <= {"recipe", "facts"}
     )
@@ -205,11 +205,11 @@ def test_package_defines_no_environment_variables():
     places = {
         name: f"{module}:{node.lineno} {name}"
         for module, path in modules().items()
-        for node in nodes(path)
+        for node in list_nodes(path)
         for name in list_variables(node, sets=part(module) == "jobs")
     }
     assert {"RANK", "TERM", "PYTHONUNBUFFERED"} <= places.keys()
-    none(
+    assert_none(
         place
         for name, place in places.items()
         if name not in _VARIABLES_OF_OTHERS and not _OF_OTHERS.match(name)
@@ -253,23 +253,23 @@ def test_modules_used_by_package_name_are_imported():
     for module, path in modules().items():
         imported = {
             (alias.asname or alias.name): f"{node.module}.{alias.name}"
-            for node in nodes(path)
+            for node in list_nodes(path)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        for node in nodes(path):
+        for node in list_nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 package = imported.get(node.value.id)
                 name = f"{package}.{node.attr}"
                 if name in modules() and name not in list_imports(package) | list_imports(module):
                     wrong.append(f"{module}:{node.lineno} {name}")
-    none(wrong)
+    assert_none(wrong)
 
 
 @cache
 def list_imports(module: str) -> set[str]:
     """Return the names that a module imports, in any form."""
-    imports = [node for node in nodes(modules()[module]) if hasattr(node, "names")]
+    imports = [node for node in list_nodes(modules()[module]) if hasattr(node, "names")]
     return {
         f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
         for node in imports
@@ -305,9 +305,9 @@ def test_imports_by_name_stay_inside_the_package(argument, is_allowed):
 
 
 def test_no_module_runs_text_or_files_as_code():
-    none(
+    assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in modules().items()
-        for node in nodes(path)
+        for node in list_nodes(path)
         if isinstance(node, ast.Call) and re.fullmatch("|".join(FORBIDDEN), ast.unparse(node))
     )

@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
-from tests.sources import ROOT, nodes, none, sources
+from tests.sources import ROOT, assert_none, list_nodes, parse_sources
 from tests.test_documented_commands import PAGES, list_code_blocks
 
 PACKAGE = ROOT / "resnet_recipes"
@@ -73,7 +73,7 @@ def test_tests_named_on_pages_exist():
     found = re.findall(r"def (test_\w+)\(", "".join(path.read_text() for path in paths))
     names = [*found, *(path.stem for path in paths)]
     pages = PAGES | {"CONTRIBUTING.md": CONTRIBUTING}
-    none(
+    assert_none(
         f"{page}: {name}"
         for page, text in pages.items()
         for name in set(re.findall(r"`(test_[\w*]+)`", text))
@@ -110,11 +110,11 @@ OTHERS = {"completion.py"}
 
 def list_messages() -> Iterator[str]:
     """Yield all strings of the package except docstrings, with their places."""
-    for path in sources():
+    for path in parse_sources():
         if path.name in OTHERS:
             continue
-        docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
-        for node in nodes(path):
+        docstrings = {id(node.value) for node in list_nodes(path) if isinstance(node, ast.Expr)}
+        for node in list_nodes(path):
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "{}") for part in node.values]
                 text = "".join(part if isinstance(part, str) else "{}" for part in parts)

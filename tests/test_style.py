@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import ROOT, nodes, none, sources
+from tests.sources import ROOT, assert_none, list_nodes, parse_sources
 
 SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING = 500, 500, 60, 4
 LONGER_FUNCTIONS = {"train": 70}  # the only place that contains the order of a step
@@ -18,7 +18,7 @@ BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast
 def all_files() -> list[Path]:
     """Return every hand-written Python file."""
     return [
-        *sources(),
+        *parse_sources(),
         *(
             path
             for folder in ("tests", "benchmarks", "tools", "recipes", "hydra_plugins")
@@ -54,19 +54,19 @@ def is_elif(node: ast.AST, child: ast.AST) -> bool:
 
 def list_functions(path: Path) -> Iterator[Function]:
     """Yield all functions of a file, including nested functions."""
-    return (node for node in nodes(path) if isinstance(node, Function))
+    return (node for node in list_nodes(path) if isinstance(node, Function))
 
 
 def test_files_have_at_most_500_lines():
     for path in all_files():
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert lines <= (SOURCE_LINES if path in sources() else TEST_LINES), path
+        assert lines <= (SOURCE_LINES if path in parse_sources() else TEST_LINES), path
 
 
 def test_functions_have_at_most_60_lines():
-    none(
+    assert_none(
         f"{format_location(path, node)} has {lines} lines"
-        for path in sources()
+        for path in parse_sources()
         for node in list_functions(path)
         if (lines := node.end_lineno - node.lineno + 1)
         > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES)
@@ -74,28 +74,28 @@ def test_functions_have_at_most_60_lines():
 
 
 def test_control_flow_is_not_nested_deeply():
-    none(
+    assert_none(
         format_location(path, node)
-        for path in sources()
+        for path in parse_sources()
         for node in list_functions(path)
         if measure_nesting(node) > NESTING
     )
 
 
 def test_file_names_are_descriptive():
-    none(str(path) for path in all_files() if path.stem.removeprefix("test_") in VAGUE)
+    assert_none(str(path) for path in all_files() if path.stem.removeprefix("test_") in VAGUE)
 
 
 def test_files_are_ascii():
-    none(str(path) for path in all_files() if not path.read_bytes().isascii())
+    assert_none(str(path) for path in all_files() if not path.read_bytes().isascii())
 
 
 def test_public_methods_have_a_docstring():
     """The docstring is in the class itself or in a base class or protocol with the same member."""
     members = [
         (path, item)
-        for path in sources()
-        for node in nodes(path)
+        for path in parse_sources()
+        for node in list_nodes(path)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         for item in node.body
     ]
@@ -105,7 +105,7 @@ def test_public_methods_have_a_docstring():
         if isinstance(item, ast.AnnAssign)
         or (isinstance(item, Function) and ast.get_docstring(item))
     }
-    none(
+    assert_none(
         format_location(path, item)
         for path, item in members
         if isinstance(item, Function)
@@ -121,12 +121,12 @@ PLUG_IN = "Curves"
 def test_type_name_exists_once():
     """Otherwise only the module name would tell two types apart."""
     places = {}
-    for path in sources():
-        for node in sources()[path].body:
+    for path in parse_sources():
+        for node in parse_sources()[path].body:
             if (name := get_type_name(node)) and name != PLUG_IN:
                 places.setdefault(name, []).append(format_location(path, node))
     assert places["ZeroToOne"], "aliases are types too"
-    none(" and ".join(found) for found in places.values() if len(found) > 1)
+    assert_none(" and ".join(found) for found in places.values() if len(found) > 1)
 
 
 #: Participles and fillers that do not describe the value of a variable.
@@ -136,10 +136,10 @@ FILLERS = {
 
 
 def test_names_are_not_fillers():
-    none(
+    assert_none(
         f"{format_location(path, node)} {name}"
-        for path in sources()
-        for node in nodes(path)
+        for path in parse_sources()
+        for node in list_nodes(path)
         for name in list_bound_names(node)
         if name.strip("_") in FILLERS
     )
@@ -161,7 +161,7 @@ PRESCRIBED = {"forward", "events", "batches", "before_batch", "after_pred", "bef
 
 
 def test_function_names_in_benchmarks_and_tools_start_with_verbs():
-    none(
+    assert_none(
         format_location(path, node)
         for folder in ("benchmarks", "tools")
         for path in sorted((ROOT / folder).rglob("*.py"))
@@ -231,14 +231,14 @@ def is_ellipsis(items: ast.expr) -> bool:
 def test_no_unnamed_tuple_leaves_its_module():
     """Callers would have to look up its items; a NamedTuple documents them."""
     readers = {}
-    for path in sources():
-        for node in nodes(path):
+    for path in parse_sources():
+        for node in list_nodes(path):
             if name := getattr(node, "attr", getattr(node, "id", "")):
                 readers.setdefault(name, set()).add(path)
-    none(
+    assert_none(
         format_location(path, node)
-        for path in sources()
-        for node in list_members(sources()[path])
+        for path in parse_sources()
+        for node in list_members(parse_sources()[path])
         if not node.name.startswith("_") and node.name not in OF_TORCH
         if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}
     )

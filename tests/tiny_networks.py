@@ -21,12 +21,12 @@ def build_resnet(blocks: Sequence[int], divisor: int, num_classes: int) -> ResNe
     return model
 
 
-def narrow_resnet18(num_classes: int) -> ResNet:
+def build_narrow_resnet18(num_classes: int) -> ResNet:
     """Return a ResNet-18 with a sixtieth of the parameters."""
     return build_resnet([2, 2, 2, 2], 8, num_classes)
 
 
-def shallow_resnet18(num_classes: int) -> ResNet:
+def build_shallow_resnet18(num_classes: int) -> ResNet:
     """Return a ResNet-18 with two narrow blocks, the second of which halves the height and width.
 
     The number of layers determines the time of a step, and even more that of a compilation.

@@ -15,9 +15,9 @@ from resnet_recipes.training.run import Run
 CLASSES = tuple(f"pattern{number}" for number in range(10))
 
 
-def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> Path:
+def create_trained_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> Path:
     """Return the folder of a run with random weights; its images are in `images` next to it."""
-    images = random_images(folder.parent / "images")
+    images = create_random_images(folder.parent / "images")
     run = make_run(**changes)
     recipe = run.plan.recipe
     folder.mkdir()
@@ -27,7 +27,7 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
     return folder
 
 
-def random_images(root: Path, train: int = 1) -> Path:
+def create_random_images(root: Path, train: int = 1) -> Path:
     """Write training images and three validation images per class below `root`; return `root`."""
     rng = np.random.default_rng(0)
     for split, count in (("train", train), ("val", 3)):

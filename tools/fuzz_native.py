@@ -32,7 +32,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.images.jpeg import read_frame_size
 from resnet_recipes.data.native import PATH, Engine, load_library
 from resnet_recipes.data.native.rows import BOX, CENTER, SMALL, Status
-from tests.data.native.batch import JPEGS, Batch, encoded, photo
+from tests.data.native.batch import JPEGS, Batch, encode_image, make_photo
 
 BUILT = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
 SIDE = 33  # pixels; a line is not a multiple of the vector size
@@ -79,7 +79,7 @@ class Images(NamedTuple):
 
 def make_picture(rng: np.random.Generator) -> Image.Image:
     """Return an image of random size."""
-    return photo(int(rng.integers(1 << 32)), *rng.integers(LEAST, MOST, 2).tolist())
+    return make_photo(int(rng.integers(1 << 32)), *rng.integers(LEAST, MOST, 2).tolist())
 
 
 def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
@@ -87,7 +87,7 @@ def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
     kinds = *JPEGS.values(), {"progressive": True, "subsampling": "4:4:4"}
     return [
         np.frombuffer(
-            encoded(make_picture(rng).convert(mode), quality=quality, **options), np.uint8
+            encode_image(make_picture(rng).convert(mode), quality=quality, **options), np.uint8
         )
         for options in kinds
         for mode, quality in zip(("RGB", "L"), rng.integers(20, 96, 2).tolist(), strict=True)

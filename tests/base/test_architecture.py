@@ -2,8 +2,8 @@ import pytest
 from torchvision import models
 
 from resnet_recipes.base.architecture import ModelConfig
-from tests.fixtures import settings
-from tests.tables import rows
+from tests.fixtures import parse_settings
+from tests.tables import parse_rows
 
 
 def test_only_resnets_of_a_library_take_recipe_weights():
@@ -14,7 +14,7 @@ def test_only_resnets_of_a_library_take_recipe_weights():
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    rows(
+    parse_rows(
         """
 width=0.3 | a multiple of 0.125
 width=0.0 | a multiple of 0.125
@@ -27,4 +27,4 @@ width=2.0 name=torchvision:resnet18 | model.width=1.0
     ),
 )
 def test_invalid_stem_or_width_is_rejected(words, said):
-    assert said in "".join(map(str, ModelConfig(**settings(words)).problems()))
+    assert said in "".join(map(str, ModelConfig(**parse_settings(words)).problems()))

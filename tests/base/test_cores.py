@@ -3,12 +3,12 @@
 import pytest
 
 from resnet_recipes.base import cores
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
     ("flags", "emulated"),
-    rows(
+    parse_rows(
         """
 flags : fma avx2 | bf16 fp16
 flags : avx512f avx512_bf16 amx_bf16 | fp16

@@ -3,12 +3,12 @@ from fractions import Fraction
 import pytest
 
 from resnet_recipes.base.duration import Duration, Horizon, parse_budget, parse_time, to_fraction
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
     ("text", "value", "unit", "written"),
-    rows(
+    parse_rows(
         """
 8ep | 8 | ep | 8ep
 0.4dur | 2/5 | dur | 0.4dur
@@ -52,7 +52,7 @@ def test_invalid_duration_is_rejected_with_a_sentence(text):
 
 @pytest.mark.parametrize(
     ("ratio", "epochs"),
-    rows(
+    parse_rows(
         """
 0.1 | 9
 0.18 | 16
@@ -93,7 +93,7 @@ def test_fraction_of_the_run_is_not_scaled():
 
 @pytest.mark.parametrize(
     ("total", "per_epoch", "text", "steps"),
-    rows(
+    parse_rows(
         """
 22500 | 625 | 8ep | 5000
 22500 | 625 | 100ba | 100

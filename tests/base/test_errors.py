@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import (
     Statement,
     TrainingError,
 )
-from tests.tables import rows
+from tests.tables import parse_rows
 
 BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmethods: {ema: *c}\n"
 
@@ -49,7 +49,7 @@ def check(capsys, argv: list[str], *said: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        *rows(
+        *parse_rows(
             """
 recipe=hott | unknown recipe hott; did you mean hot? | hot, medium, mild
 recipe= | recipe= is missing
@@ -95,7 +95,7 @@ def test_missing_recipe_file_exits_with_3(capsys):
 
 #: Wrong arguments, and parts of their messages.
 WRONG = [
-    *rows(
+    *parse_rows(
         """
 optimiser.lr=1.0 | optimiser.lr=1.0 | optimizer.lr=1.0
 methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | methods.mixup.alpha=0.2
@@ -169,7 +169,7 @@ def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
 @pytest.mark.parametrize(
     "row",
     [
-        *rows(
+        *parse_rows(
             r"""
 defaults: [mild]\noptimizer:\n  lrr: 1.7 | mine.yaml:3: unknown setting optimizer.lrr | optimizer.lr
 defaults: [mild]\nseed: yes | recipes/mine.yaml:2 | true or false

@@ -19,7 +19,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
     find_broken_limits,
 )
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @dataclass
@@ -62,7 +62,7 @@ LIMITS = {
 
 @pytest.mark.parametrize(
     ("limit", "right", "wrong", "rule"),
-    rows(
+    parse_rows(
         """
 least | 1, 9 | 0 | must be at least 1
 above | 0.1 | 0.0, -1.0 | must be positive

@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_hub_images_are_reported_with_a_download_command(text):
 
 @pytest.mark.parametrize(
     ("name", "kind", "free"),
-    rows(
+    parse_rows(
         """
 new.csv | file |
 new | folder |

@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def make_special_file(path: Path, kind: str) -> Path:
@@ -35,7 +35,7 @@ def make_special_file(path: Path, kind: str) -> Path:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    rows(
+    parse_rows(
         """
 fifo | Not a regular file
 folder | Is a directory

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base import schedule
-from tests.tables import rows
+from tests.tables import parse_rows
 
 PEAK, S, WARMUP = 2.048, 625, 5000
 
@@ -23,7 +23,7 @@ def cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> fl
 
 @pytest.mark.parametrize(
     ("epochs", "step", "rate"),
-    rows(
+    parse_rows(
         """
 36 | 0 | 0.0
 36 | 1 | 0.0004096

@@ -11,7 +11,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import EMA, MixUp
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def get_problem(act: Callable[[], object]) -> str:
@@ -25,7 +25,7 @@ def get_problem(act: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        *rows(
+        *parse_rows(
             r"""
 batchsize | 3 | unknown setting batchsize=3; did you mean batch.global_size?
 max_duration | 3 | 100ba or 0.5dur\n    try:   max_duration=3ep

@@ -31,11 +31,11 @@ from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Values for options that do not accept every number.
 VALUES = dict(
-    rows(
+    parse_rows(
         """
 data | /data/imagenet
 data.root | /data/imagenet
@@ -119,7 +119,7 @@ def test_commands_without_settings_do_not_suggest_any():
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    rows(
+    parse_rows(
         """
 optimiser.lr | optimizer.lr
 optimizer.lrr | optimizer.lr

@@ -20,12 +20,12 @@ from resnet_recipes.report.page.html import (
     build_gallery,
     build_page,
 )
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
     ("name", "number", "text"),
-    rows(
+    parse_rows(
         """
 format_time | 0 | 0:00
 format_time | 41.4 | 0:41
@@ -88,7 +88,7 @@ def test_ordinary_names_are_unchanged():
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
-        *rows(
+        *parse_rows(
             r"""
 [a](http://b) | \[a\](http\://b)
 ![a][b] | !\[a\]\[b\]

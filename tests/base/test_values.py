@@ -10,7 +10,7 @@ from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.suggestions import UNITS
 from resnet_recipes.base.values import add_likely_value, read_length, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Section:
 
 @pytest.mark.parametrize(
     ("name", "typed", "meant"),
-    rows(
+    parse_rows(
         """
 size | 48px | 48
 size | (48, 48) | 48
@@ -84,7 +84,7 @@ def test_wrong_value_suggests_the_intended_one(name, typed, meant):
 
 @pytest.mark.parametrize(
     ("text", "time"),
-    rows(
+    parse_rows(
         """
 1h30m | 90m
 1h 30 min | 90m

@@ -10,7 +10,7 @@ import pytest
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
-from tests.trained_runs import ended_run, random_images
+from tests.trained_runs import create_random_images, create_trained_run
 
 #: Settings for a run that takes a second: four steps on synthetic images.
 TINY = (
@@ -20,7 +20,7 @@ TINY = (
 )
 
 
-def csv_rows(name: str) -> list[dict[str, str]]:
+def read_csv_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of a CSV file."""
     with open(name) as file:
         return [*csv.DictReader(file)]
@@ -37,7 +37,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Class folders of tiny images, for tests that do not change them."""
-    return random_images(tmp_path_factory.mktemp("shared") / "images")
+    return create_random_images(tmp_path_factory.mktemp("shared") / "images")
 
 
 @pytest.fixture
@@ -62,4 +62,4 @@ def release(held: LockedFolder, folders: list[Path]) -> None:
 @pytest.fixture
 def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run with BlurPool and random weights in ./mine; its images are in ./images."""
-    return ended_run(make_run, tmp_path / "mine", methods={"blurpool": {}})
+    return create_trained_run(make_run, tmp_path / "mine", methods={"blurpool": {}})

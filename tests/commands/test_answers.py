@@ -6,11 +6,11 @@ import shlex
 import pytest
 
 from resnet_recipes import cli
-from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows
 
 #: Arguments of `resnet-train demo ...`, and the complete line below the error.
-SETTINGS = rows(
+SETTINGS = parse_rows(
     """
 data.train_size=48px | data.train_size=48
 data.train_size=(48,48) | data.train_size=48
@@ -63,7 +63,7 @@ model=resnet18.pt | model.weights=resnet18.pt
 )
 
 #: Complete commands, run in a folder with images and a run, and the line.
-COMMANDS = rows(
+COMMANDS = parse_rows(
     """
 train mild data=images model=vit_base | model.name=timm:vit_base_
 classify train data=images model=resnet18.pt | resnet-train data=images model=resnet18.pt
@@ -92,7 +92,7 @@ eval first --out x.csv | --csv x.csv
 def folder(images, tmp_path):
     """Work in a folder with images and a run."""
     (tmp_path / "images").symlink_to(images)
-    return run_folder(tmp_path / "runs", "first")
+    return make_run_folder(tmp_path / "runs", "first")
 
 
 def answer(capsys: pytest.CaptureFixture[str]) -> str:

@@ -6,12 +6,12 @@ import pytest
 
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.commands.arguments import name_as_typed
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
     ("argv", "key", "value", "named"),
-    rows(
+    parse_rows(
         """
 mild lr=-1.50 | optimizer.lr | -1.5 | lr=-1.50
 mild optimizer.lr=-1 | optimizer.lr | -1 | optimizer.lr=-1

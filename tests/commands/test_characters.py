@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.characters import refuse_pasted
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
@@ -21,7 +21,7 @@ def suggest_command(argv: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("typed", "command"),
-    rows(
+    parse_rows(
         """
 mild data=\u201cmy images\u201d | resnet-train mild 'data=my images'
 mild data=\u2018images\u2019 | resnet-train mild data=images

@@ -9,7 +9,7 @@ from resnet_recipes.jobs import launcher, measure
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
-from tests.trained_runs import random_images
+from tests.trained_runs import create_random_images
 
 
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
@@ -49,7 +49,7 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, ent
 def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Images in ./images; ranks always succeed, and would read only a few images."""
     monkeypatch.setattr(launcher, "start", lambda *_: Ending(0))
-    return random_images(tmp_path / "images", train=3)
+    return create_random_images(tmp_path / "images", train=3)
 
 
 FILES = TINY.replace("data.backend=synthetic", "data=images")

@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.run_folder.hits import Hits
 from tests.fixtures import Said
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     """Make runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
     for seed, one in enumerate(names):
-        run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
+        make_run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
     return " ".join(names)
 
 
 def test_compare_accepts_runs_named_like_recipes(compare):
     for name in ("mild", "hot"):
-        run_folder(Path("runs"), name)
+        make_run_folder(Path("runs"), name)
     assert compare("mild hot")
 
 
@@ -53,7 +53,7 @@ def test_compare_suggests_seeds_in_typed_form(compare):
 
 def test_unfinished_runs_do_not_count_as_seeds(compare):
     names = seeds("a", 70)
-    run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
+    make_run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
     assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
 
@@ -111,7 +111,7 @@ def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
 
 def test_compare_of_two_runs_prints_verdict(compare):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
-        Hits("d", flags).write(run_folder(Path(), name, recipe=name))
+        Hits("d", flags).write(make_run_folder(Path(), name, recipe=name))
     said = " ".join(compare("./a ./b").split())
     assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in said
     assert "over images. Settled for these networks; other seeds may differ." in said
@@ -127,7 +127,7 @@ def test_compare_judges_folds_together(compare):
         for part, (digest, images) in enumerate((("d", 20), ("e", 19)), 1):
             settings = {"data": {"fold": f"{part}/2"}, "optimizer": {"lr": rate}}
             names.append(f"./lr{rate:.0f}-{part}")
-            folder = run_folder(Path(), names[-1], config=settings)
+            folder = make_run_folder(Path(), names[-1], config=settings)
             wrong = 9 if rate == 1 else part
             Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
     said = " ".join(compare(" ".join(names)).split())

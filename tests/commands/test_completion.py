@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands.completion import format_script
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def list_completions(script: str, line: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    rows(
+    parse_rows(
         """
 resnet-train recipe=mi | mild mild_mlperf mine
 resnet-train recipe=mild optimizer.mom | optimizer.momentum=

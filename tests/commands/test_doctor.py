@@ -9,12 +9,12 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.commands.doctor import _format_findings
 from resnet_recipes.doctor import Finding
-from tests.trained_runs import random_images
+from tests.trained_runs import create_random_images
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    return random_images(tmp_path / "images")
+    return create_random_images(tmp_path / "images")
 
 
 def test_valid_data_has_no_findings(data, enter):

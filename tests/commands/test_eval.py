@@ -19,7 +19,7 @@ from resnet_recipes.data.base import DataConfig, Share, normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.report.waiting import Waiting
-from tests.commands.conftest import csv_rows
+from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Said
 from tests.trained_runs import CLASSES
 
@@ -139,7 +139,7 @@ def test_eval_uses_sizes_of_the_recipe(run, run_eval, enter):
         said = enter(f"resnet-recipes eval mine {flag} x", 2).err
         assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in said
     assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
-    assert [row["eval_size"] for row in csv_rows("sizes.csv")] == ["32", "64"]
+    assert [row["eval_size"] for row in read_csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in run_eval("evaluation.sizes=[]")
 
 
@@ -166,8 +166,8 @@ def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
 
 def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
     found = run_eval("--images images.csv --csv classes.csv")
-    assert {row["class"] for row in csv_rows("classes.csv")} == set(CLASSES)
-    rows = csv_rows("images.csv")
+    assert {row["class"] for row in read_csv_rows("classes.csv")} == set(CLASSES)
+    rows = read_csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
     places = " ".join(row["path"] for row in rows)
     predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json").out)
@@ -185,7 +185,7 @@ def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
 def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.eval._IN_GALLERY", 4)
     run_eval("--images a.csv --gallery a.html")
-    wrong = [row for row in csv_rows("a.csv") if row["prediction"] != row["label"]]
+    wrong = [row for row in read_csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
     assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong[:4]]

@@ -11,8 +11,8 @@ from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
 from tests.fixtures import Said
 from tests.forks import ForkServer
-from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows
 
 START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
@@ -60,7 +60,7 @@ def test_extended_run_reports_its_origin_everywhere(
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    rows(
+    parse_rows(
         f"""
 --extend a --resume b | 2 | --resume b resumes a run, and --extend starts a new one
 --extend last --resume auto | 2 | --extend last would be another run
@@ -74,6 +74,6 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
     ),
 )
 def test_impossible_extension_is_rejected_before_start(words, code, said, started, enter):
-    run_folder(Path("runs"), "a")
+    make_run_folder(Path("runs"), "a")
     assert said in enter(f"resnet-train {words}", int(code)).err
     assert started == []

@@ -16,7 +16,7 @@ import resnet_recipes as rr
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.imagenet import get_wordnet_ids
-from tests.commands.conftest import csv_rows
+from tests.commands.conftest import read_csv_rows
 
 timm = pytest.importorskip("timm")
 
@@ -62,9 +62,11 @@ def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
     """For eval, predict and Python: the same classes, and probabilities within 0.01."""
     enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
     enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
-    rows = {row["path"]: (row["prediction"], row["probability"]) for row in csv_rows("eval.csv")}
+    rows = {
+        row["path"]: (row["prediction"], row["probability"]) for row in read_csv_rows("eval.csv")
+    }
     others = {
-        row["file"]: (row["class_1"], row["probability_1"]) for row in csv_rows("predict.csv")
+        row["file"]: (row["class_1"], row["probability_1"]) for row in read_csv_rows("predict.csv")
     }
     network = rr.load("theirs.pth", NAME)
     assert rows.keys() == others.keys() == timm_logits.keys()

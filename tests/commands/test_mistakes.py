@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import Said
-from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows
 
 #: Arguments of `resnet-train mild ...`, and the suggestion.
-WORDS = rows(
+WORDS = parse_rows(
     """
 --batch-size 64 | bs=64
 batch-size=64 | bs=64
@@ -120,7 +120,7 @@ model.lr=1 | optimizer.lr=1
 )
 
 #: Complete commands, run in a folder with images, runs and a recipe, and a part of the message.
-COMMANDS = rows(
+COMMANDS = parse_rows(
     """
 resnet-train train mild data=images | resnet-train mild data=images
 resnet-train plan mild | resnet-recipes plan mild
@@ -217,7 +217,7 @@ resnet-recipes --verson | did you mean --version?
 )
 
 #: Commands with several mistakes, and a part of each message.
-SEVERAL = rows(
+SEVERAL = parse_rows(
     """
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
@@ -234,7 +234,7 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 def folder(images: Path, tmp_path: Path) -> Path:
     """Work in a folder with images, a run and a recipe."""
     (tmp_path / "images").symlink_to(images)
-    run_folder(tmp_path / "runs", "first")
+    make_run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("defaults: [hot]\n")
     return tmp_path

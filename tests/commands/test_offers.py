@@ -12,8 +12,8 @@ from resnet_recipes import data
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.library import Library
 from tests.fixtures import Said
-from tests.run_folders import run_folder
-from tests.trained_runs import random_images
+from tests.run_folders import make_run_folder
+from tests.trained_runs import create_random_images
 
 CPU = "launch.device=cpu gpus=1"
 OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"
@@ -77,7 +77,7 @@ def test_offers_for_accuracy_list_fastest_first(imagenet, list_rows, enter):
 @pytest.fixture
 def folder(tmp_path):
     """A folder of 32 px images, in an empty working directory."""
-    return random_images(tmp_path / "images")
+    return create_random_images(tmp_path / "images")
 
 
 def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
@@ -86,7 +86,7 @@ def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
     assert not any(row["top1_percent"] or row["front"] for row in rows)
     (digest,) = {data.measure(data.DataConfig(root=str(folder))).train_digest}
     for name, top1, changes in (("a", 50.0, ""), ("b", 60.0, ""), ("c", 90.0, "optimizer.lr=9\n")):
-        run = run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
+        run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
     found = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}

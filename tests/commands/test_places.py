@@ -9,15 +9,15 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
-from tests.run_folders import run_folder
-from tests.tables import rows, values
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows, parse_values
 
 
 @pytest.fixture
 def runs() -> Path:
     """Two runs in ./runs; the run with the first name was started last."""
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
-        config = run_folder(Path("runs"), name, seed=seed) / "config.yaml"
+        config = make_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
         os.utime(config, (1_700_000_000 - age,) * 2)
     return Path("runs")
 
@@ -36,7 +36,7 @@ def test_path_comes_before_a_name_in_runs(runs):
 
 @pytest.mark.parametrize(
     ("typed", "path"),
-    rows(
+    parse_rows(
         """
 last | runs/alpha
 beta | runs/beta
@@ -54,7 +54,7 @@ def test_weights_accept_run_names(runs, typed, path):
 
 @pytest.mark.parametrize(
     ("flags", "typed", "answer"),
-    values(
+    parse_values(
         """
 {} | alphq | alpha
 {-m: ''} | last | model.weights=runs/NAME

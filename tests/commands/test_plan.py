@@ -16,8 +16,8 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import loading, memory
-from tests.tables import rows, values
-from tests.trained_runs import ended_run
+from tests.tables import parse_rows, parse_values
+from tests.trained_runs import create_trained_run
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "gigabytes", "text"),
-    rows(
+    parse_rows(
         """
 cache=ram | 1000 | 100% of the images fit at 352 px: 363 GB of 799 GB usable
 cache=ram | 100 | none: 39% of the images fit at 264 px: 203 GB of 78.5 GB usable
@@ -119,7 +119,7 @@ def test_plan_without_weights_imports_no_torchvision(print_plan, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "channels", "said"),
-    values(
+    parse_values(
         """
 '' | 3 | blurpool is kept, '~methods.blurpool' removes it
 methods.blurpool.min_channels=8 | 8 | blurpool is kept
@@ -131,7 +131,7 @@ def test_plan_keeps_blurpool_of_pretrained_weights(
     words, channels, said, make_run, tmp_path, monkeypatch, enter
 ):
     monkeypatch.setenv("COLUMNS", "1000")
-    run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
+    run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
     base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
     line = f"finetune {base} model.weights={run} {words}"
     assert said in " ".join(enter(f"resnet-recipes plan {line}").out.split())

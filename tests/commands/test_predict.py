@@ -11,7 +11,7 @@ from PIL import Image
 
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from tests.commands.conftest import csv_rows
+from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Said
 from tests.trained_runs import CLASSES
 
@@ -56,7 +56,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     Image.new("L", (50, 30), 90).save(folder / "gray.png")
     said = enter("resnet-recipes predict mine mixed --csv classes.csv")
     assert said.out == ""
-    rows = csv_rows("classes.csv")
+    rows = read_csv_rows("classes.csv")
     assert [Path(row["file"]).name for row in rows] == ["a.jpg", "b.jpg", "black.png", "gray.png"]
     assert [bool(row["error"]) for row in rows] == [True, True, False, False]
     assert [bool(row["class_1"]) for row in rows] == [False, False, True, True]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import rows
+from tests.tables import parse_rows
 
 STORED = "job mild data=/storage/set --storage s3://bucket --for"
 
 #: Command, exit code, and a part of the message.
-REFUSED = rows(
+REFUSED = parse_rows(
     f"""
 eval | 2 | RUN|FILE is missing
 eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels

@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes.report.page.charts import label_lines
 from tests.fixtures import Said
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 RUNS, SUMMARY = Path("runs"), "summary.json"
 
@@ -44,7 +44,7 @@ def three_runs(**more: float) -> None:
     """Make three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
         config = {"optimizer": {"lr": top1}}
-        folder = run_folder(RUNS, name, top1=top1, images=5000, config=config)
+        folder = make_run_folder(RUNS, name, top1=top1, images=5000, config=config)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
         set_minutes(folder, minutes, **more)
 
@@ -75,7 +75,7 @@ def test_published_results_are_plotted_only_behind_imagenet_runs(page):
     for name, count in (("small", 5000), ("large", 1_281_167)):
         for lr in (1, 2):
             config = {"optimizer": {"lr": lr}}
-            run_folder(Path(name), f"a{lr}", images=count, config=config)
+            make_run_folder(Path(name), f"a{lr}", images=count, config=config)
     for name, published in (("small", 0), ("large", 1)):
         points = list_drawn_values(page(name), "time", "point")
         assert len(points) == 1 + published
@@ -91,7 +91,7 @@ def test_report_lines_join_durations_and_name_other_settings(page):
             "images": 5000,
         }
         name = f"{lr}-{epochs}-{seed}-6b3f2a91"
-        set_minutes(run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
+        set_minutes(make_run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
     text = page()
     (names,) = list_drawn_values(text, "time", "text")
     assert {row["series"] for row in names} == {"lr 0.1", "lr 0.2"}
@@ -124,8 +124,8 @@ def test_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
 
 def test_page_of_runs_has_plots_and_escaped_names(page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
-    run_folder(RUNS, bad, seed=1, top1=70.1)
-    run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
+    make_run_folder(RUNS, bad, seed=1, top1=70.1)
+    make_run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
     (RUNS / "plain/overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
     (RUNS / "plain/command.txt").write_text("</script><script>alert(3)</script>\n")
     text = page("runs --price 32.77/h")
@@ -174,7 +174,9 @@ def test_report_groups_fractions_and_folds_of_data_set(page):
     for share in (0.1, 0.3, 1.0):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
         top1, images = 60 + 20 * share, int(1000 * share)
-        set_minutes(run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5)
+        set_minutes(
+            make_run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5
+        )
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
     text = page()
@@ -186,7 +188,7 @@ def test_report_groups_fractions_and_folds_of_data_set(page):
     assert "images" in read_plots(page())
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
-        set_minutes(run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
+        set_minutes(make_run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = page()
@@ -198,7 +200,9 @@ def test_report_groups_fractions_and_folds_of_data_set(page):
 
 def test_report_separates_best_and_plots_by_data_set(page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
-        set_minutes(run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1)
+        set_minutes(
+            make_run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1
+        )
     text = page()
     assert "Accuracies on different images cannot be compared" in text
     assert re.findall(r"Best: (\w+)", text) == ["of_a", "of_c"]
@@ -207,20 +211,20 @@ def test_report_separates_best_and_plots_by_data_set(page):
 
 
 def test_report_of_one_run_has_no_plot(page):
-    folder = run_folder(RUNS, "mine", images=5000)
+    folder = make_run_folder(RUNS, "mine", images=5000)
     text = page(folder)
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "time" not in read_plots(text)
-    stopped = run_folder(RUNS, "stopped", images=5000, state="stopped")
+    stopped = make_run_folder(RUNS, "stopped", images=5000, state="stopped")
     text = page(stopped)
     assert f"Next: resnet-train --resume {stopped}" in text
 
 
 def test_report_names_damaged_run_and_shows_others(page):
-    run_folder(RUNS, "whole", images=5000)
-    (run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
+    make_run_folder(RUNS, "whole", images=5000)
+    (make_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
     text = page()
     assert "<li>damaged: " in text
     assert "70.00% top-1" in text
@@ -228,7 +232,7 @@ def test_report_names_damaged_run_and_shows_others(page):
 
 def test_report_png_writes_plots_into_a_new_folder(page, enter):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-    run_folder(RUNS, "a")
+    make_run_folder(RUNS, "a")
     text = page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))

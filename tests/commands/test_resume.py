@@ -12,10 +12,10 @@ from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
-from tests.data.remote.places import site_of
+from tests.data.remote.places import serve_folder
 from tests.fixtures import Said
-from tests.tables import rows
-from tests.trained_runs import random_images
+from tests.tables import parse_rows
+from tests.trained_runs import create_random_images
 
 START = f"resnet-train mild {TINY}"
 PHOTOS = f"{START} bs=8 batch.bn_size=8 data.backend=torchvision"
@@ -52,7 +52,7 @@ def test_resume_accepts_settings_without_effect_on_results(started_runs, enter):
 
 
 def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, explain_rejection):
-    images = random_images(tmp_path / "images")
+    images = create_random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
     said = explain_rejection("", 3)
@@ -65,9 +65,9 @@ def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, expla
 
 
 def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_rejection):
-    images = random_images(tmp_path / "images")
+    images = create_random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
-    with site_of(images) as site:
+    with serve_folder(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
         CONFIG.write_text(freeze_sealed(config))
@@ -94,7 +94,7 @@ def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_reje
 
 @pytest.mark.parametrize(
     ("change", "code", "rule"),
-    rows(
+    parse_rows(
         """
 data={tmp}/others | 3 | differ in name or size
 batch.bn_size=3 | 2 | must divide the 8 examples of each rank (bs=8 on 1 device)
@@ -108,7 +108,7 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
 def test_rejected_resume_leaves_the_run_resumable(
     enter, tmp_path, explain_rejection, free, change, code, rule
 ):
-    images = random_images(tmp_path / "images")
+    images = create_random_images(tmp_path / "images")
     free(5 << 30)
     many = "checkpoint.interval=1ba max_duration=99ba"
     enter(f"{PHOTOS} {many} data={images} run=mine", 75)
@@ -164,7 +164,7 @@ def test_resume_of_a_finished_run_rejects_changes(started_runs, enter, flags):
 
 @pytest.mark.parametrize(
     ("word", "shown"),
-    rows(
+    parse_rows(
         """
 hot | `hot`
 recipe=hot | `hot`

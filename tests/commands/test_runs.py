@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import csv_rows
-from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.commands.conftest import read_csv_rows
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Three runs: a finished run, a better run, and a failed run."""
-    run_folder(tmp_path, "first", top1=70.0)
-    run_folder(tmp_path, "better", top1=75.9, recipe="hot")
-    run_folder(tmp_path, "wrong", state="failed", epochs=9.0)
+    make_run_folder(tmp_path, "first", top1=70.0)
+    make_run_folder(tmp_path, "better", top1=75.9, recipe="hot")
+    make_run_folder(tmp_path, "wrong", state="failed", epochs=9.0)
     return tmp_path
 
 
@@ -29,7 +29,7 @@ def test_runs_prints_shared_settings_once_above_the_table(root, enter):
 
 @pytest.mark.parametrize(
     ("words", "names"),
-    rows(
+    parse_rows(
         """
  | better first wrong
 --sort top1 | better first wrong
@@ -47,7 +47,7 @@ def test_runs_are_sorted_and_filtered(words, names, root, enter):
 
 def test_runs_csv_lists_name_state_and_cost(root, enter):
     enter(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
-    rows = csv_rows(f"{root}/runs.csv")
+    rows = read_csv_rows(f"{root}/runs.csv")
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
         ("better", "finished", 3.0),
         ("first", "finished", 3.0),

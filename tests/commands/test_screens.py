@@ -15,13 +15,13 @@ from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.report.conftest import Terminal
-from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 SCREENS = dict(
-    rows(
+    parse_rows(
         """
 runs | runs --price 36
 compare | compare first better
@@ -85,9 +85,9 @@ def show_screen(words: str, folder: Path, columns: int) -> str:
 
 def with_runs(folder: Path) -> Path:
     """Make the runs for the screens."""
-    run_folder(folder / "runs", "first", top1=70.0)
-    run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
-    run_folder(folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0)
+    make_run_folder(folder / "runs", "first", top1=70.0)
+    make_run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
+    make_run_folder(folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0)
     return folder
 
 

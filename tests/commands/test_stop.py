@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 #: A run that ends on request.
 RUN = """
@@ -27,7 +27,7 @@ with LockedFolder(pathlib.Path(sys.argv[1])):
 @pytest.fixture
 def running(tmp_path):
     """A run that continues, ./runs/first, and its process."""
-    folder = run_folder(tmp_path / "runs", "first")
+    folder = make_run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
     while not (is_running(folder) and (folder / LOCK).read_text()):  # contains the owner
         time.sleep(0.01)
@@ -52,7 +52,7 @@ def test_stop_accepts_a_run_that_just_ended(running, enter, monkeypatch):
 
 def test_delete_keeps_all_runs_if_one_is_running(running, enter):
     folder, _ = running
-    other = run_folder(folder.parent, "other")
+    other = make_run_folder(folder.parent, "other")
     enter("resnet-recipes runs rm other first --yes", 3)
     assert folder.exists()
     assert other.exists()
@@ -68,7 +68,7 @@ def test_stop_signals_only_holder_of_the_lock(running, enter):
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
 def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, enter):
-    folder = run_folder(Path("runs"), "first")
+    folder = make_run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)
     enter("resnet-recipes runs rm first", 130 if is_kept else 0)
@@ -76,7 +76,7 @@ def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, enter)
 
 
 def test_misplaced_delete_suggests_runs_rm(enter):
-    run_folder(Path("runs"), "first")
+    make_run_folder(Path("runs"), "first")
     for mistake in ("rm first", "runs delete first", "runs remove first"):
         assert "try:   resnet-recipes runs rm first" in enter(f"resnet-recipes {mistake}", 2).err
     assert "--yes" in enter("resnet-recipes runs rm first", 2).err

@@ -12,7 +12,7 @@ import pytest
 
 from resnet_recipes import cli
 from tests.base.test_reading import make_special_file
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 
@@ -39,7 +39,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 def run_with(root: Path, name: str, file: str, fault: str) -> Path:
     """Make a run with a hostile file; it is the best run, so most of its files are read."""
-    folder = run_folder(root, name, top1=80.0)
+    folder = make_run_folder(root, name, top1=80.0)
     (folder / file).unlink(missing_ok=True)
     FAULTS[fault](folder / file)
     return folder
@@ -54,7 +54,7 @@ FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt")
 @pytest.mark.parametrize(("file", "faults"), FILES.items())
 def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, capsys):
     runs = tmp_path / "runs"
-    good = run_folder(runs, "good", top1=76.54)
+    good = make_run_folder(runs, "good", top1=76.54)
     bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in faults]
     out = enter(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
@@ -75,7 +75,7 @@ def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, 
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
 def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, enter):
-    path = run_folder(tmp_path, "bad", state="failed") / file
+    path = make_run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
     make_special_file(path, "fifo")
     said = enter(f"resnet-recipes runs {tmp_path}").out
@@ -83,12 +83,12 @@ def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, ente
 
 
 def test_run_without_its_recipe_is_unreadable(tmp_path, enter):
-    (run_folder(tmp_path, "bad") / "config.yaml").unlink()
+    (make_run_folder(tmp_path, "bad") / "config.yaml").unlink()
     assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
 
 
 def test_fifo_in_place_of_the_lock_never_blocks(tmp_path, enter):
-    os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
+    os.mkfifo(make_run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
     assert "killed" in enter(f"resnet-recipes runs {tmp_path}").out
     assert time.monotonic() - began < 20

@@ -13,7 +13,7 @@ from resnet_recipes.network.load import WEIGHTS, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.run import Run
 from tests import trained_runs
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 NASTY = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
@@ -26,7 +26,7 @@ def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.Monkey
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
     monkeypatch.setattr(trained_runs, "CLASSES", tuple(sorted([*names, *map(str, range(7))])))
-    folder = trained_runs.ended_run(make_run, tmp_path / "run")
+    folder = trained_runs.create_trained_run(make_run, tmp_path / "run")
     network = load(folder / WEIGHTS)
     write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=NASTY))
     return folder
@@ -67,7 +67,7 @@ def test_class_names_have_no_effect_anywhere(run, tmp_path, capsys):
 
 def make_hostile_run(root: Path) -> Path:
     """Make a run with hostile text in every field."""
-    folder = run_folder(root, f"{FORMULA}{PLACE}")
+    folder = make_run_folder(root, f"{FORMULA}{PLACE}")
     summary = json.loads((folder / "summary.json").read_text())
     text = f"'] ? {NASTY} \ud800"
     (folder / "summary.json").write_text(json.dumps(summary | {"recipe": text, "devices": text}))
@@ -78,7 +78,7 @@ def make_hostile_run(root: Path) -> Path:
 
 
 def test_run_folder_text_cannot_control_output(tmp_path, capsys):
-    bad, good = make_hostile_run(tmp_path / "runs"), run_folder(tmp_path / "runs", "good")
+    bad, good = make_hostile_run(tmp_path / "runs"), make_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
         assert "good" in run_command(["runs", tmp_path / "runs", *words], capsys)
@@ -97,12 +97,12 @@ def test_run_folder_text_cannot_control_output(tmp_path, capsys):
 
 def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     config = {"run": {"name": "mine"}}  # its text is checked when it is read
-    runs = [run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
+    runs = [make_run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
     for folder in runs:
         packages = {NASTY: folder.name, "torch": f"{NASTY}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
     assert "over 2 runs: \\x1b" in run_command(["compare", *runs], capsys)
-    failed = run_folder(tmp_path, f"{PLACE}3", state="failed")
+    failed = make_run_folder(tmp_path, f"{PLACE}3", state="failed")
     (failed / "exit.json").write_text(json.dumps({"code": 1, "message": NASTY}))
     assert "--resume" in run_command(["runs", tmp_path], capsys)
     assert "<script>alert" in run_command(["watch", failed, "--once"], capsys)
@@ -110,7 +110,7 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
 
 def test_image_names_have_no_effect_anywhere(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
-    images = trained_runs.random_images(tmp_path / "plain")
+    images = trained_runs.create_random_images(tmp_path / "plain")
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in run_command(["predict", run, images / "val"], capsys)
     assert "unreadable images" in run_command(["doctor", "data", images], capsys, 3)
@@ -133,7 +133,7 @@ def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
 def test_unwritable_file_is_reported(out, tmp_path):
-    run_folder(tmp_path / "runs", "good")
+    make_run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) in (2, 3)
     assert cli.main(["export", "runs/good", "--to", "safetensors", "--out", out]) in (2, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -18,8 +18,8 @@ from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import list_runs
 from tests.commands.conftest import TINY
-from tests.run_folders import run_folder
-from tests.trained_runs import random_images
+from tests.run_folders import make_run_folder
+from tests.trained_runs import create_random_images
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_sweep_of_one_run_has_no_order(runs, enter):
 
 
 def test_names_of_parts_keep_their_slash_as_a_word(runs, enter, tmp_path):
-    data = random_images(tmp_path / "set", train=2)
+    data = create_random_images(tmp_path / "set", train=2)
     words = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
     out = enter(f"resnet-train -m {words} --dry-run").out
     assert re.findall(r"^  demo-(\w+)-", out, re.MULTILINE) == ["fold1of2", "fold2of2"]
@@ -104,7 +104,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
 
     def train(sweep):
         for name in sweep.runs:
-            run_folder(sweep.root, name)
+            make_run_folder(sweep.root, name)
         return 0
 
     monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", train)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.run_folders import run_folder
-from tests.trained_runs import random_images
+from tests.run_folders import make_run_folder
+from tests.trained_runs import create_random_images
 
 GOLDEN = Path(__file__).parents[1] / "golden/answers.txt"
 
@@ -143,15 +143,15 @@ resnet-recipes job --for pbs mild data=/d
 
 def create_files(folder: Path) -> Path:
     """Create the files that the commands name."""
-    random_images(folder / "images")
-    random_images(folder / "one").joinpath("val").rename(folder / "val")
+    create_random_images(folder / "images")
+    create_random_images(folder / "one").joinpath("val").rename(folder / "val")
     (folder / "empty").mkdir()
     (folder / "junk.pth").write_text("no weights")
     for split in ("train", "val"):
         link = folder / "lonely" / split / "cats"
         link.parent.mkdir(parents=True)
         link.symlink_to(folder / "images/train/pattern0")
-    run_folder(folder / "runs", "first")
+    make_run_folder(folder / "runs", "first")
     return folder
 
 

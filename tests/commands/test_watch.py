@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from resnet_recipes.commands import watch
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 
 def test_watch_shows_progress_with_the_time_left(tmp_path, enter):
-    folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
+    folder = make_run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         out = enter(f"resnet-recipes watch {folder} --once").out
@@ -21,7 +21,7 @@ def test_watch_shows_progress_with_the_time_left(tmp_path, enter):
 
 
 def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, enter):
-    folder = run_folder(tmp_path, "mine", state="killed")
+    folder = make_run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
     def sleep(_: float) -> None:

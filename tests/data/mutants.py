@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from tests.data.native.batch import encoded
-from tests.fixtures import settings
-from tests.tables import rows
+from tests.data.native.batch import encode_image
+from tests.fixtures import parse_settings
+from tests.tables import parse_rows
 
 #: Kinds of small files to damage: name, mode, format, Pillow options.
-KINDS = rows(
+KINDS = parse_rows(
     """
 baseline.jpg | RGB | JPEG | quality=80
 444.jpg | RGB | JPEG | subsampling='4:4:4'
@@ -35,18 +35,23 @@ plain.ppm | RGB | PPM |
 )
 
 
-def images() -> list[tuple[str, bytes]]:
+def make_valid_files() -> list[tuple[str, bytes]]:
     """Return a small valid file of every kind."""
     noise = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
     scene = Image.fromarray(noise).resize((90, 70), Image.BICUBIC)
     deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)
     return [
-        (name, encoded(deep if mode == "I;16" else scene.convert(mode), kind, **settings(options)))
+        (
+            name,
+            encode_image(
+                deep if mode == "I;16" else scene.convert(mode), kind, **parse_settings(options)
+            ),
+        )
         for name, mode, kind, options in KINDS
     ]
 
 
-def mutants(
+def make_mutants(
     files: list[tuple[str, bytes]], count: int, seed: int = 0
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of `count` damaged files, which depend on the seed only."""
@@ -54,10 +59,10 @@ def mutants(
     for number in range(count):
         name, data = files[number % len(files)]
         other = files[rng.integers(len(files))][1]
-        yield f"{number:05d}-{name}", bytes(damaged(bytearray(data), other, rng))
+        yield f"{number:05d}-{name}", bytes(damage(bytearray(data), other, rng))
 
 
-def damaged(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
+def damage(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
     """Damage a file in one of six ways, mostly near the start, where the headers are."""
     places = (len(data) * rng.random(20) ** 3).astype(int).tolist()
     at, junk = places[0], rng.bytes(int(rng.integers(1, 60)))

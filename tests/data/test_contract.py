@@ -13,7 +13,7 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts
 from tests.data.conftest import ALONE, copy_batches, make_small_config
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 
 class Case(NamedTuple):
@@ -65,8 +65,8 @@ def test_batches_from_step_are_the_tail(case):
         steps = 2 * epoch + 2
         whole = copy_batches(loader.batches(), steps)
         for first in (1, epoch, epoch + 1):
-            assert same(copy_batches(loader.batches(first), steps - first), whole[first:])
-    assert not same(whole[:epoch], whole[epoch : 2 * epoch])
+            assert is_identical(copy_batches(loader.batches(first), steps - first), whole[first:])
+    assert not is_identical(whole[:epoch], whole[epoch : 2 * epoch])
 
 
 def test_ranks_split_the_global_batch(case):
@@ -81,12 +81,12 @@ def test_ranks_split_the_global_batch(case):
             tuple(map(np.concatenate, zip(*step, strict=True)))
             for step in zip(*shares, strict=True)
         ]
-        assert same(together, alone)
+        assert is_identical(together, alone)
 
 
 def test_order_depends_on_seed(case):
     with case.train() as loader, case.train(seed=6) as other:
-        assert not same(copy_batches(loader.batches(), 2), copy_batches(other.batches(), 2))
+        assert not is_identical(copy_batches(loader.batches(), 2), copy_batches(other.batches(), 2))
 
 
 def test_training_epoch_has_no_image_twice(case):
@@ -124,7 +124,7 @@ def test_evaluation_covers_examples_once_on_any_ranks(case):
 def test_evaluation_can_restart_after_a_break(case):
     with case.eval() as loader:
         copy_batches(loader.batches(), 1)
-        assert same(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))
+        assert is_identical(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))
 
 
 def test_crop_size_changes_at_the_epoch(case):

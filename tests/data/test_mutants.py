@@ -22,7 +22,7 @@ from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
 from tests.data.conftest import built, silent
-from tests.data.native.batch import Batch, encoded, photo
+from tests.data.native.batch import Batch, encode_image, make_photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 
@@ -41,10 +41,10 @@ def explain_rejection(data: bytes) -> str:
 
 
 def test_damaged_image_has_one_verdict_everywhere(tmp_path):
-    good = mutants.images()
+    good = mutants.make_valid_files()
     assert not any(explain_rejection(data) for _, data in good)
     refused = 0
-    for name, data in mutants.mutants(good, COUNT):
+    for name, data in mutants.make_mutants(good, COUNT):
         (tmp_path / name).write_bytes(data)
         why = explain_rejection(data)
         refused += bool(why)
@@ -59,8 +59,8 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
 
 @built
 def test_engine_is_deterministic_on_damaged_jpegs():
-    jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
-    files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]
+    jpegs = [file for file in mutants.make_valid_files() if file[0].endswith(".jpg")]
+    files = [data or b"\0" for _, data in mutants.make_mutants(jpegs, 4 * COUNT)]
     runs = [Batch(files, 32, geometry=CENTER, resize=40) for _ in range(2)]
     with closing(Engine(2)) as engine:
         status, again = (run.filled(engine) for run in runs)
@@ -78,7 +78,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     for number in range(12):
         path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded(photo(number, 40, 50 + number)))
+        path.write_bytes(encode_image(make_photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)
     convert_module.convert(tmp_path / "images", tmp_path / "good.beton", options, silent)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
@@ -90,7 +90,7 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monke
         "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
     )
     target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
-    for name, data in mutants.mutants(betons, COUNT // 4):
+    for name, data in mutants.make_mutants(betons, COUNT // 4):
         sidecar.unlink(missing_ok=True)
         target.write_bytes(betons[0][1])
         (sidecar if name.endswith("json") else target).write_bytes(data)

@@ -14,8 +14,8 @@ from resnet_recipes.data.order import (
     sample_classes,
     shuffle,
 )
-from tests.fixtures import settings
-from tests.tables import rows
+from tests.fixtures import parse_settings
+from tests.tables import parse_rows
 
 
 def test_every_epoch_has_another_permutation():
@@ -122,7 +122,7 @@ def test_occurrences_count_earlier_repeats():
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    rows(
+    parse_rows(
         """
 sampling=equal | natural, sqrt, balanced, a fraction
 sampling=1.5 | natural, sqrt, balanced, a fraction
@@ -137,7 +137,7 @@ sampling=1 |
     ),
 )
 def test_impossible_settings_are_named(words, said):
-    problems = list(DataConfig(root="images", **settings(words)).problems())
+    problems = list(DataConfig(root="images", **parse_settings(words)).problems())
     assert [said in str(problem) for problem in problems] == [True] * bool(said)
 
 

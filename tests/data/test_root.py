@@ -10,7 +10,7 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import find_address_problems, find_root_problem, list_classes
 from tests.data.conftest import explain_rejection
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_folder_with_splits_or_betons_is_accepted(images):
 
 @pytest.mark.parametrize(
     ("place", "said", "fix"),
-    rows(
+    parse_rows(
         """
 Cifr | does not exist | data={0}
 cifar1/train | does not exist | data={0}/train

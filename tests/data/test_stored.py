@@ -24,8 +24,8 @@ from resnet_recipes.data.stored import (
     open_for_writing,
     spread_probabilities,
 )
-from tests.fixtures import files_at_most
-from tests.tables import rows
+from tests.fixtures import limit_file_size
+from tests.tables import parse_rows
 
 SHAPE = 2, 1, 99
 ABOUT = {"teacher": "a", "data.seed": "1"}
@@ -105,7 +105,7 @@ def test_incomplete_epoch_fails_the_check(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    rows(
+    parse_rows(
         """
 values int64 2,1,99,2
 classes float32 2,1,99,2
@@ -157,7 +157,7 @@ def test_file_allocates_its_space_at_once(part):
 
 
 def test_file_beyond_size_limit_is_not_started(part):
-    with pytest.raises(OSError, match="too large") as caught, files_at_most(1 << 16):
+    with pytest.raises(OSError, match="too large") as caught, limit_file_size(1 << 16):
         open_for_writing(part, *LARGE)
     assert caught.value.errno == errno.EFBIG
     assert str(caught.value.filename).endswith("two.safetensors.part")

@@ -13,7 +13,7 @@ import torch
 from resnet_recipes.base.errors import list_advice
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_gpus_are_counted_as_cuda_lists_them(
 
 @pytest.mark.parametrize(
     ("build", "hip", "visible", "driver", "why", "fix"),
-    rows(
+    parse_rows(
         """
 - | - | - | 13020 | is built for CPUs | reinstall torch
 - | 7.1 | - | 13020 | is built for ROCm | reinstall torch

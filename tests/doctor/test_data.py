@@ -17,7 +17,7 @@ from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.doctor import data as doctor_data
 from resnet_recipes.doctor.data import check_data
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def get_only_finding(findings: list[Finding], level: str) -> Finding:
@@ -94,7 +94,7 @@ def ruin(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "level", "meaning"),
-    rows(
+    parse_rows(
         """
 cut short | fix | unreadable images in train: 1
 no image | fix | unreadable images in train: 1

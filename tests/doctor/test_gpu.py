@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnet_recipes.doctor import Finding, get_exit_code, gpu
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
@@ -100,7 +100,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
 
 @pytest.mark.parametrize(
     ("place", "level", "what"),
-    rows(
+    parse_rows(
         """
 nowhere | ok | GPU 0: the fused operations give the same results
 cpu | fix | GPU 0 and the CPU disagree: the kernel of blur is wrong
@@ -122,7 +122,7 @@ def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monk
 
 @pytest.mark.parametrize(
     ("traffic", "products", "levels"),
-    rows(
+    parse_rows(
         """
 1.8e12 | 265e12 | ok ok
 1.0e12 | 265e12 | warn ok

@@ -22,7 +22,7 @@ from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
-from tests.tiny_networks import shallow_resnet18
+from tests.tiny_networks import build_shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 SURGERY = {"blurpool": vars(BlurPool())}
@@ -31,9 +31,9 @@ SURGERY = {"blurpool": vars(BlurPool())}
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """A shallow ResNet-18 with BlurPool."""
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     torch.manual_seed(0)
-    model = shallow_resnet18(4)
+    model = build_shallow_resnet18(4)
     BlurPool().modify_model(model)
     classes = ("cat", "dog", "a|b", "<i>")
     about = About("resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25)
@@ -126,7 +126,7 @@ def test_compare_logits_detects_other_or_non_finite_outputs(network):
     difference, scale = compare_logits(last_broken, network.model, IMAGES)
     assert difference != difference
     assert scale != scale
-    other = shallow_resnet18(4).eval()
+    other = build_shallow_resnet18(4).eval()
     assert compare_logits(network.model, other, IMAGES)[0] > 0.01
 
 

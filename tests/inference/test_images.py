@@ -9,7 +9,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.inference.images import open_labeled
-from tests.trained_runs import CLASSES, random_images
+from tests.trained_runs import CLASSES, create_random_images
 
 SHARE = Share(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 
@@ -18,7 +18,7 @@ SHARE = Share(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 def betons(tmp_path: Path) -> DataConfig:
     """Return a folder with val.beton."""
     convert(
-        random_images(tmp_path / "images"),
+        create_random_images(tmp_path / "images"),
         tmp_path / "betons",
         ConvertOptions("jpg", workers=1),
         lambda *_: None,

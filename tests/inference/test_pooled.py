@@ -20,15 +20,15 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
-from tests.commands.conftest import csv_rows
-from tests.trained_runs import ended_run
+from tests.commands.conftest import read_csv_rows
+from tests.trained_runs import create_trained_run
 
 
 @pytest.fixture
 def folds(make_run, tmp_path, monkeypatch):
     """Work in a folder with two runs, each with half of the images of images/val set aside."""
     monkeypatch.chdir(tmp_path)
-    first = ended_run(make_run, tmp_path / "first")
+    first = create_trained_run(make_run, tmp_path / "first")
     second = Path(shutil.copytree(first, tmp_path / "second"))
     network = load(first)
     with torch.no_grad():
@@ -51,13 +51,13 @@ def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, enter):
     parts = [evaluate_runs(f"{name} --images {name}.csv") for name in ("first", "second")]
     assert [part["eval_examples"] for part in parts] == [15, 15]
     assert pooled["eval_examples"] == 30
-    assert csv_rows("all.csv") == [*csv_rows("first.csv"), *csv_rows("second.csv")]
-    assert len({row["path"] for row in csv_rows("all.csv")}) == 30
+    assert read_csv_rows("all.csv") == [*read_csv_rows("first.csv"), *read_csv_rows("second.csv")]
+    assert len({row["path"] for row in read_csv_rows("all.csv")}) == 30
     for key in ("top1_percent", "top5_percent", "loss"):
         assert pooled[key] == pytest.approx((parts[0][key] + parts[1][key]) / 2)
     low, high = pooled["top1_interval_percent"]
     assert low < pooled["top1_percent"] < high
-    rows = csv_rows("all.csv")
+    rows = read_csv_rows("all.csv")
     recalls = [
         np.mean([row["prediction"] == name for row in rows if row["label"] == name])
         for name in {row["label"] for row in rows}
@@ -79,7 +79,7 @@ def test_images_count_once_in_folds_of_any_size():
 
 def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
     evaluate_runs("first second --images a.csv --gallery a.html")
-    wrong = [row for row in csv_rows("a.csv") if row["prediction"] != row["label"]]
+    wrong = [row for row in read_csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
     assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong]

@@ -10,14 +10,14 @@ from PIL import Image
 from resnet_recipes.commands.places import open_network
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar import find_similar
-from tests.trained_runs import ended_run
+from tests.trained_runs import create_trained_run
 
 
 @pytest.fixture
 def trained(make_run, tmp_path, monkeypatch):
     """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
-    ended_run(make_run, tmp_path / "mine")
+    create_trained_run(make_run, tmp_path / "mine")
     return open_network(["mine"], "").to_device()
 
 

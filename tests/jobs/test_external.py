@@ -19,7 +19,7 @@ from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
 from tests.commands.conftest import TINY
 from tests.forks import Command, ForkServer
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: A run of two steps with eight images each.
 SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()
@@ -75,7 +75,7 @@ def test_launcher_is_recognized_by_its_environment(words, by, told):
 @pytest.mark.timeout(20)  # accepted ranks wait for the others
 @pytest.mark.parametrize(
     ("words", "said"),
-    rows(
+    parse_rows(
         f"""
 RANK=x | RANK=x must be a whole number; torchrun or srun sets it
 RANK=x | unset RANK

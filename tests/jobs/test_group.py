@@ -26,14 +26,14 @@ from resnet_recipes.jobs.group import (
     make_group,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
-from tests.tables import values
+from tests.tables import parse_values
 
 RUN = Path("runs/a")
 
 
 @pytest.mark.parametrize(
     ("config", "ranks"),
-    values(
+    parse_values(
         """
 {} | 4
 {gpus: 2} | 2

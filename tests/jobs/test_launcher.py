@@ -25,7 +25,7 @@ from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder, is_running
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def test_finished_run_has_exit_code_0(tmp_path):
 
 @pytest.mark.parametrize(
     ("behavior", "code", "parts"),
-    rows(
+    parse_rows(
         """
 wrong@0 | 1 | rank 0 failed (TrainingError); after 21 steps; data.on_bad_image=skip; train --resume
 bug@0 | 1 | ZeroDivisionError; division by zero; rank0.log

@@ -15,7 +15,7 @@ from resnet_recipes.jobs.loading import Supply, add_loading, find_gain, list_sup
 from resnet_recipes.jobs.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
-from tests.plans import imagenet
+from tests.plans import plan_imagenet
 
 FILES, KEPT, FIRST = (milliseconds / 1000 for milliseconds in (0.5, 0.1, 2.0))
 
@@ -35,9 +35,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_supply_uses_at_most_sixteen_cores_per_rank():
-    assert Supply.of(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
-    assert Supply.of(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
-    assert Supply.of(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
+    assert Supply.of(plan_imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
+    assert Supply.of(plan_imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
+    assert Supply.of(plan_imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
 
 
 def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
@@ -49,12 +49,12 @@ def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
 
 
 def test_augmentation_increases_loading_time():
-    augmented = Supply.of(imagenet("mild methods.randaugment={}", 8)).rates[176]
+    augmented = Supply.of(plan_imagenet("mild methods.randaugment={}", 8)).rates[176]
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT_MILLISECONDS / 1000))
 
 
 def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
-    plan = imagenet("mild cache=352", 8)
+    plan = plan_imagenet("mild cache=352", 8)
     _, rates, first_epoch, _ = Supply.of(plan)
     assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
     looked_up = sample.Sample.of(plan.facts)
@@ -63,7 +63,7 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
 
 
 def test_partial_memory_averages_both_costs(monkeypatch):
-    plan = imagenet("mild cache=352", 8)
+    plan = plan_imagenet("mild cache=352", 8)
     half = plan_memory(plan).needed / 2 + plan.batch_memory
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: half)
@@ -83,7 +83,7 @@ def make_fast_gpus(plan: Plan) -> Speeds:
 
 def test_memory_halves_time_of_run_limited_by_loading():
     """Expected: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
-    plan = imagenet("mild epochs=32", 8)
+    plan = plan_imagenet("mild epochs=32", 8)
     saves = find_gain(plan, make_fast_gpus(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
     assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
@@ -94,7 +94,7 @@ def test_memory_halves_time_of_run_limited_by_loading():
 
 def test_measured_speeds_keep_their_steps():
     """Expected: memory replaces 10,000 measured images per second."""
-    plan = imagenet("mild epochs=20", 8)
+    plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
         dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4
     )
@@ -104,21 +104,21 @@ def test_measured_speeds_keep_their_steps():
 
 
 def test_memory_slower_than_measured_files_is_not_suggested():
-    plan = imagenet("mild epochs=20", 8)
+    plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(dict.fromkeys(plan.sizes, (1e-9,)), loader={88: 32 / KEPT + 1})
     saves = find_gain(plan, measured)
     assert (saves.memory, saves.fix) == (None, "")
 
 
 def test_fast_loading_prints_nothing():
-    plan = imagenet("mild", 8)
+    plan = plan_imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
     assert find_gain(plan, add_loading(plan, Speeds(slow))) is None
     assert find_gain(plan, Speeds(slow)) is None
 
 
 def test_cpu_training_adds_loading_time(monkeypatch):
-    plan = imagenet("mild", 1)
+    plan = plan_imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
     made = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
     assert made.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
@@ -126,7 +126,7 @@ def test_cpu_training_adds_loading_time(monkeypatch):
 
 @pytest.mark.parametrize("why", ["memory", "engine", "there"])
 def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
-    plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
+    plan = plan_imagenet("mild cache=352" if why == "there" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     if why == "engine":
@@ -141,18 +141,18 @@ def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
 
 def test_partial_memory_is_not_suggested(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
-    plan = imagenet("mild epochs=32", 8)
-    part = 0.9 * plan_memory(imagenet("mild cache=264", 8)).needed + plan.batch_memory
+    plan = plan_imagenet("mild epochs=32", 8)
+    part = 0.9 * plan_memory(plan_imagenet("mild cache=264", 8)).needed + plan.batch_memory
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: part)
-    faster = imagenet("mild cache=264 epochs=32", 8)
+    faster = plan_imagenet("mild cache=264 epochs=32", 8)
     assert (
         estimate(faster, make_fast_gpus(faster)).minutes
         < estimate(plan, make_fast_gpus(plan)).minutes
     )
     assert find_gain(plan, make_fast_gpus(plan)).memory is None
     assert [supply.place for supply in list_supplies(plan)] == ["files"]
-    assert Supply.of(imagenet("mild cache=ram", 8)).place == "files"
+    assert Supply.of(plan_imagenet("mild cache=ram", 8)).place == "files"
 
 
 def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
@@ -161,7 +161,7 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
     monkeypatch.setattr(
         sample.Sample, "crop_seconds", lambda _, config, augment, side: cost(side, side / 2)
     )
-    plan = imagenet("mild cache=352 methods.progressive_resizing.at=loader", 8)
+    plan = plan_imagenet("mild cache=352 methods.progressive_resizing.at=loader", 8)
     supply = Supply.of(plan)
     assert supply.rates == pytest.approx({88: 32 / 44, 176: 32 / 88})
     assert supply.first_epoch == pytest.approx(32 / 88)
@@ -169,13 +169,13 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
 
 def test_folder_beyond_memory_suggests_convert(monkeypatch):
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
-    plan = imagenet("mild data=/data/my_images/", 8)
+    plan = plan_imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
     assert find_gain(plan, make_fast_gpus(plan)).fix == fix
 
 
 def test_both_storages_are_listed():
-    rows = {supply.place: supply.first_epoch for supply in list_supplies(imagenet("mild", 8))}
+    rows = {supply.place: supply.first_epoch for supply in list_supplies(plan_imagenet("mild", 8))}
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
@@ -184,17 +184,17 @@ def test_damaged_images_leave_speeds_unchanged(monkeypatch):
         raise TrainingError("damaged")
 
     monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
-    plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
+    plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     assert add_loading(plan, bare) == bare
     assert list(list_supplies(plan)) == []
 
 
 def test_synthetic_images_leave_speeds_unchanged():
-    plan, bare = imagenet("mild", 8), Speeds({88: (1.0,)})
+    plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert add_loading(plan, bare) == bare
     assert list(list_supplies(plan)) == []
 
 
 def test_plan_without_data_uses_the_table():
-    assert Supply.of(imagenet("mild", 8)).source.startswith("by a table for photographs")
+    assert Supply.of(plan_imagenet("mild", 8)).source.startswith("by a table for photographs")

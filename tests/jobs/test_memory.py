@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs import memory
 from resnet_recipes.jobs.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
-from tests.plans import imagenet
+from tests.plans import plan_imagenet
 
 #: Bytes of an image per squared pixel of its longer edge.
 PER_PIXEL = 2.2
@@ -35,7 +35,7 @@ def compute_needed(pixels: int) -> float:
     ],
 )
 def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
-    plan, said = imagenet("mild cache=ram", 8), []
+    plan, said = plan_imagenet("mild cache=ram", 8), []
     set_free_memory(monkeypatch, plan, free)
     made = resolve_memory_pixels(plan, said.append)
     assert made.recipe.data.memory_pixels == pixels
@@ -45,13 +45,15 @@ def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch)
 
 
 def test_memory_pixels_auto_uses_the_largest_crop(monkeypatch):
-    plan = imagenet("mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8)
+    plan = plan_imagenet(
+        "mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8
+    )
     set_free_memory(monkeypatch, plan, compute_needed(256))
     assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
 
 
 def test_images_larger_than_memory_are_partly_kept(monkeypatch):
-    plan = imagenet("mild cache=352", 8)
+    plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, compute_needed(352) / 4)
     kept = plan_memory(plan)
     assert kept.fraction == pytest.approx(0.25, rel=1e-3)
@@ -60,21 +62,21 @@ def test_images_larger_than_memory_are_partly_kept(monkeypatch):
 
 
 def test_full_memory_keeps_no_images(monkeypatch):
-    plan = imagenet("mild cache=352", 8)
+    plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, -(10**9))
     kept = plan_memory(plan)
     assert (kept.usable, kept.fraction) == (0, 0.0)
 
 
 def test_machine_without_engine_keeps_no_images(monkeypatch):
-    plan = imagenet("mild cache=352", 8)
+    plan = plan_imagenet("mild cache=352", 8)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):
         resolve_memory_pixels(plan, print)
 
 
 def test_synthetic_images_are_never_kept_in_memory(monkeypatch):
-    plan = imagenet("mild cache=ram", 8)
+    plan = plan_imagenet("mild cache=ram", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan
     assert plan_memory(plan) is None

@@ -17,7 +17,7 @@ from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, SUMMARY
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def make_test_plan(recipe: str | Path, *words: str) -> Plan:
@@ -66,7 +66,7 @@ def test_name_of_run_without_steps_is_free():
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    rows(
+    parse_rows(
         """
 checkpoints/step-00000003.json | {}
 summary.json | {}

@@ -21,9 +21,9 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs.prepare import Rendezvous
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
-from tests.data.remote.places import site_of
-from tests.run_folders import begun
-from tests.trained_runs import random_images
+from tests.data.remote.places import serve_folder
+from tests.run_folders import create_unstarted_run
+from tests.trained_runs import create_random_images
 
 
 @pytest.mark.slow
@@ -32,7 +32,9 @@ def test_ranks_fetch_once_and_train_as_from_folder(
 ):
     betons = tmp_path / "betons"
     betons.mkdir()
-    convert(random_images(tmp_path / "img"), betons, ConvertOptions(workers=1), lambda *_: None)
+    convert(
+        create_random_images(tmp_path / "img"), betons, ConvertOptions(workers=1), lambda *_: None
+    )
 
     facts = data.measure(DataConfig("auto", str(betons)))
 
@@ -44,9 +46,9 @@ def test_ranks_fetch_once_and_train_as_from_folder(
 
     def trained(name: str, root: object, code: int = 0) -> Path:
         made = recipe(f"{words} data.root={root}")
-        return launcher.train(begun(tmp_path / name, made, facts), 2, code)
+        return launcher.train(create_unstarted_run(tmp_path / name, made, facts), 2, code)
 
-    with site_of(betons) as site:
+    with serve_folder(betons) as site:
         local, far = trained("local", betons), trained("far", site.address)
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})

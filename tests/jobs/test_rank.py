@@ -11,7 +11,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
 from tests.jobs.test_survival import SMALL, Run, assert_same, read_state
-from tests.tiny_networks import shallow_resnet18
+from tests.tiny_networks import build_shallow_resnet18
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights with torchvision names, for other classes than the run."""
     torch.manual_seed(5)
     path = tmp_path_factory.mktemp("weights") / "theirs.pt"
-    torch.save(shallow_resnet18(num_classes=7).state_dict(), path)
+    torch.save(build_shallow_resnet18(num_classes=7).state_dict(), path)
     return path
 
 

@@ -34,8 +34,8 @@ from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.data.conftest import built
 from tests.jobs.test_survival import read_state
-from tests.run_folders import begun
-from tests.trained_runs import random_images
+from tests.run_folders import create_unstarted_run
+from tests.trained_runs import create_random_images
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,9 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
             "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.global_size=12 "
             "batch.bn_size=4"
         )
-        return begun(Path(tempfile.mkdtemp(dir=tmp_path)), recipe(f"{small} {words}", **changes))
+        return create_unstarted_run(
+            Path(tempfile.mkdtemp(dir=tmp_path)), recipe(f"{small} {words}", **changes)
+        )
 
     return make
 
@@ -258,7 +260,7 @@ def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
 @built
 def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
-    images, raw = random_images(tmp_path / "images", train=3), tmp_path / "raw"
+    images, raw = create_random_images(tmp_path / "images", train=3), tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), silent)
     changes = (
         "data.train_size=24 data.eval_resize=24 data.eval_size=24 batch.bn_size=6 "

@@ -24,7 +24,7 @@ from resnet_recipes.run_folder.ending import find_first_failure, read_ending
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.jobs.launcher import Launcher
-from tests.run_folders import begun
+from tests.run_folders import create_unstarted_run
 
 STEPS = 10
 
@@ -75,7 +75,11 @@ class Run:
     """A run folder and its ranks."""
 
     def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
-        self.folder, self.launcher, self.ranks = begun(folder, configs[ranks]), launcher, ranks
+        self.folder, self.launcher, self.ranks = (
+            create_unstarted_run(folder, configs[ranks]),
+            launcher,
+            ranks,
+        )
 
     def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "Run":
         """Start or resume the run; a function may replace the work of its ranks."""

@@ -14,7 +14,7 @@ from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
 from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.run import Run
-from tests.run_folders import begun
+from tests.run_folders import create_unstarted_run
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tests.run_folders import begun
     ],
 )
 def test_compile_is_announced_before_it_starts(compiles, said, recipe, tmp_path, monkeypatch):
-    begun(tmp_path, recipe(precision={"compile": compiles}))
+    create_unstarted_run(tmp_path, recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):

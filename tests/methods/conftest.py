@@ -11,7 +11,7 @@ from torchvision.models import ResNet
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from tests.tiny_networks import narrow_resnet18
+from tests.tiny_networks import build_narrow_resnet18
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def batch_of() -> Callable[..., Batch]:
 
 
 @cache
-def resnet() -> ResNet:
+def make_resnet() -> ResNet:
     """Return a small ResNet with random weights; copying it takes a quarter of the time."""
     torch.manual_seed(0)
-    return narrow_resnet18(num_classes=10)
+    return build_narrow_resnet18(num_classes=10)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def network() -> Callable[[], ResNet]:
     """Return a function that makes the same small ResNet every time."""
 
     def make() -> ResNet:
-        model = deepcopy(resnet())
+        model = deepcopy(make_resnet())
         torch.manual_seed(0)
         return model
 

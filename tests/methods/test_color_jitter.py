@@ -7,9 +7,9 @@ from torchvision.transforms import functional as F
 
 from resnet_recipes.methods.color_jitter import ColorJitter
 from resnet_recipes.methods.image_ops import IMAGE_OPS
-from tests.fixtures import noise
+from tests.fixtures import make_noise
 
-IMAGE = noise(48, 48)
+IMAGE = make_noise(48, 48)
 
 WRONG = {
     "brightness": (-0.1, 1.1),

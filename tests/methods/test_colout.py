@@ -6,7 +6,7 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
@@ -17,7 +17,7 @@ DOES_NOT_COMMUTE = {"random_translation"}
 
 @pytest.mark.parametrize(
     ("share", "sizes"),
-    rows(
+    parse_rows(
         """
 0.05 | 32:30 64:60 88:83 128:121 160:152 176:167 192:182 224:212
 0.8 | 10:2

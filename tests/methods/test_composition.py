@@ -19,8 +19,8 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.fixtures import noise, same
-from tests.tables import rows
+from tests.fixtures import is_identical, make_noise
+from tests.tables import parse_rows
 
 BY_NAME = {method.name: method for method in ORDER}
 TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]
@@ -66,10 +66,10 @@ def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
             batch = method.transform_batch(batch, now_at(2, seed=TRANSFORMS.index(method.name)))
         results.append(batch)
     one, other = results
-    same = one.images.shape == other.images.shape and all(
+    agrees = one.images.shape == other.images.shape and all(
         torch.allclose(a, b, atol=1e-6) for a, b in zip(one[:3], other[:3], strict=True)
     )
-    assert same == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
+    assert agrees == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
 def test_declared_order_gives_published_sizes_and_targets(now_at, batch_of):
@@ -99,7 +99,7 @@ def test_stack_order_does_not_depend_on_input_order():
 
 @pytest.mark.parametrize(
     ("interval", "said"),
-    rows(
+    parse_rows(
         """
 1 | every step
 2 | every 2nd step
@@ -146,7 +146,7 @@ def test_empty_stack_is_plain_training(batch_of, now_at, network):
 
 
 def test_sample_augmentations_run_in_turn():
-    image = noise(16, 16)
+    image = make_noise(16, 16)
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
     expected = TrivialAugment().augment_sample()(
@@ -177,6 +177,6 @@ def test_state_of_a_disabled_method_is_rejected(network, now_at):
     assert all(key.startswith("ema.") for key in state)
     other = Stack.of(on(HOT))
     other.load_state_dict(state)
-    assert same(other.state_dict(), state)
+    assert is_identical(other.state_dict(), state)
     with pytest.raises(ValueError, match="ema, which is off"):
         Stack({}).load_state_dict(state)

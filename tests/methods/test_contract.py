@@ -13,7 +13,7 @@ import torch
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
-from tests.fixtures import noise, same
+from tests.fixtures import is_identical, make_noise
 
 
 def every_method_that_provides(hook: str) -> pytest.MarkDecorator:
@@ -69,13 +69,13 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_o
     first, again, other = (
         method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9))
     )
-    assert same(batch[:3], copies[:3])
+    assert is_identical(batch[:3], copies[:3])
     assert (len(first.images), first.images.shape[1], first.targets.shape) == (8, 3, (8, 10))
     assert (first.images.dtype, first.targets.dtype) == (torch.float32, torch.float32)
     assert first.images.is_contiguous(memory_format=torch.channels_last)
     assert first.labels is batch.labels
     assert torch.allclose(first.targets.sum(1), torch.ones(8))
-    assert same(first[:3], again[:3])
+    assert is_identical(first[:3], again[:3])
     if method.name not in (
         "progressive_resizing",
         "label_smoothing",
@@ -107,7 +107,7 @@ def test_plan_counts_steps_with_two_gradients(method, now_at):
 
 @every_method_that_provides("augment_sample")
 def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
-    image = noise(24, 24)
+    image = make_noise(24, 24)
     before, state = image.tobytes(), torch.get_rng_state()
     augment = pickle.loads(pickle.dumps(method().augment_sample()))
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
@@ -152,7 +152,7 @@ def test_state_survives_saving_and_loading(method, network, now_at):
             kept.after_step(model, now_at(step))
     state = kept.state_dict()
     other.load_state_dict(state)
-    assert same(other.state_dict(), state)
+    assert is_identical(other.state_dict(), state)
     # the plan uses this to predict the size of a checkpoint
     copies = sum(map(torch.numel, state.values())) / sum(
         map(torch.numel, model.state_dict().values())

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.methods.ema import EMA
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 #: Values that the settings must reject.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}
@@ -77,10 +77,10 @@ def test_evaluation_uses_average_and_restores_weights(network, now_at):
     before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
-        assert same(model.state_dict(), ema.state_dict())
+        assert is_identical(model.state_dict(), ema.state_dict())
         assert not torch.equal(model.conv1.weight, before["conv1.weight"])
         raise KeyError  # a failing evaluation must not leave the average in the model
-    assert same(model.state_dict(), before)
+    assert is_identical(model.state_dict(), before)
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
@@ -105,7 +105,7 @@ def test_loaded_average_continues_bit_identical(network, now_at):
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
         method.after_step(model, now_at(2))
-    assert same(ema.state_dict(), resumed.state_dict())
+    assert is_identical(ema.state_dict(), resumed.state_dict())
     assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(
         memory_format=torch.channels_last
     )

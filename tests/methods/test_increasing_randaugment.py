@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, apply
-from tests.fixtures import noise
+from tests.fixtures import make_noise
 
 #: Values that the settings must reject.
 WRONG = {
@@ -18,7 +18,7 @@ WRONG = {
     "interpolation": ["area"],
 }
 
-IMAGE = noise(40, 56)
+IMAGE = make_noise(40, 56)
 PEERS = dict(
     zip(
         VALUES,

@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import run_guarded
 from resnet_recipes.methods.installed import GROUP, find_installed
-from tests.tables import rows
+from tests.tables import parse_rows
 
 CLASS = """
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def test_method_of_another_package_is_found(install_package):
 
 @pytest.mark.parametrize(
     ("name", "body", "entries", "why"),
-    rows(
+    parse_rows(
         """
 theirs | def __init__(self): raise ValueError("no") | theirs | used: ValueError: no
 theirs | strength: float | theirs | used: TypeError: Theirs.__init__() missing 1

@@ -7,7 +7,7 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {"smoothing": [-0.1, 1.1]}
@@ -17,7 +17,7 @@ NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
 
 @pytest.mark.parametrize(
     ("classes", "smoothing", "on", "off"),
-    rows(
+    parse_rows(
         """
 1000 | 0.08 | 0.92008 | 8e-5
 1000 | 0.1 | 0.9001 | 1e-4

@@ -8,7 +8,7 @@ from PIL import Image
 
 from resnet_recipes.methods.image_ops import IMAGE_OPS
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {
@@ -39,7 +39,7 @@ def draw_values(method: RandAugment, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("name", "weakest", "at_9", "at_10"),
-    rows(
+    parse_rows(
         """
 posterize | 4 | 1 | 1
 rotate | 0 | 26 | 29

@@ -14,7 +14,7 @@ from resnet_recipes.methods.sam import SAM
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 #: Values that the settings must reject.
 WRONG = {"rho": [-0.1], "interval": [0, -1]}
@@ -75,7 +75,7 @@ def test_weights_are_restored_and_buffers_reused(now_at):
     for step in range(3):
         sam.gradient(closure(params, lambda: model(x).square().mean()), params, now_at(step))
         addresses.add(tuple(copy.data_ptr() for copy in sam._copy))
-    assert same(params, before)
+    assert is_identical(params, before)
     assert len(addresses) == 1
 
 

@@ -6,9 +6,9 @@ from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.methods.trivial_augment import TrivialAugment, _make_space
-from tests.fixtures import noise
+from tests.fixtures import make_noise
 
-IMAGE = noise(64, 64)
+IMAGE = make_noise(64, 64)
 
 
 def list_possible(image: Image.Image) -> set[bytes]:

@@ -15,8 +15,8 @@ from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_together
-from tests.fixtures import same
-from tests.tiny_networks import narrow_resnet18
+from tests.fixtures import is_identical
+from tests.tiny_networks import build_narrow_resnet18
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +52,19 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
 
 
 def test_library_keeps_its_own_initialization(monkeypatch):
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
     config = ModelConfig("resnet18", init="library", bn_init="ones")
     torch.manual_seed(3)
-    expected = narrow_resnet18(10).state_dict()
-    assert same(build_model(config, 10, seed=3).state_dict(), expected)
+    expected = build_narrow_resnet18(10).state_dict()
+    assert is_identical(build_model(config, 10, seed=3).state_dict(), expected)
 
 
 def test_same_seed_gives_same_weights(monkeypatch):
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
     first, again, other = (
         build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)
     )
-    assert same(first, again)
+    assert is_identical(first, again)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
 
 
@@ -103,7 +103,7 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).t
 @pytest.fixture
 def networks():
     """Return two networks with the same weights; one casts its weights together."""
-    uncast = narrow_resnet18(10).to(memory_format=torch.channels_last)
+    uncast = build_narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(uncast)
     together = copy.deepcopy(uncast)
     cast_together(together, torch.bfloat16)

@@ -24,7 +24,7 @@ from resnet_recipes.network.fuse import (
     fuse,
 )
 from resnet_recipes.ops import Operations
-from tests.tiny_networks import narrow_resnet18
+from tests.tiny_networks import build_narrow_resnet18
 
 FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()})
 
@@ -88,7 +88,7 @@ def test_other_first_convolution_is_not_folded(kernel, stride, padding):
 @pytest.mark.parametrize(
     ("network", "methods", "norms", "dropping"),
     [
-        (narrow_resnet18, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 8),
+        (build_narrow_resnet18, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 8),
         (make_four_bottlenecks, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 4),
     ],
 )
@@ -161,7 +161,7 @@ def test_blurred_pool_calls_the_max_pool_operation():
 
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])
-@pytest.mark.parametrize("make", [narrow_resnet18, make_four_bottlenecks])
+@pytest.mark.parametrize("make", [build_narrow_resnet18, make_four_bottlenecks])
 def test_folded_batchnorm_gives_the_same_output(blur, make):
     torch.manual_seed(0)
     model = make(4)

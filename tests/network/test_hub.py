@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
 from resnet_recipes.training.run import Run
-from tests.trained_runs import ended_run
+from tests.trained_runs import create_trained_run
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -128,7 +128,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 @pytest.fixture
 def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run with BlurPool and random weights."""
-    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+    return create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
 EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"

@@ -23,10 +23,10 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import make_special_file
-from tests.data.mutants import damaged
-from tests.fixtures import same
-from tests.tiny_networks import narrow_resnet18
-from tests.trained_runs import CLASSES, ended_run
+from tests.data.mutants import damage
+from tests.fixtures import is_identical
+from tests.tiny_networks import build_narrow_resnet18
+from tests.trained_runs import CLASSES, create_trained_run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -37,9 +37,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
 
     `load` also builds such networks.
     """
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
     torch.manual_seed(1)
-    return narrow_resnet18(4).eval()
+    return build_narrow_resnet18(4).eval()
 
 
 def compute_outputs(model: nn.Module) -> torch.Tensor:
@@ -105,7 +105,7 @@ def test_checkpoint_loads_averaged_network_with_methods(make_run, tmp_path):
 
 
 def test_network_has_transform_and_class_names(make_run, tmp_path):
-    run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+    run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {}})
     network = resnet_recipes.load(str(run))
     image = tmp_path / "images" / "val" / "pattern3" / "1.jpg"
     assert isinstance(network, nn.Module)
@@ -114,7 +114,7 @@ def test_network_has_transform_and_class_names(make_run, tmp_path):
     pixels = np.array(picture)
     tensor = torch.from_numpy(pixels).permute(2, 0, 1)
     for given in (str(image), image.read_bytes(), picture, pixels, tensor):
-        assert same(network.transform(given), network.transform(image))
+        assert is_identical(network.transform(given), network.transform(image))
     gray = np.arange(1600, dtype=np.uint8).reshape(40, 40)
     colored = np.stack([gray, gray, gray, 0 * gray], axis=2)
     for given in (colored, torch.from_numpy(gray), torch.from_numpy(gray)[None]):
@@ -263,12 +263,12 @@ def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow, tmp_path):
     count = 0
     expected = narrow.state_dict()
     for _ in range(100):
-        path.write_bytes(damaged(bytearray(content), content, rng))
+        path.write_bytes(damage(bytearray(content), content, rng))
         try:
             loaded = load(path)
         except NotReadyError:
             count += 1
         else:  # the damage hit padding between entries, or swapped equal bytes
-            assert same(loaded.model.state_dict(), expected)
+            assert is_identical(loaded.model.state_dict(), expected)
             assert loaded.about == described
     assert count >= 70

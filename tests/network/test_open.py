@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, list_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
-from tests.tiny_networks import narrow_resnet18
+from tests.tiny_networks import build_narrow_resnet18
 
 HALF = (127.5,) * 3
 
@@ -115,8 +115,8 @@ def test_undescribed_file_uses_named_network_and_images(tmp_path):
 
 
 def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
-    torch.save(narrow_resnet18(num_classes=3).state_dict(), tmp_path / "mine.pth")
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
+    torch.save(build_narrow_resnet18(num_classes=3).state_dict(), tmp_path / "mine.pth")
     network = open_network(str(tmp_path / "mine.pth"))
     assert network.about.architecture == "resnet18"
     assert (network.about.mean, network.about.std) == (MEAN, STD)

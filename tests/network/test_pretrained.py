@@ -27,9 +27,9 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
-from tests.fixtures import same
-from tests.tables import rows
-from tests.tiny_networks import narrow_resnet18
+from tests.fixtures import is_identical
+from tests.tables import parse_rows
+from tests.tiny_networks import build_narrow_resnet18
 from tests.training.recording import record
 
 CONFIG = ModelConfig(name="resnet18")
@@ -37,14 +37,14 @@ CONFIG = ModelConfig(name="resnet18")
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
 
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
     """A weights file of a network with 7 classes and trained BatchNorms."""
     torch.manual_seed(1)
-    model = narrow_resnet18(num_classes=7)
+    model = build_narrow_resnet18(num_classes=7)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(module.bias, -1, 1)
@@ -69,7 +69,7 @@ def explain_rejection(path: Path | str, classes: tuple[str, ...] = SEVEN, **chan
 
 @pytest.mark.parametrize(
     ("theirs", "ours", "places", "text"),
-    rows(
+    parse_rows(
         """
 a b c d e f g | a b c d e f g | 0123456 | classifier kept
 a b c d e f g | c b a e f g d | 2104563 | classifier kept, its classes reordered
@@ -91,7 +91,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
         for name, value in trained.state_dict().items()
         if name.startswith("fc.")
     }
-    assert same(model.state_dict(), expected)
+    assert is_identical(model.state_dict(), expected)
     assert text in " ".join(start.details(CONFIG, DataConfig()))
     stem = make_config(path, freeze="stem")
     assert "frozen up to stem" in [*start.details(stem, DataConfig())]
@@ -103,7 +103,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
 
 
 def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
-    model = narrow_resnet18(num_classes=1000)
+    model = build_narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     folders = get_wordnet_ids()
     assert pretrained.find(make_config(tmp_path / "w.pt"), folders).head == "classifier kept"
@@ -114,7 +114,7 @@ def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
 
 
 def test_stochastic_depth_starts_with_output_of_file(weights):
-    standard, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
+    standard, deep = build_narrow_resnet18(num_classes=7), build_narrow_resnet18(num_classes=7)
     standard.load_state_dict(torch.load(weights, weights_only=True))
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)

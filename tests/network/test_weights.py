@@ -13,8 +13,8 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
-from tests.fixtures import files_at_most, same
-from tests.tables import rows
+from tests.fixtures import is_identical, limit_file_size
+from tests.tables import parse_rows
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -36,7 +36,7 @@ def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suff
     run.model.eval()
     with torch.no_grad():  # the factors of StochasticDepth are applied in another place
         torch.testing.assert_close(state(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
-    assert same(run.model.state_dict(), before)
+    assert is_identical(run.model.state_dict(), before)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
@@ -66,7 +66,7 @@ def test_same_network_writes_the_same_file(make_run, tmp_path):
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
     run = make_run()
-    with pytest.raises(OSError, match="File too large"), files_at_most(100_000):
+    with pytest.raises(OSError, match="File too large"), limit_file_size(100_000):
         write_weights(run.model, tmp_path / f"weights.{suffix}", describe_run(run))
     assert not list(tmp_path.iterdir())
 
@@ -100,7 +100,7 @@ def test_description_survives_json():
     ("field", "value"),
     [
         ("surgery", json.dumps({"blurpool": vars(BlurPool()) | {"replace_convs": 1}})),
-        *rows(
+        *parse_rows(
             """
 architecture | "resnet18;"
 architecture | "__init__"

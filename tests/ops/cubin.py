@@ -42,7 +42,7 @@ class Cubin:
         raise ValueError("the kernel has no loop")
 
 
-def cubin(
+def compile_cubin(
     kernel: triton.JITFunction,
     arch: int,
     types: dict[str, str],

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("triton")
 
 from resnet_recipes.ops.kernels import batch_norm, blur, maps, max_pool, statistics
-from tests.ops.cubin import cubin
+from tests.ops.cubin import compile_cubin
 
 #: T4; A100; RTX 3090; L4, L40S and RTX 4090; H100 and H200; B200; RTX 5090.
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
@@ -41,7 +41,7 @@ def compile_kernel(case, arch, folder):
     if arch == 75:
         types = {name: kind.replace("bf16", "fp16") for name, kind in types.items()}
     aligned = ("c",) if "c" in kernel.arg_names else ()
-    return cubin(kernel, arch, types, aligned, case.options, folder, **case.constants)
+    return compile_cubin(kernel, arch, types, aligned, case.options, folder, **case.constants)
 
 
 def list_cases(cases, usual):

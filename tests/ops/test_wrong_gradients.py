@@ -14,8 +14,8 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients
 from resnet_recipes.recipe.compose import compose
-from tests.fixtures import settings
-from tests.tables import rows
+from tests.fixtures import parse_settings
+from tests.tables import parse_rows
 
 #: ResNets and four other families, and the smallest image size of at least 8 px that each accepts.
 FAMILIES = {
@@ -120,7 +120,7 @@ def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, side
 
 @pytest.mark.parametrize(
     ("words", "is_copied"),
-    rows(
+    parse_rows(
         """
 kernel_size=3 stride=1 padding=1 | True
 kernel_size=3 stride=2 padding=[1,0] count_include_pad=false | True
@@ -131,7 +131,7 @@ kernel_size=2 divisor_override=3 | False
 )
 def test_padded_average_pool_gets_nchw(words, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
-    given = settings(words)
+    given = parse_settings(words)
     for pool in (nn.AvgPool2d(**given), partial(F.avg_pool2d, **given)):
         by_torch, ours = pool(x), avoid_wrong_gradients(pool)(x)
         assert torch.equal(by_torch, ours)

@@ -7,14 +7,14 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
-from tests.plans import imagenet
-from tests.tables import rows
+from tests.plans import plan_imagenet
+from tests.tables import parse_rows
 
 
 def list_notes(line: str) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet and usually eight GPUs."""
     ranks = re.findall(r"\bgpus=(\d+)", line) or [8]
-    return "\n".join(imagenet(line, int(ranks[0])).notes)
+    return "\n".join(plan_imagenet(line, int(ranks[0])).notes)
 
 
 def test_advice_for_frozen_statistics_omits_the_batch_size():
@@ -31,7 +31,7 @@ def test_notes_on_published_recipes_are_empty(name):
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    rows(
+    parse_rows(
         """
 mild epochs=15 | The warm-up takes 53% of the run: schedule.warmup=8ep does not shrink
 medium epochs=59 | With label_smoothing, mixup lowers accuracy

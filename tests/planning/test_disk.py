@@ -2,19 +2,19 @@
 
 import pytest
 
-from tests.plans import imagenet
-from tests.tables import rows
+from tests.plans import plan_imagenet
+from tests.tables import parse_rows
 
 
 def plan_disk(words: str = ""):
     """Return the disk space of Mild on ImageNet."""
-    return imagenet(f"mild {words}", 1).disk
+    return plan_imagenet(f"mild {words}", 1).disk
 
 
 #: Weights, momentum and EMA are three copies. The copy of SAM is not saved.
 @pytest.mark.parametrize(
     ("words", "copies"),
-    rows(
+    parse_rows(
         """
  | 3
 ~methods.ema | 2
@@ -41,13 +41,13 @@ def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
 def test_checkpoint_omits_moments_of_frozen_weights(network, frozen, trained):
     words = f"finetune model.name={network} model.freeze={frozen} optimizer=adamw"
     expected = 4 * (11_689_512 + 2 * trained)
-    assert imagenet(words, 1).disk.checkpoint == pytest.approx(expected, rel=0.0101)
+    assert plan_imagenet(words, 1).disk.checkpoint == pytest.approx(expected, rel=0.0101)
 
 
 #: Two checkpoints are kept until the third is safe. A run of two epochs has only two.
 @pytest.mark.parametrize(
     ("words", "count"),
-    rows(
+    parse_rows(
         """
  | 3
 checkpoint.keep=5 | 6

@@ -18,8 +18,8 @@ from resnet_recipes.planning.estimate import (
 )
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import GPUS, MAX_ALLOCATOR_FACTOR, Work, predict_speed
-from tests.plans import imagenet
-from tests.tables import values
+from tests.plans import plan_imagenet
+from tests.tables import parse_values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 
@@ -53,7 +53,7 @@ def test_seconds_at_interpolates_sizes_by_area():
 
 @pytest.mark.parametrize(
     ("changes", "limits", "seconds"),
-    values(
+    parse_values(
         """
 {loader: {88: 400.0}} | [loader, step] | [2.5, 4.0]
 {warm_up_seconds: 6.0} | [step, step] | [7.0, 10.0]
@@ -123,7 +123,7 @@ def list_epoch_sizes(sizes: dict[int, int]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("sizes", "count", "epochs"),
-    values(
+    parse_values(
         """
 {224: 600} | 10 | [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 {224: 4} | 10 | [0, 1, 2, 3]
@@ -139,7 +139,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 
 @pytest.mark.parametrize(
     ("sizes", "timed", "seconds"),
-    values(
+    parse_values(
         """
 {224: 600} | {0: 90.0, 1: 60.0, 2: 66.0} | 37200
 {224: 3} | {0: 90.0, 1: 60.0, 2: 66.0} | 186
@@ -162,7 +162,7 @@ H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
 def mild(words: str = "", ranks: int = 1) -> Plan:
-    return imagenet(f"mild {words}", ranks)
+    return plan_imagenet(f"mild {words}", ranks)
 
 
 def on_cores(plan: Plan, cores: int = 1) -> Estimate:

@@ -12,12 +12,12 @@ from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.planning.layers import count_operations
-from tests.tables import values
+from tests.tables import parse_values
 
 
 @pytest.mark.parametrize(
     ("name", "side", "frozen", "blur"),
-    values(
+    parse_values(
         """
 resnet18 | 64 | none |
 resnet50 | 36 | none | {}

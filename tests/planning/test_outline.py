@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.planning import outline
-from tests.plans import imagenet
+from tests.plans import plan_imagenet
 
 
 def write_outline(words: str, ranks: int = 8) -> str:
     """Return the outline of a packaged recipe on ImageNet."""
-    return "\n".join(outline.format_lines(outline.describe_plan(imagenet(words, ranks))))
+    return "\n".join(outline.format_lines(outline.describe_plan(plan_imagenet(words, ranks))))
 
 
 def test_outline_is_ascii_in_eighty_columns():
@@ -21,7 +21,7 @@ def test_outline_is_ascii_in_eighty_columns():
 
 def test_outline_of_hot_matches_golden_file():
     """The golden file starts with images, disk space and published accuracy; details follow."""
-    plan = imagenet("hot")
+    plan = plan_imagenet("hot")
     rows = [
         *outline.describe_essentials(plan, [("device", "8 x GPU")]),
         outline.BLANK,
@@ -56,7 +56,7 @@ def test_outline_describes_each_learning_rate_schedule():
 
 def test_rate_of_a_frozen_backbone_is_omitted():
     words = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
-    plan = imagenet(words)
+    plan = plan_imagenet(words)
     assert "backbone rate 0.1" in dict(outline.describe_details(plan))["optimizer"]
     frozen = replace(plan.recipe, model=replace(plan.recipe.model, freeze="backbone"))
     rows = dict(outline.describe_details(replace(plan, recipe=frozen)))

@@ -18,9 +18,9 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from tests.fixtures import settings
-from tests.plans import imagenet
-from tests.tables import rows, values
+from tests.fixtures import parse_settings
+from tests.plans import plan_imagenet
+from tests.tables import parse_rows, parse_values
 
 
 def make_facts(
@@ -36,7 +36,7 @@ def make_small_recipe(words: str = "") -> Recipe:
     """Return a recipe for 1,000 images: 10 steps of 100 per epoch."""
     base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
     recipe, problems = build_recipe(
-        settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
+        parse_settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
     )
     assert not problems
     return recipe
@@ -77,7 +77,7 @@ def find_size_starts(plan: Plan) -> str:
 
 
 def test_mild_on_imagenet_is_the_published_run():
-    plan = imagenet("mild")
+    plan = plan_imagenet("mild")
     assert (plan.total_steps, plan.steps_per_epoch, plan.epochs) == (22500, 625, 36)
     assert (plan.rank_size, plan.bn_size, plan.microbatches, plan.warmup) == (256, 256, 1, 5000)
     assert (plan.num_classes, plan.network.parameters) == (1000, 25_557_032)
@@ -91,13 +91,13 @@ def test_mild_on_imagenet_is_the_published_run():
     ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
 )
 def test_scale_ratio_stretches_the_run_without_warmup(ratio, epochs):
-    plan = imagenet(f"mild ssr={ratio}")
+    plan = plan_imagenet(f"mild ssr={ratio}")
     assert (plan.epochs, plan.warmup, plan.total_steps) == (epochs, 5000, 625 * epochs)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    rows(
+    parse_rows(
         """
 mild epochs=16 | 0:88 7:96 8:112 9:124 10:136 11:152 12:164 13:176
 mild | 0:88 15:92 16:96 17:104 18:112 19:116 20:124 21:128 22:136 23:140 24:148 25:152 26:160 \
@@ -110,19 +110,19 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
     ),
 )
 def test_sizes_grow_as_in_the_published_runs(words, expected):
-    assert find_size_starts(imagenet(words)) == expected
+    assert find_size_starts(plan_imagenet(words)) == expected
 
 
 def test_loader_pixels_are_sizes_before_colout():
-    assert imagenet("hot").loader_pixels == ()
-    plan = imagenet("hot methods.progressive_resizing.at=loader")
+    assert plan_imagenet("hot").loader_pixels == ()
+    plan = plan_imagenet("hot methods.progressive_resizing.at=loader")
     assert (plan.loader_pixels[0], plan.loader_pixels[-1]) == (104, 176)  # before ColOut
     assert (plan.sizes[0], plan.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
 
 
 def test_sizes_without_progressive_resizing_are_constant():
-    assert set(imagenet("mild ~methods.progressive_resizing").sizes) == {176}
-    assert set(imagenet("hot ~methods.progressive_resizing").sizes) == {167}
+    assert set(plan_imagenet("mild ~methods.progressive_resizing").sizes) == {176}
+    assert set(plan_imagenet("hot ~methods.progressive_resizing").sizes) == {167}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_sizes_without_progressive_resizing_are_constant():
     [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)), (16, (128, 128, 1))],
 )
 def test_global_batch_is_equal_on_any_device_count(ranks, parts):
-    plan = imagenet("mild", ranks=ranks)
+    plan = plan_imagenet("mild", ranks=ranks)
     assert (plan.rank_size, plan.bn_size, plan.microbatches) == parts
     assert plan.total_steps == 22500
 
@@ -159,7 +159,7 @@ def test_logging_and_evaluation_are_also_due_at_the_end():
 
 @pytest.mark.parametrize(
     ("schedule", "steps", "rates"),
-    values(
+    parse_values(
         """
 name=constant schedule.warmup=0ep | [0, 99] | [0.1, 0.1]
 name=linear | [10, 55] | [0.1, 0.05]
@@ -211,7 +211,7 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
 
 @pytest.mark.parametrize(
     ("words", "ranks", "facts_changes", "key", "expected"),
-    values(
+    parse_values(
         """
  | 3 | {} | batch.global_size | divisible by the 3 ranks
  | 3 | {} | batch.global_size | bs=99
@@ -234,7 +234,7 @@ def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, 
 
 def test_make_plan_rejects_methods_that_conflict():
     with pytest.raises(RecipeError) as caught:
-        imagenet("medium methods.cutmix={}")
+        plan_imagenet("medium methods.cutmix={}")
     assert any(
         problem.key.startswith("methods.") and "cannot be combined" in problem.clause
         for problem in caught.value.problems
@@ -253,18 +253,20 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
 
 
 def test_published_results_need_imagenet():
-    assert imagenet("mild").published
+    assert plan_imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
     assert plan_small(recipe, examples=5000).published == []
 
 
 def test_as_dict_is_json():
-    values = imagenet("hot").as_dict()
+    values = plan_imagenet("hot").as_dict()
     assert json.loads(json.dumps(values))["total_steps"] == 168_750
-    assert values["sizes"] == list(imagenet("hot").sizes)
+    assert values["sizes"] == list(plan_imagenet("hot").sizes)
 
 
-@pytest.mark.parametrize(("changes", "ranks"), values("'' | 1\n'' | 8\nepochs=1 | 8\nepochs=5 | 3"))
+@pytest.mark.parametrize(
+    ("changes", "ranks"), parse_values("'' | 1\n'' | 8\nepochs=1 | 8\nepochs=5 | 3")
+)
 @pytest.mark.parametrize("examples", [8, 100, 2047])
 def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
     """All problems caused by a batch that is too large have one fix.
@@ -295,11 +297,11 @@ def test_make_plan_rejects_an_endless_run(changes):
 
 
 def test_flops_count_all_sizes_and_sam():
-    plan = imagenet("mild methods.sam.interval=4")
+    plan = plan_imagenet("mild methods.sam.interval=4")
     steps = plan.total_steps + plan.total_steps // 4
     assert len(plan.flops) == len(plan.sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
-    full = imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
+    full = plan_imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
     once = count_operations(ModelConfig(), 1000, 176, BlurPool()).training
     assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15

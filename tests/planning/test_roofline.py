@@ -28,12 +28,12 @@ from resnet_recipes.planning.roofline import (
     find_gpu,
     predict_speed,
 )
-from tests.tables import rows, values
+from tests.tables import parse_rows, parse_values
 
 
 @pytest.mark.parametrize(
     ("side", "giga", "megabytes"),
-    values(
+    parse_values(
         """
 224 | 24.30 | 478.7
 192 | 17.86 | 353.3
@@ -128,7 +128,7 @@ def test_blur_traffic_is_one_read_and_write():
 #: benchmarks/gpu_session: our loop with kernels, and a bare loop.
 @pytest.mark.parametrize(
     ("name", "side", "blur", "fused", "images_per_second"),
-    values(
+    parse_values(
         """
 A100 80GB | 224 | false | false | 2470
 RTX 3090 | 224 | false | false | 1218
@@ -209,7 +209,7 @@ def test_page_lists_predictions_of_every_gpu():
 
 @pytest.mark.parametrize(
     ("driver", "name"),
-    rows(
+    parse_rows(
         """
 NVIDIA A100-SXM4-80GB | A100 80GB
 A100-SXM4-40GB | A100 40GB

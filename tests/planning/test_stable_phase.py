@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.planning.stable_phase import find_chains, find_departures
 from tests.planning.test_plan import make_small_recipe, plan_small
-from tests.tables import rows
+from tests.tables import parse_rows
 
 WSD = "schedule.name=wsd schedule.warmup=2ep"
 RESIZING = "methods.progressive_resizing"
@@ -46,7 +46,7 @@ P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]
 """.replace("P.", f"{RESIZING}.")
 
 
-@pytest.mark.parametrize(("words", "fix"), rows(DEPENDENT))
+@pytest.mark.parametrize(("words", "fix"), parse_rows(DEPENDENT))
 def test_find_departures_suggests_a_setting_that_works(words, fix):
     (problem,) = find_departures(plan_length(10, words), plan_length(20, words))
     assert problem.fixes == (fix,)

@@ -5,7 +5,7 @@ from resnet_recipes.base.errors import Kind, Problem
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.build import build_recipe, complete_section
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import rows
+from tests.tables import parse_rows
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
 
@@ -30,7 +30,7 @@ def test_tree_becomes_the_objects_that_run():
 
 @pytest.mark.parametrize(
     ("tree", "key", "rule"),
-    rows(
+    parse_rows(
         r"""
 seed: x | seed=x | a whole number
 seed: 1.5 | seed=1.5 | a whole number

@@ -9,7 +9,7 @@ from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.frozen import freeze_sealed
 from resnet_recipes.recipe.schema import list_enabled
-from tests.tables import values
+from tests.tables import parse_values
 
 DATA = "data=/data/imagenet"
 
@@ -54,7 +54,7 @@ def test_packaged_recipe_composes_as_it_is_written(folder):
 
 
 #: An argument, the setting of Mild that it changes, and the new value.
-WAYS = values(
+WAYS = parse_values(
     """
 methods.ema.half_life=200ba | methods.ema.half_life | 200ba
 data=s3://bucket/set/ | data.root | s3://bucket/set

@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.recipe.compose import compose
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def list_problems(recipe: str, *words: str) -> tuple[Problem, ...]:
@@ -33,7 +33,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "answer"),
-    rows(
+    parse_rows(
         """
 optimizer=lamb optimizer.epss=1e-6 | did you mean optimizer.eps=1e-6?
 optimizer=lamb optimizer.beta=[0.9,0.9] | did you mean 'optimizer.betas=[0.9,0.9]'?
@@ -64,7 +64,7 @@ def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("typed", "fix"),
-    rows(
+    parse_rows(
         """
 opt=adamw | optimizer=adamw
 opt_betas=[0.9,0.95] | optimizer=adamw 'optimizer.betas=[0.9,0.95]'
@@ -141,7 +141,7 @@ def test_unsupported_settings_of_other_tools_suggest_none(typed):
 
 @pytest.mark.parametrize(
     ("typed", "fix"),
-    rows(
+    parse_rows(
         """
 !methods.ema | '~methods.ema'
 methods.-ema | '~methods.ema'
@@ -168,7 +168,7 @@ def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
 
 @pytest.mark.parametrize(
     ("typed", "fix"),
-    rows(
+    parse_rows(
         """
 "lr=0.1" | lr=0.1
 lr==0.1 | lr=0.1
@@ -224,7 +224,7 @@ def test_suggestions_never_change_section_or_meaning(typed):
 
 @pytest.mark.parametrize(
     ("text", "fix"),
-    rows(
+    parse_rows(
         """
 learning-rate: 0.1 | lr
 data: {lr: 0.1} | optimizer.lr

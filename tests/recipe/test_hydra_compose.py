@@ -14,7 +14,7 @@ from resnet_recipes.recipe.hydra_compose import (
     list_points,
     resolve_references,
 )
-from tests.tables import rows, values
+from tests.tables import parse_rows, parse_values
 
 PARENT = {"seed": 1, "optimizer": {"name": "sgd", "lr": 1.0}, "methods": {"ema": {}}}
 FILES = yaml.safe_load(
@@ -29,7 +29,7 @@ LAMB = choose_option("optimizer", "optimizer/lamb")
 
 @pytest.mark.parametrize(
     ("name", "chosen", "changes", "seed", "optimizer"),
-    values(
+    parse_values(
         """
 child | false | [] | 2 | {name: sgd, lr: 2.0}
 child | false | [++seed=3, ++optimizer.lr=3, ++seed=4] | 4 | {name: sgd, lr: 3}
@@ -104,7 +104,7 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
 
 @pytest.mark.parametrize(
     ("tree", "chosen"),
-    values(
+    parse_values(
         """
 {seed: '${batch.bn_size}', batch: {bn_size: '${seed}'}} | false
 {seed: '${nothing}'} | false
@@ -147,7 +147,7 @@ def test_references_of_another_application_are_resolved():
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    rows(
+    parse_rows(
         """
 recipe=mild seed=1 | recipe=mild seed=1
 bs=8,16 seed=1,2 | bs=8 seed=1; bs=8 seed=2; bs=16 seed=1; bs=16 seed=2
@@ -180,7 +180,7 @@ def test_short_range_may_be_shuffled():
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("words", "said"),
-    rows(
+    parse_rows(
         """
 seed=interval(1,2) | no list of values to run
 lr=interval(0.1,1) | your own Hydra application takes it

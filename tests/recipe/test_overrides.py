@@ -6,7 +6,7 @@ from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Lines of text, including an empty line and a line with a space.
 TEXT = r"""
@@ -41,7 +41,7 @@ def test_text_setting_keeps_the_typed_text(text):
 
 @pytest.mark.parametrize(
     ("key", "value", "read"),
-    rows(
+    parse_rows(
         """
 launch.gpus | 4 | 4
 launch.gpus | auto | auto
@@ -77,7 +77,7 @@ def test_quotes_around_a_value_are_removed():
 @pytest.mark.parametrize(
     ("word", "said", "fix"),
     [
-        *rows(
+        *parse_rows(
             """
 ~ema | only a method or a setting of the optimizer can be removed | '~methods.ema'
 epochs=-3 | must be a positive number of epochs | mild uses epochs=36

@@ -5,7 +5,7 @@ import yaml
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.schema import Recipe, list_enabled
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def list_problems(**sections) -> dict[str, str]:
@@ -27,7 +27,7 @@ def test_defaults_with_name_and_data_are_a_recipe():
 
 @pytest.mark.parametrize(
     ("key", "values"),
-    rows(
+    parse_rows(
         """
 model.name | resnet20, vit, ''
 model.num_classes | 1, 0, -1, many

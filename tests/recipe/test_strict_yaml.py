@@ -5,7 +5,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import MAX_DEPTH, parse
-from tests.tables import rows
+from tests.tables import parse_rows
 
 PATH = Path("recipes/mine.yaml")
 
@@ -59,7 +59,7 @@ def test_every_key_has_its_line_number():
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    rows(
+    parse_rows(
         """
 yes | true or false
 No | true or false

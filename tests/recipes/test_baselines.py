@@ -13,7 +13,7 @@ import torch
 import torchvision
 
 from resnet_recipes.recipe.library import find_packaged_folder
-from tests.plans import imagenet
+from tests.plans import plan_imagenet
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [
@@ -26,7 +26,7 @@ BASELINES = sorted({words.split()[0] for words in CASES})
 
 @pytest.mark.parametrize("words", CASES)
 def test_baseline_learning_rates_match_the_source(words):
-    made, expected = imagenet(words), PEERS["recipes"][words]
+    made, expected = plan_imagenet(words), PEERS["recipes"][words]
     steps = made.steps_per_epoch
     assert (made.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
     assert made.warmup == expected["warmup_epochs"] * steps
@@ -37,7 +37,7 @@ def test_baseline_learning_rates_match_the_source(words):
 
 @pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
 def test_baseline_learning_rates_average_to_the_source(words):
-    made, expected = imagenet(words), PEERS["recipes"][words]
+    made, expected = plan_imagenet(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
             made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch)
@@ -47,7 +47,7 @@ def test_baseline_learning_rates_average_to_the_source(words):
 
 @pytest.mark.parametrize("words", CASES)
 def test_baseline_image_sizes_match_the_source(words):
-    ours = [[size, len(list(group))] for size, group in groupby(imagenet(words).sizes)]
+    ours = [[size, len(list(group))] for size, group in groupby(plan_imagenet(words).sizes)]
     assert ours == PEERS["recipes"][words]["sizes"]
 
 
@@ -57,7 +57,7 @@ def test_parameters_without_decay_match_the_source(name):
     with torch.device("meta"):  # only names and shapes matter
         model = torchvision.models.resnet50()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = imagenet(words).recipe.optimizer.groups(model)
+    groups = plan_imagenet(words).recipe.optimizer.groups(model)
     spared = [
         names[id(parameter)]
         for group in groups
@@ -81,12 +81,15 @@ def test_downsampling_batchnorm_decays_if_source_matches_names():
     ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
 )
 def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
-    assert imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
-    assert imagenet(f"ffcv_rn50 ssr={ratio}").sizes == imagenet(f"ffcv_rn50 epochs={epochs}").sizes
+    assert plan_imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
+    assert (
+        plan_imagenet(f"ffcv_rn50 ssr={ratio}").sizes
+        == plan_imagenet(f"ffcv_rn50 epochs={epochs}").sizes
+    )
 
 
 def test_mlperf_reference_rates_differ_below_4e4():
-    made = imagenet("nvidia_mlperf_pt")
+    made = plan_imagenet("nvidia_mlperf_pt")
     decay = made.total_steps - made.warmup + 1
     differences = [
         abs(made.lr_at(made.warmup + step) - (1e-4 + (10.5 - 1e-4) * (1 - step / decay) ** 2))
@@ -96,6 +99,6 @@ def test_mlperf_reference_rates_differ_below_4e4():
 
 
 def test_nvidia_mlperf_evaluates_as_published_and_at_the_end():
-    made = imagenet("nvidia_mlperf_pt")
+    made = plan_imagenet("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

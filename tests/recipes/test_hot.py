@@ -20,7 +20,7 @@ from resnet_recipes.training import loop
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
-from tests.tiny_networks import shallow_resnet18
+from tests.tiny_networks import build_shallow_resnet18
 from tests.training.recording import record
 
 #: Six steps, four per epoch, in micro-batches of 16, with SAM in every third step.
@@ -43,7 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     It uses float64: in float32 rounding flips a ReLU here and there.
     """
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     monkeypatch.setattr(
         loop, "normalize", lambda pixels, *levels: normalize(pixels, *levels).double()
     )
@@ -150,7 +150,7 @@ def train_by_hand(
 
 
 def test_hot_six_steps_match_handwritten_loop(run):
-    net = shallow_resnet18(CLASSES)
+    net = build_shallow_resnet18(CLASSES)
     net.load_state_dict(run.model.state_dict())
     assert net.fc.bias.tolist() == pytest.approx([-math.log(CLASSES)] * CLASSES)
     begun = copy.deepcopy(floats(net.state_dict()))

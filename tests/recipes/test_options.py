@@ -10,8 +10,8 @@ from resnet_recipes.base.schedule import multistep
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
-from tests.plans import imagenet
-from tests.tables import rows
+from tests.plans import plan_imagenet
+from tests.tables import parse_rows
 
 OPTIONS = [
     (group, path.stem)
@@ -20,7 +20,7 @@ OPTIONS = [
 ]
 
 #: An option, and its source recipe.
-ORIGINS = rows(
+ORIGINS = parse_rows(
     """
 optimizer | decoupled_sgdw | mild
 optimizer | sgd | nvidia_dle
@@ -62,7 +62,7 @@ def test_adamw_option_uses_torch_defaults():
 @pytest.mark.parametrize("epochs", [9, 36, 90, 270])
 def test_step_option_matches_torchvision_at_every_length(epochs):
     """As StepLR with a step of 30 of 90 epochs: lr is divided by ten after each third."""
-    plan = imagenet(f"mild schedule=step epochs={epochs} lr=1")
+    plan = plan_imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3
     found = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
     assert found == [
@@ -73,4 +73,4 @@ def test_step_option_matches_torchvision_at_every_length(epochs):
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
 def test_every_option_can_be_planned_with_every_length(group, name):
-    assert imagenet(f"hot {group}={name} epochs=12").total_steps > 0
+    assert plan_imagenet(f"hot {group}={name} epochs=12").total_steps > 0

@@ -13,8 +13,8 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 from resnet_recipes.recipe.schema import list_enabled
-from tests.plans import imagenet
-from tests.tables import rows
+from tests.plans import plan_imagenet
+from tests.tables import parse_rows
 
 NAMES = ("mild", "medium", "hot")
 ALL = sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
@@ -27,7 +27,7 @@ ALL = sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
 #: setting -> mild, medium, hot (or one value for all), source. null means that the method is off.
 TABLE = {
     key: [*map(yaml.safe_load, values * (3 // len(values))), source]
-    for key, *values, source in rows(
+    for key, *values, source in parse_rows(
         """
 max_duration | 90ep | YAMLS
 scale_schedule_ratio | 0.4 | 1.5 | 3.0 | EXAMPLES (36, 135 and 270 epochs)
@@ -182,7 +182,7 @@ def test_gentle_is_mild_with_milder_crops():
 
 def test_pytorch_v2_average_matches_torchvision():
     """Every 32 steps torchvision averages with (1 - 0.99998) * batch * 32 / epochs."""
-    plan = imagenet("pytorch_v2")
+    plan = plan_imagenet("pytorch_v2")
     half_life = plan.steps(plan.recipe.methods.ema.half_life)
     assert 1 - 2 ** (-32 / half_life) == pytest.approx(2e-5 * 1024 * 32 / 600, rel=1e-3)
 
@@ -198,6 +198,6 @@ def test_packaged_recipes_equal_repository_recipes():
 def test_hook_table_equals_its_golden_file(name):
     table = "".join(
         f"{hook:<16} {', '.join(methods)}\n"
-        for hook, methods in imagenet(name).as_dict()["hooks"].items()
+        for hook, methods in plan_imagenet(name).as_dict()["hooks"].items()
     )
     assert table == (Path(__file__).parent / f"golden/{name}.txt").read_text()

@@ -14,13 +14,13 @@ from resnet_recipes.recipe.compose import compose
 from tests import run_folders
 from tests.jobs.test_ranks import copy_as_killed
 from tests.jobs.test_survival import assert_same
-from tests.tables import rows
+from tests.tables import parse_rows
 
 pytestmark = pytest.mark.slow
 
 #: Peak learning rates for batches of 16.
 RATES = dict(
-    rows(
+    parse_rows(
         """
 nvidia_dle | 0.05
 nvidia_hparams | 0.05
@@ -64,7 +64,7 @@ def begin_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
         # brightness, which distinguishes the classes
         "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
-    return run_folders.begun(folder, compose(name, words).recipe)
+    return run_folders.create_unstarted_run(folder, compose(name, words).recipe)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 
 def test_seeds_of_one_recipe_form_one_group(tmp_path):
     tops = (70.0, 70.6, 71.0)
-    same = [run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
-    other = run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
+    same = [make_run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
+    other = make_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
     first, second = group_seeds(read_all([*same, other]))
     assert first.mean_top1 == pytest.approx(sum(tops) / 3)
     assert first.noise == pytest.approx(stdev(tops))
@@ -28,19 +28,19 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
 
 def test_folds_of_one_size_form_one_group(tmp_path):
     runs = [
-        run_folder(tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}})
+        make_run_folder(tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}})
         for parts in (2, 3)
         for part in range(1, parts + 1)
     ]
-    groups = group_seeds(read_all([*runs, run_folder(tmp_path, "complete")]))
+    groups = group_seeds(read_all([*runs, make_run_folder(tmp_path, "complete")]))
     assert [len(group.runs) for group in groups] == [2, 3, 1]
     assert make_labels(groups)[:2] == ["fold of 2", "fold of 3"]
 
 
 def test_differences_list_only_differing_settings(tmp_path):
-    left = read_settings(run_folder(tmp_path, "a"))
+    left = read_settings(make_run_folder(tmp_path, "a"))
     right = read_settings(
-        run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
+        make_run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
     )
     assert find_differences([left, right]) == {
         "run.name": ["a", "b"],
@@ -49,15 +49,15 @@ def test_differences_list_only_differing_settings(tmp_path):
 
 
 def test_format_settings_omits_empty_sections(tmp_path):
-    assert "methods" not in read_settings(run_folder(tmp_path, "a", config={"methods": {}}))
+    assert "methods" not in read_settings(make_run_folder(tmp_path, "a", config={"methods": {}}))
 
 
 def test_read_machine_ignores_the_time_of_a_run(tmp_path):
-    assert find_differences([read_machine(run_folder(tmp_path, name)) for name in "ab"]) == {}
+    assert find_differences([read_machine(make_run_folder(tmp_path, name)) for name in "ab"]) == {}
 
 
 def test_read_all_names_every_other_folder(tmp_path):
-    run_folder(tmp_path, "a")
+    make_run_folder(tmp_path, "a")
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     assert len(error.value.problems) == 2
@@ -65,8 +65,8 @@ def test_read_all_names_every_other_folder(tmp_path):
 
 def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     many = {"optimizer": dict.fromkeys("abcdef", 1.0), "methods": {}}
-    plain = run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
-    groups = group_seeds(read_all([plain, run_folder(tmp_path, "many", config=many)]))
+    plain = make_run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
+    groups = group_seeds(read_all([plain, make_run_folder(tmp_path, "many", config=many)]))
     first, second = make_labels(groups)
     assert first == "ema on"  # missing settings are not named, except for methods
     assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"

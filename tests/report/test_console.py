@@ -14,7 +14,7 @@ from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
 from tests.report.conftest import Terminal
-from tests.tables import values
+from tests.tables import parse_values
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
@@ -164,7 +164,7 @@ def test_live_row_covers_steps_since_the_last_row(facts):
     console = make_console(LiveConsole)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
-        for done, steps, loss, seconds, speed in values(
+        for done, steps, loss, seconds, speed in parse_values(
             """
 4 | 4 | 5.0 | 8.0 | 50.0
 10 | 6 | 3.0 | 20.0 | 50.0

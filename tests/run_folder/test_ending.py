@@ -12,7 +12,7 @@ from resnet_recipes.run_folder.ending import (
     read_ending,
     write_ending,
 )
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 def test_ending_round_trips_through_its_file(tmp_path):
@@ -78,7 +78,7 @@ def test_lost_peer_is_recognized_by_origin_not_text(module, error, is_loss):
 @pytest.mark.parametrize(
     ("error", "message", "hint"),
     [
-        *rows(
+        *parse_rows(
             """
 OutOfMemoryError | CUDA out of memory. Tried to allocate 20 MiB | bn_size
 AcceleratorError | CUDA error: uncorrectable ECC error encountered | Xid

@@ -5,11 +5,11 @@ import fcntl
 import pytest
 
 from resnet_recipes.run_folder.runs import find_shared_changes, list_runs, read_run
-from tests.run_folders import run_folder
+from tests.run_folders import make_run_folder
 
 
 def test_finished_run_has_accuracy_time_and_changes(tmp_path):
-    run = read_run(run_folder(tmp_path, "a", top1=76.5))
+    run = read_run(make_run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent) == ("finished", "mild", 76.5)
     assert (run.epochs, run.epochs_done, run.minutes, run.minutes_papers) == (4, 4, 4, 230 / 60)
     assert (run.minutes_mlperf, run.wall_minutes) == (4.5, 5.0)
@@ -21,7 +21,7 @@ def test_finished_run_has_accuracy_time_and_changes(tmp_path):
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
 def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
-    run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
+    run = read_run(make_run_folder(tmp_path, "a", state=state, epochs=9.0))
     assert (run.state, run.epochs, run.epochs_done) == (state, 9.0, 4.0)
     assert (run.top1_percent, run.minutes) == (70.0, 4.0)
     assert run.resumable
@@ -29,7 +29,7 @@ def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
 
 
 def test_locked_run_is_running(tmp_path):
-    folder = run_folder(tmp_path, "a", state="killed")
+    folder = make_run_folder(tmp_path, "a", state="killed")
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert read_run(folder).state == "running"
@@ -38,7 +38,7 @@ def test_locked_run_is_running(tmp_path):
 
 
 def test_unstarted_folder_is_prepared(tmp_path):
-    folder = run_folder(tmp_path, "a", state="killed")
+    folder = make_run_folder(tmp_path, "a", state="killed")
     (folder / "metrics.jsonl").unlink()
     assert read_run(folder).state == "prepared"
     (folder / "logs").mkdir()
@@ -49,16 +49,16 @@ def test_unstarted_folder_is_prepared(tmp_path):
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
 def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
-    folder = run_folder(tmp_path, "a")
+    folder = make_run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)
     assert read_run(folder).top1_percent is None
 
 
 def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
-    run_folder(tmp_path, "b")
-    run_folder(tmp_path, "a", state="failed")
-    run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder
+    make_run_folder(tmp_path, "b")
+    make_run_folder(tmp_path, "a", state="failed")
+    make_run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -67,12 +67,12 @@ def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
 
 def test_shared_changes_ignores_unreadable_runs(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
-        folder = run_folder(tmp_path, name, seed=seed)
+        folder = make_run_folder(tmp_path, name, seed=seed)
         (folder / "overrides.txt").write_text(
             f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
         )
     assert find_shared_changes(list(list_runs(tmp_path))) == ("optimizer.lr=1",)
-    (run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
+    (make_run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
     runs = list(list_runs(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
     assert find_shared_changes(runs) == ("optimizer.lr=1",)

@@ -32,7 +32,7 @@ class RecordingReporter:
     def step(self, done: int, losses: torch.Tensor) -> None:
         self.losses.append(losses.mean())
         if done in self.keep:
-            self.states[done] = copied(capture(self.run, done))
+            self.states[done] = copy_state(capture(self.run, done))
 
     def log(self, done: int, stream: object) -> None:
         self.logged.append(done)
@@ -44,16 +44,16 @@ class RecordingReporter:
         self.saved.append(done)
 
 
-def copied(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """Return a copy of a state that shares no memory with its run, as if read from a file."""
     if isinstance(state, torch.Tensor):
         return state.clone()
     if isinstance(state, dict):
-        return {key: copied(value) for key, value in state.items()}
-    return [copied(value) for value in state] if isinstance(state, list | tuple) else state
+        return {key: copy_state(value) for key, value in state.items()}
+    return [copy_state(value) for value in state] if isinstance(state, list | tuple) else state
 
 
-def differing(ours: Run, theirs: Run) -> list[str]:
+def find_differing_tensors(ours: Run, theirs: Run) -> list[str]:
     """Return the names of tensors (weights, statistics, momentum, averages) that differ."""
     pairs = []
     for run in (ours, theirs):

@@ -7,7 +7,7 @@ from torch import nn
 
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.training import all_reduce, distributed
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -98,4 +98,4 @@ def test_single_process_gradients_are_unchanged():
     results = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     compute_loss(model, 0).backward()
-    assert same(results, [param.grad for param in model.parameters()])
+    assert is_identical(results, [param.grad for param in model.parameters()])

@@ -27,7 +27,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.data.conftest import built
-from tests.trained_runs import random_images
+from tests.trained_runs import create_random_images
 from tests.training.recording import record
 
 #: All methods that can be in one recipe together, with image sizes that grow from the first epoch
@@ -64,7 +64,7 @@ def test_features_have_memory_format_of_recipe(is_on, make_run):
 def test_engine_augments_images_of_a_run(method, make_run, tmp_path, monkeypatch):
     """In Python that would be four times slower."""
     monkeypatch.delattr(TrainImages, "fill")
-    images = random_images(tmp_path / "images", train=2)
+    images = create_random_images(tmp_path / "images", train=2)
     files = f"data.backend=torchvision data.root={images} data.workers=0"
     run = make_run(f"{files} schedule.warmup=0ba methods.{method}={{}}")
     assert next(run.train_data.batches()).pixels.shape == (16, 3, 32, 32)

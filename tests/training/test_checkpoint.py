@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.training import checkpoint
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.fixtures import files_at_most, flip, same
+from tests.fixtures import flip, is_identical, limit_file_size
 
 
 def make_state(step: int) -> dict:
@@ -66,7 +66,7 @@ def reopen(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> C
 def test_saved_state_is_read_back_bit_identical(checkpoints):
     step, state = reopen(checkpoints).load_newest()
     assert step == 20
-    assert same(state, make_state(20))
+    assert is_identical(state, make_state(20))
     assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
@@ -81,7 +81,7 @@ def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
     checkpoints.save(30, state)
     state["model"]["w"].zero_()
     checkpoints.wait()
-    assert same(checkpoints.load_newest()[1], make_state(30))
+    assert is_identical(checkpoints.load_newest()[1], make_state(30))
 
 
 def test_save_rejects_types_that_cannot_be_read(checkpoints):
@@ -122,7 +122,7 @@ DAMAGES += [
 def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
     damage(get_file(checkpoints, 20))
     step, state = reopen(checkpoints, warnings.append).load_newest()
-    assert (step, same(state, make_state(10))) == (10, True)
+    assert (step, is_identical(state, make_state(10))) == (10, True)
     assert len(warnings) == 1
     assert "step 20 was skipped" in warnings[0]
 
@@ -184,7 +184,7 @@ def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     again = reopen(checkpoints)
     again.load_newest()
     again.save(20, make_state(20), wait=True)
-    assert same(reopen(again).load_newest()[1], make_state(20))
+    assert is_identical(reopen(again).load_newest()[1], make_state(20))
 
 
 def test_open_deletes_only_parts_of_killed_saves(checkpoints):
@@ -196,7 +196,7 @@ def test_open_deletes_only_parts_of_killed_saves(checkpoints):
 
 def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings):
     assert checkpoints.load_newest()
-    with files_at_most(1024):
+    with limit_file_size(1024):
         checkpoints.save(30, make_state(30))
         checkpoints.save(40, make_state(40))
         checkpoints._pending.exception()
@@ -251,7 +251,7 @@ def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeyp
 def test_failed_save_with_wait_raises(checkpoints):
     assert checkpoints.load_newest()
     match = r"\(File too large\); the newest checkpoint is from step 20"
-    with pytest.raises(TrainingError, match=match), files_at_most(1024):
+    with pytest.raises(TrainingError, match=match), limit_file_size(1024):
         checkpoints.save(30, make_state(30), wait=True)
 
 
@@ -295,5 +295,5 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
     os.waitpid(child, 0)
     step, state = reopen(checkpoints, warnings.append).load_newest()
     assert step == (20 if place < 5 else 30)  # the fifth call renames the manifest
-    assert same(state, make_state(step))
+    assert is_identical(state, make_state(step))
     assert not warnings

@@ -27,7 +27,7 @@ from resnet_recipes.training.distributed import (
 )
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import compute_digest
-from tests.run_folders import begun
+from tests.run_folders import create_unstarted_run
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
     def finished(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
         parsed = recipe(words)
         facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
-        folder = begun(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
+        folder = create_unstarted_run(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
         launcher.train(folder, ranks)
         summary = json.loads((folder / "summary.json").read_text())
         return load_file(folder / "weights.safetensors"), summary

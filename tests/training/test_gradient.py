@@ -12,7 +12,7 @@ from resnet_recipes.methods.base import Batch
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.run import Run
-from tests.training.recording import HOT, differing, record
+from tests.training.recording import HOT, find_differing_tensors, record
 
 
 def grown(run: Run, limit: int) -> Run:
@@ -34,7 +34,7 @@ def test_memory_check_leaves_run_unchanged(make_run):
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
         record(run)
-    assert differing(ours, theirs) == []
+    assert find_differing_tensors(ours, theirs) == []
 
 
 def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):

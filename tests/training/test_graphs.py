@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 from resnet_recipes.network.build import cast_together
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
 from resnet_recipes.training.run import Run
-from tests.fixtures import same
-from tests.training.recording import HOT, differing, record
+from tests.fixtures import is_identical
+from tests.training.recording import HOT, find_differing_tensors, record
 
 #: Images smaller than in other tests.
 TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
@@ -115,9 +115,9 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 def test_replayed_run_is_bit_identical(words, replayed, make_run, device):
     ours, theirs = replayed(words)[0], make_run(words)
     losses = record(ours).losses
-    assert same(losses, record(theirs).losses)
+    assert is_identical(losses, record(theirs).losses)
     assert sum(graph.replays for graph in device.graphs) >= 4
-    assert differing(ours, theirs) == []
+    assert find_differing_tensors(ours, theirs) == []
 
 
 def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
@@ -130,7 +130,7 @@ def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
     record(theirs)
     assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
     assert ours.precision.state_dict() == theirs.precision.state_dict()
-    assert differing(ours, theirs) == []
+    assert find_differing_tensors(ours, theirs) == []
 
 
 def test_every_image_size_has_its_own_graph(replayed, device):
@@ -174,7 +174,7 @@ def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
         "operation not permitted when stream is capturing"
     ]
     assert len(device.graphs) == 1
-    assert differing(ours, theirs) == []
+    assert find_differing_tensors(ours, theirs) == []
 
 
 def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
@@ -189,7 +189,7 @@ def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
         run.methods.gradient = twice
         record(run)
     assert device.graphs[0].replays >= 2
-    assert differing(*runs) == []
+    assert find_differing_tensors(*runs) == []
 
 
 def test_replayed_network_has_graph_for_each_shape(replayed, device):

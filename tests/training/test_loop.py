@@ -16,8 +16,8 @@ from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
-from tests.fixtures import same
-from tests.training.recording import HOT, RecordingReporter, differing, record
+from tests.fixtures import is_identical
+from tests.training.recording import HOT, RecordingReporter, find_differing_tensors, record
 
 
 def test_loop_logs_evaluates_and_saves_as_planned(make_run):
@@ -65,8 +65,8 @@ def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
     for done, state in notes.states.items():
         resumed = make_run(words)
         assert restore(resumed, state) == done
-        assert same(record(resumed, done).losses, notes.losses[done:])
-        assert differing(resumed, whole) == []
+        assert is_identical(record(resumed, done).losses, notes.losses[done:])
+        assert find_differing_tensors(resumed, whole) == []
 
 
 def test_steps_never_wait_for_device(make_run):

@@ -16,7 +16,7 @@ from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
-from tests.tiny_networks import shallow_resnet18
+from tests.tiny_networks import build_shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
 
@@ -24,7 +24,7 @@ ALONE = Rank(0, 1, torch.device("cpu"))
 @pytest.fixture
 def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with growing images and all kinds of methods."""
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     methods = {
         "progressive_resizing": {"initial_scale": 0.5},
         "colout": {},
@@ -78,7 +78,7 @@ def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
     """Measure on all ranks at once."""
     probe.TIMED_STEPS = 3
-    torchvision.models.resnet18 = shallow_resnet18
+    torchvision.models.resnet18 = build_shallow_resnet18
     recipe = read(process.folder / "config.yaml")
     growing = make_plan(recipe, data.measure(recipe.data), 2)
     rank = distributed.read_rank("cpu", process.launch.store_path)

@@ -18,7 +18,7 @@ from resnet_recipes.planning.estimate import Speeds, remember
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 
 def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
@@ -95,7 +95,7 @@ def test_best_weights_with_ema_are_its_average(make_run):
             parameter.add_(1.0)
     RunReporter(run, None, Interruption(), Mock()).evaluate(1)
     assert run.best.step == 1
-    assert same(run.best.weights, average)
+    assert is_identical(run.best.weights, average)
 
 
 class Impatient:

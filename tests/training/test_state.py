@@ -21,7 +21,7 @@ from resnet_recipes.training.state import (
     list_resume_warnings,
     restore,
 )
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_restore_accepts_lists_of_a_method(make_run, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    rows(
+    parse_rows(
         """
 world_size: 8 | number of devices 8 -> 1
 device: cuda | device cuda -> cpu
@@ -145,7 +145,7 @@ def test_resume_of_older_run_uses_defaults(make_run):
 
 @pytest.mark.parametrize(
     ("setting", "value", "refused"),
-    rows(
+    parse_rows(
         """
 data.order | quasi_random | data.order
 optimizer.momentum | 0.5 | optimizer.momentum
@@ -169,7 +169,7 @@ def test_changed_settings_report_removed_setting(recipe):
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    rows(
+    parse_rows(
         """
 max_duration=90ep | max_duration=9ep | which trains for 90 epochs
 max_duration=90ep scale_schedule_ratio=0.4 | max_duration=9ep | which trains for 36 epochs
@@ -244,7 +244,7 @@ VALUES = {
 
 @pytest.mark.parametrize(
     ("place", "value", "message"),
-    rows(
+    parse_rows(
         """
 step | -1 | step -1 is outside
 step | 99 | step 99 is outside

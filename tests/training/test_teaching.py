@@ -32,9 +32,9 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from resnet_recipes.training.teaching import write_outputs
 from tests.fixtures import flip
-from tests.run_folders import begun
-from tests.tables import rows
-from tests.trained_runs import CLASSES, random_images
+from tests.run_folders import create_unstarted_run
+from tests.tables import parse_rows
+from tests.trained_runs import CLASSES, create_random_images
 
 #: Two epochs of three steps plus a few images, at two sizes if images grow.
 IMAGES, STEPS = 30, 6
@@ -46,7 +46,7 @@ RESIZED = (
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_images(tmp_path_factory.mktemp("taught"), train=IMAGES // len(CLASSES))
+    return create_random_images(tmp_path_factory.mktemp("taught"), train=IMAGES // len(CLASSES))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
 
 @pytest.mark.parametrize(
     ("ranks", "words"),
-    rows(
+    parse_rows(
         f"""
 1 | {RESIZED}
 2 | {RESIZED}
@@ -354,7 +354,7 @@ def rejection(process: RankProcess) -> str:
 def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, replaced, launcher):
     path = stored(stop=1)
     replaced()
-    folder = begun(path.parent / "run", recipe(settings()))
+    folder = create_unstarted_run(path.parent / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, rejection)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")

@@ -19,7 +19,7 @@ from resnet_recipes.data.beton import (
 )
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.fixtures import flip
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 class Parts:
@@ -67,7 +67,7 @@ def rename_the_second_field(parts: Parts) -> None:
 
 
 #: Fields, and their new values: an increase or an absolute value.
-NUMBERS = rows(
+NUMBERS = parse_rows(
     """
 header | version | to 1
 header | version | to 3

@@ -12,23 +12,23 @@ from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
 from tests.data.conftest import built
-from tests.data.native.batch import encoded
-from tests.fixtures import noise
+from tests.data.native.batch import encode_image
+from tests.fixtures import make_noise
 
-PIXELS = np.asarray(noise(8, 9).resize((90, 60)))
+PIXELS = np.asarray(make_noise(8, 9).resize((90, 60)))
 PICTURE = Image.fromarray(PIXELS)
 DEEP = np.linspace(0, 65535, 60 * 90).astype(np.uint16).reshape(60, 90)
 
 
 def sampled_4_4_1() -> bytes:
     """Return a JPEG with sampling factors that FFCV may not support."""
-    data = encoded(PICTURE, subsampling="4:4:4")
+    data = encode_image(PICTURE, subsampling="4:4:4")
     at = data.index(b"\xff\xc0") + 11
     return data[:at] + b"\x14" + data[at + 1 :]
 
 
 def test_encode_keeps_bytes_of_fitting_jpeg():
-    original = encoded(PICTURE, quality=97)
+    original = encode_image(PICTURE, quality=97)
     for longest in (90, 500):
         options = ConvertOptions("jpg", max_resolution=longest)
         assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
@@ -39,7 +39,7 @@ def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
     """Both decoders read all of a JPEG that is kept byte for byte."""
     if not is_built:
         monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
-    data = encoded(PICTURE)
+    data = encode_image(PICTURE)
     tables = data.index(b"\xff\xda") + 6  # the first channel's Huffman tables
     damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # which do not exist
     with pytest.raises(BadImageError):
@@ -47,7 +47,7 @@ def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
 
 
 def test_encode_stores_first_of_two_jpegs():
-    two = encoded(PICTURE) + encoded(Image.fromarray(255 - PIXELS))
+    two = encode_image(PICTURE) + encode_image(Image.fromarray(255 - PIXELS))
     stored = encode(Picture(two), 0, ConvertOptions("jpg"))
     assert not ends_early(stored.data)
     assert np.abs(Picture(stored.data).pixels().astype(int) - PIXELS).mean() < 10
@@ -56,11 +56,11 @@ def test_encode_stores_first_of_two_jpegs():
 @pytest.mark.parametrize(
     "original",
     [
-        encoded(Image.fromarray(DEEP), "PNG"),
-        encoded(PICTURE.convert("L"), "PNG"),
-        encoded(PICTURE.convert("P"), "PNG"),
-        encoded(PICTURE.convert("CMYK")),
-        encoded(PICTURE),
+        encode_image(Image.fromarray(DEEP), "PNG"),
+        encode_image(PICTURE.convert("L"), "PNG"),
+        encode_image(PICTURE.convert("P"), "PNG"),
+        encode_image(PICTURE.convert("CMYK")),
+        encode_image(PICTURE),
     ],
     ids=["16 bits", "gray", "palette", "CMYK", "JPEG"],
 )
@@ -72,10 +72,10 @@ def test_beton_pixels_equal_folder_pixels(original):
 @pytest.mark.parametrize(
     "original",
     [
-        encoded(PICTURE.convert("CMYK")),
-        encoded(PICTURE, "PNG"),
-        encoded(PICTURE) + b"behind the end",
-        encoded(PICTURE.resize((600, 400))),
+        encode_image(PICTURE.convert("CMYK")),
+        encode_image(PICTURE, "PNG"),
+        encode_image(PICTURE) + b"behind the end",
+        encode_image(PICTURE.resize((600, 400))),
         sampled_4_4_1(),
     ],
     ids=["CMYK", "PNG", "bytes behind the end", "larger", "4:4:1"],

@@ -13,7 +13,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
 from tests.data.conftest import CLASSES, count_images, explain_rejection, make_small_config
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
 
 @pytest.mark.parametrize(
     ("ants", "bees", "said"),
-    rows(
+    parse_rows(
         """
 ant/train ant/val | bee/train bee/val | a split for each class  # ROOT/train/CLASS
 ant_train ant_test | bee_train bee_test | with names of splits: ant_test, ant_train
@@ -88,7 +88,7 @@ def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees
 
 @pytest.mark.parametrize(
     ("ants", "bees"),
-    rows(
+    parse_rows(
         """
 ant/images | bee/images
 ant ant/crops ant/flips | bee bee/crops bee/flips

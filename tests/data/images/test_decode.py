@@ -19,11 +19,19 @@ from resnet_recipes.data.images.decode import (
 )
 from resnet_recipes.data.images.jpeg import count_passes
 from tests.base.test_reading import make_special_file
-from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, announcing, by_pillow, encoded, photo
-from tests.tables import rows
+from tests.data.native.batch import (
+    HEIGHT,
+    JPEGS,
+    WIDTH,
+    declare_size,
+    decode_with_pillow,
+    encode_image,
+    make_photo,
+)
+from tests.tables import parse_rows
 
-PHOTO = photo()
-PROGRESSIVE = encoded(PHOTO, progressive=True)
+PHOTO = make_photo()
+PROGRESSIVE = encode_image(PHOTO, progressive=True)
 LAST = PROGRESSIVE.rindex(b"\xff\xda")  # the last scan
 
 
@@ -44,22 +52,22 @@ def repeat_scans(data: bytes, times: int) -> bytes:
 
 
 def test_decoded_pixels_equal_pillow_for_every_crop():
-    files = [encoded(PHOTO, **options) for options in JPEGS.values()]
-    files += [encoded(PHOTO.convert(mode)) for mode in ("L", "CMYK")]
-    files += [encoded(PHOTO.convert(mode), "PNG") for mode in ("RGBA", "L", "LA", "P", "1")]
-    files += [encoded(PHOTO, kind) for kind in ("PNG", "WEBP", "BMP", "TIFF", "PPM")]
-    turned = encoded(PHOTO.resize((64, 64)), subsampling="4:4:4")
+    files = [encode_image(PHOTO, **options) for options in JPEGS.values()]
+    files += [encode_image(PHOTO.convert(mode)) for mode in ("L", "CMYK")]
+    files += [encode_image(PHOTO.convert(mode), "PNG") for mode in ("RGBA", "L", "LA", "P", "1")]
+    files += [encode_image(PHOTO, kind) for kind in ("PNG", "WEBP", "BMP", "TIFF", "PPM")]
+    turned = encode_image(PHOTO.resize((64, 64)), subsampling="4:4:4")
     at = turned.index(b"\xff\xc0") + 11
     files += [turned[:at] + b"\x14" + turned[at + 1 :]]  # 4:1:1, rotated by 90 degrees
     for data in files:
-        expected = by_pillow(data)
+        expected = decode_with_pillow(data)
         assert np.array_equal(decode_all(data), expected)
         assert np.array_equal(Picture(data).crop(31, 5, 17, 50), expected[31:48, 5:55])
 
 
 def test_16_bit_gray_keeps_upper_eight_bits():
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
-    files = [encoded(Image.fromarray(deep), kind) for kind in ("PNG", "TIFF")]
+    files = [encode_image(Image.fromarray(deep), kind) for kind in ("PNG", "TIFF")]
     files += [b"P5 50 40 65535\n" + deep.astype(">u2").tobytes()]
     for data in files:
         assert np.array_equal(decode_all(data), to_rgb_array(deep >> 8))
@@ -69,18 +77,18 @@ def test_32_bit_gray_needs_a_known_white():
     values, floats = np.arange(12, dtype=np.int32).reshape(3, 4), np.float32([[1e4, 0], [1, 2]])
     for known, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
         assert np.array_equal(
-            decode_all(encoded(Image.fromarray(known), "TIFF")), to_rgb_array(expected)
+            decode_all(encode_image(Image.fromarray(known), "TIFF")), to_rgb_array(expected)
         )
     for unknown in (values << 24, floats, floats * np.float32(np.nan)):
         said = r"32-bit values from .*; save it with 8 or 16 bits"
         with pytest.raises(BadImageError, match=said):
-            decode_all(encoded(Image.fromarray(unknown), "TIFF"))
+            decode_all(encode_image(Image.fromarray(unknown), "TIFF"))
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), OSError("bad")])
 def test_pillow_errors_name_the_bad_image(monkeypatch, error):
     monkeypatch.setattr("PIL.Image.Image.convert", Mock(side_effect=error))
-    for damaged in (PROGRESSIVE, encoded(PHOTO, "PNG")):
+    for damaged in (PROGRESSIVE, encode_image(PHOTO, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):
             decode_all(damaged)
 
@@ -100,7 +108,7 @@ def test_jpeg_with_thousands_of_scans_is_rejected():
 
 
 def test_progressive_jpeg_beyond_scan_limit_is_rejected():
-    assert Picture(announcing(PROGRESSIVE, 5000, 5000)).height == 5000
+    assert Picture(declare_size(PROGRESSIVE, 5000, 5000)).height == 5000
     first = PROGRESSIVE.index(b"\xff\xda")
     few = PROGRESSIVE[: PROGRESSIVE.index(b"\xff\xda", first + 2)] + b"\xff\xd9"
     for data, size, said in (
@@ -113,18 +121,22 @@ def test_progressive_jpeg_beyond_scan_limit_is_rejected():
         (few, (6000, 5000), "30 million pixels in 1 scans; the limit is 26 mil"),
     ):
         with pytest.raises(BadImageError, match=said):
-            Picture(announcing(data, *size))
+            Picture(declare_size(data, *size))
 
 
 def test_scan_count_ignores_thumbnails_and_orientation():
-    thumbnail = encoded(PHOTO.resize((40, 30)), progressive=True)
+    thumbnail = encode_image(PHOTO.resize((40, 30)), progressive=True)
     turned = Image.Exif()
     turned[0x0112] = 6
-    assert decode_all(encoded(PHOTO, exif=turned)).shape == (HEIGHT, WIDTH, 3)  # EXIF is ignored
+    assert decode_all(encode_image(PHOTO, exif=turned)).shape == (
+        HEIGHT,
+        WIDTH,
+        3,
+    )  # EXIF is ignored
     exif = b"Exif\0\0MM\0*\0\0\0\x08" + thumbnail
-    data = announcing(encoded(PHOTO, progressive=True, exif=exif), 5000, 5000)
+    data = declare_size(encode_image(PHOTO, progressive=True, exif=exif), 5000, 5000)
     assert Picture(data + thumbnail).height == 5000
-    assert count_passes(encoded(PHOTO, exif=exif) + thumbnail) == 0
+    assert count_passes(encode_image(PHOTO, exif=exif) + thumbnail) == 0
     assert count_passes(data + thumbnail) == 10
 
 
@@ -133,15 +145,15 @@ def test_scan_count_ignores_thumbnails_and_orientation():
 )
 def test_animation_is_read_as_its_first_frame(kind):
     black = Image.new(PHOTO.mode, PHOTO.size)
-    data = encoded(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
+    data = encode_image(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
     # GIF has 256 colors; transparent pixels are black
     assert np.abs(decode_all(data).astype(int) - np.asarray(PHOTO)).mean() < 15
-    assert np.array_equal(decode_all(data), by_pillow(data))
+    assert np.array_equal(decode_all(data), decode_with_pillow(data))
 
 
 @pytest.mark.parametrize(("side", "shrink"), [(200, 1), (100, 2), (64, 4), (45, 4), (20, 8)])
 def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
-    data = encoded(PHOTO.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
+    data = encode_image(PHOTO.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
     box = (101, 203, 400, 333)
     sizes, draft = [], JpegImageFile.draft
 
@@ -153,7 +165,7 @@ def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
     ours, full = (Picture(data).resized_crop(box, side, reduce) for reduce in (True, False))
     reduced = (-(-4 * WIDTH // shrink), -(-4 * HEIGHT // shrink))
     assert sizes == ([reduced] if shrink > 1 else [])
-    cut = Image.fromarray(by_pillow(data)[101:501, 203:536])
+    cut = Image.fromarray(decode_with_pillow(data)[101:501, 203:536])
     theirs = np.asarray(cut.resize((side, side), Image.BILINEAR))
     assert np.abs(full.astype(int) - theirs).max() <= 1
     error = np.square(ours.astype(float) - full).mean()
@@ -178,18 +190,20 @@ def test_exact_resize_of_tall_images_starts_with_the_width():
 
 @pytest.mark.parametrize("reduce", [False, True])
 def test_bicubic_crop_equals_pillow(reduce):
-    ours = Picture(encoded(PHOTO, "PNG")).resized_crop((3, 5, 60, 70), 32, reduce, bicubic=True)
+    ours = Picture(encode_image(PHOTO, "PNG")).resized_crop(
+        (3, 5, 60, 70), 32, reduce, bicubic=True
+    )
     theirs = PHOTO.crop((5, 3, 75, 63)).resize((32, 32), Image.Resampling.BICUBIC)
     assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1
 
 
 def test_decode_rejects_truncated_files_and_other_data():
-    data = encoded(PHOTO, quality=90)
+    data = encode_image(PHOTO, quality=90)
     cut = [data[:length] for length in random.Random(0).sample(range(len(data) - 2), 60)]
     huge = bytearray(data)
     at = huge.index(b"\xff\xc0") + 5
     huge[at : at + 4] = b"\xff\xff\xff\xff"  # the size
-    png = bytearray(encoded(PHOTO, "PNG"))
+    png = bytearray(encode_image(PHOTO, "PNG"))
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     odd = [b"", b"\xff\xd8", b"no image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), data[:2] * 2]
     for refused in (*cut, *odd, bytes(huge), bytes(png)):
@@ -199,7 +213,7 @@ def test_decode_rejects_truncated_files_and_other_data():
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    rows(
+    parse_rows(
         """
 fifo | Not a regular file
 device | Not a regular file

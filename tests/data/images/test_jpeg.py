@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
-from tests.data.native.batch import encoded, photo
+from tests.data.native.batch import encode_image, make_photo
 
 
 def make_jpeg(mode: str = "RGB", **options) -> np.ndarray:
     """Return an image of 31 rows and 47 columns as the bytes of a JPEG."""
-    return np.frombuffer(encoded(photo(0, 31, 47).convert(mode), **options), np.uint8)
+    return np.frombuffer(encode_image(make_photo(0, 31, 47).convert(mode), **options), np.uint8)
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("CMYK", 4)])

@@ -34,7 +34,7 @@ from tests.data.conftest import (
     make_small_config,
     open_training,
 )
-from tests.data.native.batch import encoded
+from tests.data.native.batch import encode_image
 
 LONGEST = 48  # pixels; most images are larger, some are not
 
@@ -49,10 +49,10 @@ def mixed(folder: Path, tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(folder, root)
     picture = make_image(7)
-    (root / "train" / "ant" / "a.png").write_bytes(encoded(picture, "PNG"))
-    (root / "train" / "bee" / "cmyk.jpg").write_bytes(encoded(picture.convert("CMYK")))
-    (root / "train" / "bee" / "gray.jpg").write_bytes(encoded(picture.convert("L")))
-    (root / "train" / "cat" / "tiny.jpg").write_bytes(encoded(Image.new("RGB", (3, 2), "red")))
+    (root / "train" / "ant" / "a.png").write_bytes(encode_image(picture, "PNG"))
+    (root / "train" / "bee" / "cmyk.jpg").write_bytes(encode_image(picture.convert("CMYK")))
+    (root / "train" / "bee" / "gray.jpg").write_bytes(encode_image(picture.convert("L")))
+    (root / "train" / "cat" / "tiny.jpg").write_bytes(encode_image(Image.new("RGB", (3, 2), "red")))
     return root
 
 
@@ -327,7 +327,7 @@ HOSTILE = {
     "not there": _not_there,
     "FIFO": _fifo,
     "folder": lambda path: (path.unlink(), path.mkdir()),
-    "huge": _write(encoded(Image.new("L", (9000, 9000)), "PNG")),
+    "huge": _write(encode_image(Image.new("L", (9000, 9000)), "PNG")),
     "another length": lambda path: path.write_bytes(path.read_bytes() + b" "),
     "damaged": lambda path: path.write_bytes(path.read_bytes().replace(b"\xff\xda", b"\xff\xc4")),
 }

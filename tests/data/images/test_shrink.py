@@ -7,7 +7,7 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 from tests.data.conftest import built
-from tests.data.native.batch import JPEGS, by_pillow, encoded, photo
+from tests.data.native.batch import JPEGS, decode_with_pillow, encode_image, make_photo
 
 #: Sizes before and after: one pixel, thin, nearly equal, much smaller, not proportional.
 SIZES = [
@@ -54,15 +54,15 @@ def test_area_mean_equals_manual_sums(before, after, shrink_with):
 
 @pytest.mark.parametrize("kind", JPEGS)
 def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
-    data = encoded(photo(), **JPEGS[kind])
+    data = encode_image(make_photo(), **JPEGS[kind])
     found = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
-    assert np.array_equal(found, shrink_by_hand(by_pillow(data), 70, 99))
+    assert np.array_equal(found, shrink_by_hand(decode_with_pillow(data), 70, 99))
 
 
 @built
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
 def test_check_rejects_what_decoding_rejects(kind):
-    data, verdicts = encoded(photo(), **JPEGS[kind]), []
+    data, verdicts = encode_image(make_photo(), **JPEGS[kind]), []
     for at in range(len(data) // 2, len(data) - 8, len(data) // 30):
         cut = np.frombuffer(data[:at] + data[at + 5 :], np.uint8)
         checked, decoded = (native.shrink(cut, (150, 211), size) for size in ((0, 0), (150, 211)))
@@ -73,8 +73,10 @@ def test_check_rejects_what_decoding_rejects(kind):
 
 
 def test_shrunk_image_without_engine_equals_pillow(shrink_with):
-    data = encoded(photo().convert("CMYK"))
-    assert np.array_equal(Picture(data).shrink(75, 105), shrink_by_hand(by_pillow(data), 75, 105))
+    data = encode_image(make_photo().convert("CMYK"))
+    assert np.array_equal(
+        Picture(data).shrink(75, 105), shrink_by_hand(decode_with_pillow(data), 75, 105)
+    )
 
 
 def test_area_mean_of_view_reads_its_pixels(shrink_with):

@@ -29,7 +29,7 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
 from tests.data.conftest import built, copy_batches, make_small_config
-from tests.fixtures import same
+from tests.fixtures import is_identical
 
 
 class Grays:
@@ -84,9 +84,9 @@ def test_batches_are_equal_from_threads_processes_and_caller(bad):
     assert [pixels.shape for pixels, _ in expected[:3]] == [
         (7, 3, side, side) for side in (4, 5, 6)
     ]
-    assert same(run(1, bad=bad), expected)
-    assert same(run(3, bad=bad), expected)
-    assert same(run(2, in_threads=False, bad=bad), expected)
+    assert is_identical(run(1, bad=bad), expected)
+    assert is_identical(run(3, bad=bad), expected)
+    assert is_identical(run(2, in_threads=False, bad=bad), expected)
 
 
 def test_repeated_image_has_two_crops():
@@ -113,7 +113,7 @@ def test_new_iteration_ends_the_earlier_one():
     made = make_pipeline(2, prefetch=3)
     first = made.run(list_orders(99))
     next(first)
-    assert same(copy_batches(made.run(list_orders(5)), 5), run(0, count=5))
+    assert is_identical(copy_batches(made.run(list_orders(5)), 5), run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     made.close()

@@ -8,15 +8,15 @@ from PIL import Image
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import make_blank_rows
-from tests.fixtures import settings
-from tests.tables import rows
+from tests.fixtures import parse_settings
+from tests.tables import parse_rows
 
 HEIGHT, WIDTH = 150, 211
 
 #: Pillow options for every kind of JPEG.
 JPEGS = {
-    name: settings(words)
-    for name, words in rows(
+    name: parse_settings(words)
+    for name, words in parse_rows(
         """
 4:4:4 | subsampling='4:4:4'
 4:2:2 | subsampling='4:2:2'
@@ -32,7 +32,7 @@ stored as RGB | keep_rgb=true
 } | {"with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)}}
 
 
-def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
+def make_photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
     """Return smooth colors with some noise."""
     rng = np.random.default_rng(seed)
     coarse = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8))
@@ -41,20 +41,20 @@ def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Imag
     return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
 
-def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+def encode_image(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
     """Return an image as the bytes of a file."""
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
-def announcing(data: bytes, height: int, width: int) -> bytes:
+def declare_size(data: bytes, height: int, width: int) -> bytes:
     """Return a JPEG whose header declares another size."""
     at = max(data.rfind(b"\xff\xc0"), data.rfind(b"\xff\xc2")) + 5  # skips a thumbnail
     return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
-def by_pillow(data: bytes) -> np.ndarray:
+def decode_with_pillow(data: bytes) -> np.ndarray:
     """Return all pixels as ImageFolder of torchvision reads them."""
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 

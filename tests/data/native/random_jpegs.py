@@ -40,10 +40,10 @@ class _Codes:
 
     def segment(self, number: int) -> bytes:
         """Return the table as a segment."""
-        return _segment(0xC4, bytes([number, *self.counts, *self.symbols]))
+        return _make_segment(0xC4, bytes([number, *self.counts, *self.symbols]))
 
 
-def random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
+def make_random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
     """Return a JPEG with random coefficients, few in most blocks, and random Huffman tables."""
     tables = _Codes(_DC_COUNTS, _DC_SYMBOLS, rng), _Codes(_AC_COUNTS, _AC_SYMBOLS, rng)
     steps = np.concatenate([[8], rng.integers(1, 12, 63)])
@@ -55,19 +55,19 @@ def random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
     return b"".join(
         [
             b"\xff\xd8",
-            _segment(0xDB, bytes([0, *steps.tolist()])),
-            _segment(0xC0, frame),
+            _make_segment(0xDB, bytes([0, *steps.tolist()])),
+            _make_segment(0xC0, frame),
             tables[0].segment(0x00),
             tables[1].segment(0x10),
-            _segment(0xDD, struct.pack(">H", kind.interval)),
-            _segment(0xDA, scan),
+            _make_segment(0xDD, struct.pack(">H", kind.interval)),
+            _make_segment(0xDA, scan),
             _scan(kind, tables, rng),
             b"\xff\xd9",
         ]
     )
 
 
-def _segment(marker: int, content: bytes) -> bytes:
+def _make_segment(marker: int, content: bytes) -> bytes:
     return bytes([0xFF, marker]) + struct.pack(">H", len(content) + 2) + content
 
 
@@ -85,7 +85,7 @@ def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -
         for _ in range(first, min(first + interval, units)):
             for part in np.repeat(np.arange(len(blocks)), blocks).tolist():
                 level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
-                bits += _block(level - levels[part], tables, rng)
+                bits += _make_block(level - levels[part], tables, rng)
                 levels[part] = level
         length = -(-len(bits) // 8)  # padded with ones; 0xFF is followed by 0
         packed = int(bits.ljust(8 * length, "1"), 2).to_bytes(length, "big")
@@ -94,24 +94,24 @@ def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -
     return b"".join(part + marker for part, marker in zip(parts, [*markers, b""], strict=True))
 
 
-def _value(value: int) -> tuple[int, str]:
+def _encode_value(value: int) -> tuple[int, str]:
     """Return the number of bits of a coefficient, and the bits."""
     size = abs(value).bit_length()
     return size, f"{value if value > 0 else value + (1 << size) - 1:0{size}b}" if size else ""
 
 
-def _block(difference: int, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> str:
+def _make_block(difference: int, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> str:
     """Return the bits of a block with random coefficients, most of them zero.
 
     The last coefficient is rarely nonzero.
     """
     dc, ac = (table.codes for table in tables)
-    size, bits = _value(difference)
+    size, bits = _encode_value(difference)
     bits, before = dc[size] + bits, 0
     count = min(63, int(rng.geometric(0.25)) - 1)
     for place in np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist():
         run = place - before - 1
-        size, tail = _value(int(rng.integers(1, 12) * rng.choice([-1, 1])))
+        size, tail = _encode_value(int(rng.integers(1, 12) * rng.choice([-1, 1])))
         bits += run // 16 * ac[0xF0] + ac[run % 16 << 4 | size] + tail
         before = place
     return bits + (ac[0] if before < 63 else "")

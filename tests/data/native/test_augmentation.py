@@ -10,7 +10,7 @@ from resnet_recipes.methods.flips import Flips
 from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_native_step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.data.native.batch import Batch, photo
+from tests.data.native.batch import Batch, make_photo
 
 COUNT = 24
 
@@ -19,7 +19,7 @@ def images(side: int) -> list[np.ndarray]:
     """Return squares of all contrasts, and two of one color."""
     rng = np.random.default_rng(side)
     drawn = [
-        (np.asarray(photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8)
+        (np.asarray(make_photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8)
         for seed in range(COUNT - 2)
     ]
     return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]

@@ -13,8 +13,8 @@ import pytest
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, describe
 from resnet_recipes.data.native.rows import Status
-from tests.data.native.batch import Batch, announcing, encoded, photo
-from tests.tables import rows
+from tests.data.native.batch import Batch, declare_size, encode_image, make_photo
+from tests.tables import parse_rows
 
 BOX = (0, 0, 64, 64)
 
@@ -27,21 +27,21 @@ def fill_one(engine, data: bytes, **columns) -> Status:
     return status
 
 
-WHOLE = encoded(photo(), quality=90)
-PROGRESSIVE = encoded(photo(), quality=90, progressive=True)
+WHOLE = encode_image(make_photo(), quality=90)
+PROGRESSIVE = encode_image(make_photo(), quality=90, progressive=True)
 START, END = b"\xff\xd8", b"\xff\xd9"
 
 
 @pytest.mark.parametrize(
     ("status", "images"),
     [
-        (Status.DONE, [WHOLE, PROGRESSIVE, announcing(PROGRESSIVE, 150, 211)]),
+        (Status.DONE, [WHOLE, PROGRESSIVE, declare_size(PROGRESSIVE, 150, 211)]),
         # decoded in Python
         (
             Status.FOREIGN,
-            [encoded(photo(), kind) for kind in ("PNG", "WEBP", "BMP", "PPM", "TIFF")],
+            [encode_image(make_photo(), kind) for kind in ("PNG", "WEBP", "BMP", "PPM", "TIFF")],
         ),
-        (Status.FOREIGN, [encoded(photo().convert("CMYK")), bytes(100)]),
+        (Status.FOREIGN, [encode_image(make_photo().convert("CMYK")), bytes(100)]),
         (Status.FOREIGN, [START[:1], START, (START + END) * 2]),
         (Status.DAMAGED, [(START + END) * 8]),
         # truncated
@@ -51,7 +51,10 @@ START, END = b"\xff\xd8", b"\xff\xd9"
         # trailing bytes, which FFCV files do not have
         (Status.DAMAGED, [WHOLE + b"garbage"]),
         # rejected before decoding, or before coefficients are allocated
-        (Status.EXCESSIVE, [announcing(WHOLE, 65000, 65000), announcing(PROGRESSIVE, 6000, 5000)]),
+        (
+            Status.EXCESSIVE,
+            [declare_size(WHOLE, 65000, 65000), declare_size(PROGRESSIVE, 6000, 5000)],
+        ),
     ],
     ids=str,
 )
@@ -66,7 +69,7 @@ def test_empty_bytes_are_rejected(engine):
 def test_bytes_before_restart_marker_are_damage(engine):
     if not describe().endswith("inside"):
         pytest.skip("a libjpeg-turbo of the system decodes every code, and passes over them")
-    data = encoded(photo(), restart_marker_blocks=3)
+    data = encode_image(make_photo(), restart_marker_blocks=3)
     for marker in (b"\xff\xd0", b"\xff\xd5"):
         at = data.index(marker, data.index(b"\xff\xda"))
         images = [data[:at] + more + data[at:] for more in (b"", b"\xff", b"\0", b"\xff\0")]
@@ -110,7 +113,7 @@ def test_unexpected_size_is_a_mismatch(engine):
 
 @pytest.mark.parametrize(
     "box",
-    rows(
+    parse_rows(
         """
 -1 | 0 | 9 | 9
 0 | 0 | 212 | 9
@@ -127,7 +130,7 @@ nan | 0 | 9 | 9
 )
 @pytest.mark.parametrize("raw", [False, True])
 def test_box_outside_image_is_a_mismatch(engine, box, raw):
-    image = np.asarray(photo()) if raw else encoded(photo())
+    image = np.asarray(make_photo()) if raw else encode_image(make_photo())
     batch = Batch([image], 32, box=tuple(map(float, box)), size=(150, 211), raw=raw)
     assert batch.filled(engine)[0] == Status.MISMATCHED
 
@@ -138,7 +141,7 @@ def test_raw_pixels_need_three_bytes_each(engine):
 
 
 def test_tables_are_not_reused_across_images(engine):
-    whole = encoded(photo(1, 64, 64), quality=20)
+    whole = encode_image(make_photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
     # without quantization tables; libjpeg would keep those of the previous image
     without = whole[:start] + whole[end:]
@@ -147,7 +150,7 @@ def test_tables_are_not_reused_across_images(engine):
 
 
 def test_empty_huffman_table_reuses_no_earlier_codes(built):
-    whole = encoded(photo(1, 64, 64), quality=20)
+    whole = encode_image(make_photo(1, 64, 64), quality=20)
     at = whole.index(b"\xff\xc4\x00\x1f\x01")  # Huffman codes of the DC coefficients of chroma
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
     with closing(Engine(1)) as earlier:  # leaves its tables on the stack for the next engine
@@ -176,15 +179,19 @@ def test_special_files_are_rejected_at_once(engine, tmp_path, kind):
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
-    image, path = np.asarray(photo(0, 400, 500)), tmp_path / "mapped"
-    image = image if raw else np.frombuffer(encoded(photo(0, 900, 1100), quality=98), np.uint8)
+    image, path = np.asarray(make_photo(0, 400, 500)), tmp_path / "mapped"
+    image = (
+        image
+        if raw
+        else np.frombuffer(encode_image(make_photo(0, 900, 1100), quality=98), np.uint8)
+    )
     path.write_bytes(image.tobytes())
     mapped = np.memmap(path, np.uint8, mode="r")
     batch = Batch([mapped], 32, box=(0, 0, 400, 300), size=(400, 500) if raw else 0, raw=raw)
     assert not batch.filled(engine).any()
     os.truncate(path, 4096)
     assert batch.filled(engine)[0] == Status.CUT_SHORT
-    assert Batch([encoded(photo())], 32, box=BOX).filled(engine)[0] == Status.DONE
+    assert Batch([encode_image(make_photo())], 32, box=BOX).filled(engine)[0] == Status.DONE
 
 
 @pytest.mark.parametrize("progressive", [False, True])

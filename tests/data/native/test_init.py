@@ -19,7 +19,7 @@ import pytest
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BOX, Status, make_blank_rows
-from tests.data.native.batch import Batch, encoded, photo
+from tests.data.native.batch import Batch, encode_image, make_photo
 
 BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
 
@@ -27,7 +27,7 @@ BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
 @pytest.fixture(scope="module")
 def jpeg() -> bytes:
     """A JPEG of a few kilobytes."""
-    return encoded(photo(), quality=90)
+    return encode_image(make_photo(), quality=90)
 
 
 def test_pixels_are_independent_of_thread_count(built, jpeg):
@@ -154,7 +154,7 @@ def test_raw_pixels_are_never_read_past_end(engine, tmp_path):
 
 
 def test_raw_pixels_are_returned_unchanged(engine):
-    raw = np.asarray(photo())
+    raw = np.asarray(make_photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
     assert np.array_equal(batch.decoded(engine)[0], raw[13:73, 11:71])
 
@@ -177,7 +177,7 @@ def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
 def test_wait_times_out_and_releases_the_gil(built):
     # Regular files cannot block a thread, so this waits for a batch that the only thread has not
     # reached.
-    image = encoded(photo(0, 600, 800), quality=95)
+    image = encode_image(make_photo(0, 600, 800), quality=95)
     ran = []
     with closing(Engine(1)) as engine:
         batch = Batch([image] * 300, 224, box=(0, 0, 800, 600))

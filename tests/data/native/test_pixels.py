@@ -11,7 +11,15 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
 from tests.data.conftest import make_rows
-from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
+from tests.data.native.batch import (
+    HEIGHT,
+    JPEGS,
+    WIDTH,
+    Batch,
+    decode_with_pillow,
+    encode_image,
+    make_photo,
+)
 
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
@@ -28,8 +36,8 @@ def make_boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())
 def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
-    data = encoded(photo(), quality=85, **options)
-    whole, cut = by_pillow(data), make_boxes(40, square=33)
+    data = encode_image(make_photo(), quality=85, **options)
+    whole, cut = decode_with_pillow(data), make_boxes(40, square=33)
     pixels = Batch([data] * 40, 33, box=cut).decoded(engine)
     for image, (left, top, _, _) in zip(pixels, cut, strict=True):
         assert np.array_equal(image, whole[top : top + 33, left : left + 33])
@@ -38,7 +46,7 @@ def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("side", [8, 61, 176])
 def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
-    raw, cut, how = np.asarray(photo()), make_boxes(30, seed=side), FILTERS[chosen]
+    raw, cut, how = np.asarray(make_photo()), make_boxes(30, seed=side), FILTERS[chosen]
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     for image, (left, top, width, height) in zip(batch.decoded(engine), cut, strict=True):
         theirs = Image.fromarray(raw[top : top + height, left : left + width])
@@ -82,17 +90,19 @@ def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("resize", [40, 146, 400])
 def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
-    files = [encoded(photo(), **options) for options in JPEGS.values()]
-    files += [encoded(photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
+    files = [encode_image(make_photo(), **options) for options in JPEGS.values()]
+    files += [encode_image(make_photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
     batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, whole=True)
     for image, data in zip(batch.decoded(engine), files, strict=True):
-        assert np.array_equal(image, crop_with_pillow(by_pillow(data), resize, 33, FILTERS[chosen]))
+        assert np.array_equal(
+            image, crop_with_pillow(decode_with_pillow(data), resize, 33, FILTERS[chosen])
+        )
 
 
 def test_scalar_instructions_are_bit_identical(engine):
     for side, chosen in ((8, BILINEAR), (37, BICUBIC), (176, BILINEAR)):
         best, plain = (
-            Batch([encoded(photo())] * 20, side, box=make_boxes(20), filter=chosen)
+            Batch([encode_image(make_photo())] * 20, side, box=make_boxes(20), filter=chosen)
             for _ in range(2)
         )
         with closing(Engine(1, scalar=True)) as scalar:
@@ -100,7 +110,7 @@ def test_scalar_instructions_are_bit_identical(engine):
 
 
 def test_fractional_box_resizes_as_pillow(engine):
-    raw = np.asarray(photo())
+    raw = np.asarray(make_photo())
     box = np.array([[0, 0, WIDTH / 2, HEIGHT / 3], [3.5, 7.25, 150.5, 100.25]])
     batch = Batch([raw] * 2, 32, box=box, size=(HEIGHT, WIDTH), raw=True)
     for image, (left, top, width, height) in zip(batch.decoded(engine), box, strict=True):
@@ -113,7 +123,7 @@ def test_fractional_box_resizes_as_pillow(engine):
 
 def test_random_crops_equal_python_loader(engine):
     sizes = np.array([[150, 211], [211, 150], [32, 32], [20, 700], [700, 20], [1, 1], [3, 2]])
-    images = [encoded(photo(0, *size)) for size in sizes.tolist()]
+    images = [encode_image(make_photo(0, *size)) for size in sizes.tolist()]
     crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
     for epoch in range(30):
         batch = Batch(images, 16, geometry=CROP)
@@ -128,7 +138,7 @@ def test_random_crops_equal_python_loader(engine):
 def test_photographs_decode_as_pillow(engine, photographs):
     for path in photographs:
         data = Path(path).read_bytes()
-        whole = by_pillow(data)
+        whole = decode_with_pillow(data)
         height, width = whole.shape[:2]
         side = min(50, height, width)
         left, top = width - side, (height - side) // 2
@@ -139,10 +149,10 @@ def test_photographs_decode_as_pillow(engine, photographs):
 
 def test_reduced_decode_keeps_twice_the_output(engine):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    jpeg = encoded(Image.fromarray(noise), quality=95, subsampling="4:4:4")
+    jpeg = encode_image(Image.fromarray(noise), quality=95, subsampling="4:4:4")
     found = {}
     for side in (33, 40, 63):
-        picture = Image.fromarray(by_pillow(jpeg)).resize((side, side), Image.BILINEAR)
+        picture = Image.fromarray(decode_with_pillow(jpeg)).resize((side, side), Image.BILINEAR)
         batch = Batch([jpeg], side, box=(0, 0, 64, 64))
         apart = batch.decoded(engine)[0].astype(int) - np.asarray(picture)
         found[side] = np.abs(apart).max()

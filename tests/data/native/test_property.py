@@ -11,7 +11,7 @@ from PIL import Image
 from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch
-from tests.data.native.random_jpegs import Kind, random_jpeg
+from tests.data.native.random_jpegs import Kind, make_random_jpeg
 
 
 def parse_factors(text: str) -> list[tuple[tuple[int, int], ...]]:
@@ -67,7 +67,9 @@ def make_random_case(kinds: list, rng: np.random.Generator) -> Case:
     place = rng.integers(0, np.array([width, height]) - size + 1) // max(1, shrink) * max(1, shrink)
     whole, mirror, bicubic = (rng.random(3) < 0.5).tolist()
     box = tuple(np.concatenate([place, size]).tolist())
-    return Case(random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic)
+    return Case(
+        make_random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic
+    )
 
 
 def fill_case(engine, case: Case) -> tuple[Status, np.ndarray]:

@@ -16,7 +16,7 @@ _COUNTING = threading.Lock()
 
 
 @lru_cache(8)
-def _content(path: Path, changed: int) -> tuple[bytes, str]:
+def _read_content(path: Path, changed: int) -> tuple[bytes, str]:
     """Return a file and its SHA-1; `changed` is its modification time."""
     content = path.read_bytes()
     return content, hashlib.sha1(content).hexdigest()
@@ -60,7 +60,7 @@ class Site(BaseHTTPRequestHandler):
         for _ in range(300 if drops else 0):
             self.wfile.write(drops)
             time.sleep(0.01)
-        content, digest = _content(path, path.stat().st_ctime_ns)
+        content, digest = _read_content(path, path.stat().st_ctime_ns)
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         body, headers = content, {}
         if wanted and fault != "no ranges":
@@ -109,7 +109,7 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def site_of(folder: Path) -> Iterator[type[Site]]:
+def serve_folder(folder: Path) -> Iterator[type[Site]]:
     """Serve a folder; yield the handler class, whose attributes define faults."""
     kind = type("OwnSite", (Site,), {"folder": folder, "asked": []})
     with Server(("127.0.0.1", 0), kind) as server:

@@ -23,8 +23,8 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import copy, store, stores
 from tests.data.conftest import explain_rejection
-from tests.data.remote.places import Site, site_of
-from tests.tables import rows
+from tests.data.remote.places import Site, serve_folder
+from tests.tables import parse_rows
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
 PIECE_BYTES = 1 << 17  # bytes
@@ -48,7 +48,7 @@ def origin(betons: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def site(origin: Path) -> Iterator[type[Site]]:
     """A server that can misbehave."""
-    with site_of(origin) as found:
+    with serve_folder(origin) as found:
         yield found
 
 
@@ -262,7 +262,7 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
 
 @pytest.mark.parametrize(
     ("status", "moved_to", "rule"),
-    rows(
+    parse_rows(
         """
 403 | - | access denied: the server returned 403
 404 | - | has neither train.beton and val.beton nor a table

@@ -18,7 +18,7 @@ from resnet_recipes.jobs.engines.slurm import (
 )
 from resnet_recipes.jobs.group import SAVE_SECONDS
 from resnet_recipes.recipe.sections import RunConfig
-from tests.tables import rows
+from tests.tables import parse_rows
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop
@@ -154,7 +154,7 @@ def test_script_for_cpus_requests_no_gpus():
 @pytest.mark.parametrize(
     ("time", "length"),
     [
-        *rows(
+        *parse_rows(
             """
 90 | 5400
 90:30 | 5430

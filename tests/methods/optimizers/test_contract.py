@@ -16,8 +16,8 @@ from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
-from tests.fixtures import same
-from tests.tables import rows
+from tests.fixtures import is_identical
+from tests.tables import parse_rows
 
 every_optimizer = pytest.mark.parametrize(
     "optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name
@@ -81,7 +81,7 @@ def test_resumed_optimizer_matches_uninterrupted_one(optimizer, small, gradients
             theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
         elif step > 2:
             take_step(resumed, theirs, grads)
-    assert same(complete.parameters(), resumed.parameters())
+    assert is_identical(complete.parameters(), resumed.parameters())
 
 
 @every_optimizer
@@ -139,7 +139,7 @@ def test_scaled_gradient_is_unscaled(optimizer, small, gradients):
         take_step(unscaled, ours, grads)
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
         take_step(scaled, theirs, [8 * grad for grad in grads])
-    assert same(unscaled.parameters(), scaled.parameters())
+    assert is_identical(unscaled.parameters(), scaled.parameters())
 
 
 def train_with_all(process: RankProcess) -> dict[str, str]:
@@ -194,7 +194,7 @@ def test_channels_last_weights_take_equal_steps(optimizer, small, gradients):
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    rows(
+    parse_rows(
         """
 none |
 bn_in_name | bn1.bias bn1.weight

@@ -6,12 +6,12 @@ from torch import nn
 
 from resnet_recipes.methods import optimizers
 from resnet_recipes.methods.optimizers import DecoupledSGDW
-from tests.tables import rows
+from tests.tables import parse_rows
 
 
 @pytest.mark.parametrize(
     ("kind", "rates", "weights", "momenta"),
-    rows(
+    parse_rows(
         """
 DecoupledSGDW | 0.1 0.1 0.1 | 0.94 0.86185 0.89307525 | 0.5 0.6875 -0.3984375
 DecoupledSGDW | 0.1 0.05 0.0 | 0.94 0.900925 0.900925 | 0.5 0.6875 -0.3984375

@@ -7,12 +7,12 @@ from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as kernels
 from resnet_recipes.ops.kernels import statistics, sums
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
-from tests.tables import rows
+from tests.tables import parse_rows
 
 #: Shape, residual, factor for each image, ReLU, programs. They cover one block of rows, and more
 #: than fit into a tile; blocks of several tiles; partial tiles and vectors; tiles across images;
 #: and images of one pixel.
-CASES = rows(
+CASES = parse_rows(
     """
 2,8,3,4 | relu | 8
 1,20,3,5 | add relu | 4

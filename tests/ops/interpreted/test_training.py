@@ -13,7 +13,7 @@ from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
-from tests.fixtures import SMALL, settings
+from tests.fixtures import SMALL, parse_settings
 from tests.ops.interpreted.test_selftest import register
 from tests.training.recording import record
 
@@ -40,7 +40,7 @@ class Tiny(ResNet):
 
 def train_step(kernels):
     """Return a run after its only step, with the step's loss."""
-    recipe, problems = build_recipe(settings(f"{RECIPE} precision.kernels='{kernels}'"))
+    recipe, problems = build_recipe(parse_settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
     notes = record(run)
