@@ -275,15 +275,15 @@ def test_stopped_or_failed_run_reports_it(tmp_path, train_here):
 
 
 def test_stopped_run_has_reason_and_no_summary(train_here):
-    def records(process: RankProcess) -> int:
+    def record(process: RankProcess) -> int:
         process.on_record({"kind": "step"})
         return process.interruption.exit_code if process.interruption.requested else 0
 
-    run = train_here(records, lambda record: True)
+    run = train_here(record, lambda record: True)
     assert run.stopped == "a callback asked for it"
     with pytest.raises(resnet_recipes.RecipeError, match="was stopped"):
         print(run.summary)
-    finished = train_here(records)
+    finished = train_here(record)
     assert finished.stopped == ""
     with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # as after a full disk
         print(finished.summary)
@@ -328,14 +328,14 @@ def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_reaches_program_after_save(tmp_path, train_here, number):
-    def signalled(process: RankProcess) -> int:
+    def signal_itself(process: RankProcess) -> int:
         signal.raise_signal(number)
         return process.interruption.exit_code
 
     came, before = [], signal.getsignal(number)
     signal.signal(number, lambda *_: came.append(read_ending(tmp_path / "exit.json").code))
     try:
-        assert train_here(signalled).stopped
+        assert train_here(signal_itself).stopped
     finally:
         signal.signal(number, before)
     assert came == [130 if number == signal.SIGINT else 75]

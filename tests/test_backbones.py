@@ -116,12 +116,12 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, run_of: Calla
     def note(_, inputs):
         seen.append((inputs[0].clone(), torch.get_rng_state()))
 
-    def loss(logits, targets):
+    def note_targets(logits, targets):
         expected.append(targets.clone())
         return loss_of(logits, targets)
 
     run.model.register_forward_pre_hook(note)
-    run.methods.loss = loss
+    run.methods.loss = note_targets
     notes = record(run)
     optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
     for (images, state), targets in zip(seen, expected, strict=True):

@@ -11,7 +11,7 @@ from resnet_recipes import __version__, cli
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 
-def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell line with `train` and `recipes` as the two commands."""
     run = f"{sys.executable} -c 'import sys; from resnet_recipes import cli; sys.exit(cli.%s())'"
     functions = f'train() {{ {run % "train"} "$@"; }}; recipes() {{ {run % "main"} "$@"; }}'
@@ -112,7 +112,7 @@ def test_training_command_reports_that_nothing_started(capsys):
 
 
 def test_lack_of_memory_for_torch_is_reported(tmp_path):
-    done = shell("ulimit -v 1000000; recipes predict a b", tmp_path)
+    done = run_shell("ulimit -v 1000000; recipes predict a b", tmp_path)
     assert done.returncode == 3
     assert done.stderr.startswith("error: a library cannot be loaded: libtorch")
     assert "try:   pip install --force-reinstall torch torchvision\n" in done.stderr
@@ -121,12 +121,14 @@ def test_lack_of_memory_for_torch_is_reported(tmp_path):
 
 def test_windows_prints_advice_before_imports(tmp_path):
     without = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None"
-    done = shell(f'{sys.executable} -c "{without}; import resnet_recipes.cli"', tmp_path)
+    done = run_shell(f'{sys.executable} -c "{without}; import resnet_recipes.cli"', tmp_path)
     assert done.returncode == 3
     assert done.stderr == (
         "error: this program needs Linux; Windows runs it in WSL:  wsl --install\n"
     )
-    done = shell(f'{sys.executable} -c "{without}; import resnet_recipes as rr; rr.load"', tmp_path)
+    done = run_shell(
+        f'{sys.executable} -c "{without}; import resnet_recipes as rr; rr.load"', tmp_path
+    )
     assert done.stderr.endswith(
         "ImportError: this program needs Linux; Windows runs it in WSL:  wsl --install\n"
     )
@@ -155,7 +157,7 @@ def test_messages_cannot_control_the_terminal(error, capsys):
 
 
 def test_closed_pipe_is_not_an_error(tmp_path):
-    result = shell(
+    result = run_shell(
         "train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path
     )
     assert result.stderr == ""
@@ -178,7 +180,7 @@ STREAMS = r"""
 @pytest.mark.parametrize("line", STREAMS.strip().splitlines())
 def test_closed_stdout_changes_exit_code_if_results_are_lost(line, tmp_path):
     code, command = line.split(" ", 1)
-    result = shell(command, tmp_path)
+    result = run_shell(command, tmp_path)
     assert result.returncode == int(code)
     assert "Traceback" not in result.stderr
 

@@ -150,7 +150,7 @@ def test_every_documented_command_works(page, images, home):
         for name, words in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
             words = [word for word in words if not word.startswith("run=")]
-            code, said = attempt(name, place_paths(words, images, home))
+            code, said = run_command(name, place_paths(words, images, home))
             if code:
                 failed.append(f"{name} {shlex.join(words)}\n{said}")
     assert not failed, "\n\n".join(["", *failed])
@@ -181,7 +181,7 @@ def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
     ]
 
 
-def attempt(name: str, words: list[str]) -> tuple[int, str]:
+def run_command(name: str, words: list[str]) -> tuple[int, str]:
     """Run a command, or the part of it that can run here.
 
     Return its exit code, 0 for success, and its output.

@@ -57,12 +57,12 @@ def fail_second_call(function):
     """Wrap a function so that its second call runs out of memory."""
     calls = iter([False, True])
 
-    def called(*given, **named):
+    def call_or_fail(*given, **named):
         if next(calls, False):
             raise torch.OutOfMemoryError("no memory\nis left")
         return function(*given, **named)
 
-    return called
+    return call_or_fail
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_call_without_time_reports_skipped_parts(call, monkeypatch, tmp_path):
 def test_ratios_use_best_peer_of_same_work(session):
     from ratios import compute_ratios
 
-    def row(contender: str, value: float) -> dict:
+    def make_row(contender: str, value: float) -> dict:
         return {"contender": contender, "size": "176 px, 256", "value": value, "unit": "images/s"}
 
     rows = [
-        row("ours, Mild", 90.0),
-        row("ours, Mild", 110.0),
-        row("ours, no methods", 300.0),
-        row("bare loop", 999.0),
-        row("bare loop, blurred, reduce-overhead", 80.0),
-        row("timm, blurred", 50.0),
-        row("ours, Mild, kernels off", 10.0),
+        make_row("ours, Mild", 90.0),
+        make_row("ours, Mild", 110.0),
+        make_row("ours, no methods", 300.0),
+        make_row("bare loop", 999.0),
+        make_row("bare loop, blurred, reduce-overhead", 80.0),
+        make_row("timm, blurred", 50.0),
+        make_row("ours, Mild, kernels off", 10.0),
     ]
     found = {each["case"]: each["ratio"] for each in compute_ratios(rows)}
     assert found == {

@@ -18,7 +18,7 @@ from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
 
 
-def application(*words: str, recipe: str = "hot") -> dict:
+def compose_application(*words: str, recipe: str = "hot") -> dict:
     """Return the config of another application with a recipe in its defaults list."""
     for plugin in (RecipeSource, RecipeSearchPath):
         Plugins.instance().register(plugin)
@@ -39,7 +39,7 @@ def test_every_recipe_is_a_complete_option(name):
 
 
 def test_application_overrides_with_hydra_grammar():
-    tree = application("recipe.optimizer.lr=1", "resnet_recipes/recipe@recipe=mild")
+    tree = compose_application("recipe.optimizer.lr=1", "resnet_recipes/recipe@recipe=mild")
     assert (tree["side"], tree["recipe"]["name"], tree["recipe"]["seed"]) == (176, "mild", 5)
     assert tree["recipe"]["optimizer"]["lr"] == 1
     assert tree["recipe"]["data"]["root"] == ""
@@ -48,14 +48,14 @@ def test_application_overrides_with_hydra_grammar():
 @pytest.mark.parametrize("group", GROUPS)
 def test_option_replaces_section_as_in_our_command(group):
     for path in sorted((find_packaged_folder() / group).glob("*.yaml"))[::2]:
-        tree = application(f"+resnet_recipes/recipe/{group}@recipe.{group}={path.stem}")
+        tree = compose_application(f"+resnet_recipes/recipe/{group}@recipe.{group}={path.stem}")
         ours = compose("hot", [f"{group}={path.stem}", "seed=5"], needs_data=False).recipe
         assert from_config(tree["recipe"]) == ours
 
 
 def test_unknown_option_lists_valid_options():
     with pytest.raises(MissingConfigException, match="mild"):
-        application(recipe="mil")
+        compose_application(recipe="mil")
 
 
 def test_groups_and_options_are_listed():

@@ -14,7 +14,7 @@ PACKAGE = "resnet_recipes"
 
 
 @cache
-def modules() -> dict[str, Path]:
+def find_modules() -> dict[str, Path]:
     """The file of every module of the package by its dotted name."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -22,7 +22,7 @@ def modules() -> dict[str, Path]:
     }
 
 
-def part(module: str) -> str:
+def get_part(module: str) -> str:
     """Return the first name below the package: "methods" of resnet_recipes.methods.sam."""
     return module.split(".")[1] if "." in module else ""
 
@@ -31,8 +31,8 @@ def test_only_methods_package_names_methods():
     """Other packages ask methods for their properties; only help pages may name examples."""
     names = {
         ast.literal_eval(node.value)
-        for module, path in modules().items()
-        if part(module) == "methods"
+        for module, path in find_modules().items()
+        if get_part(module) == "methods"
         for cls in list_nodes(path)
         if isinstance(cls, ast.ClassDef)
         for node in cls.body
@@ -42,8 +42,8 @@ def test_only_methods_package_names_methods():
     assert names > {"colout", "sam", "ema", "progressive_resizing"}
     assert_none(
         f"{module}:{node.lineno} {word}"
-        for module, path in modules().items()
-        if part(module) in packages
+        for module, path in find_modules().items()
+        if get_part(module) in packages
         for node, words in list_words(parse_sources()[path])
         for word in names.intersection(words)
     )
@@ -143,7 +143,7 @@ def is_message(node: ast.AST, errors: set[str], texts: Collection[str] = ()) -> 
 def test_no_module_branches_on_problem_text():
     assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
-        for module, path in modules().items()
+        for module, path in find_modules().items()
         for node in list_readings(parse_sources()[path])
     )
 
@@ -176,15 +176,15 @@ def test_only_make_constructs_a_plan():
     """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {
         module
-        for module, path in modules().items()
+        for module, path in find_modules().items()
         for node in list_nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Plan"
     }
     assert makers == {f"{PACKAGE}.planning.make"}
     assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
-        for module, path in modules().items()
-        if part(module) != "planning"
+        for module, path in find_modules().items()
+        if get_part(module) != "planning"
         for node in list_nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node).startswith("replace(plan,")
         if not {keyword.arg for keyword in node.keywords} <= {"recipe", "facts"}
@@ -204,9 +204,9 @@ def test_package_defines_no_environment_variables():
     """The launcher passes everything to ranks in launch.json and an inherited descriptor."""
     places = {
         name: f"{module}:{node.lineno} {name}"
-        for module, path in modules().items()
+        for module, path in find_modules().items()
         for node in list_nodes(path)
-        for name in list_variables(node, sets=part(module) == "jobs")
+        for name in list_variables(node, sets=get_part(module) == "jobs")
     }
     assert {"RANK", "TERM", "PYTHONUNBUFFERED"} <= places.keys()
     assert_none(
@@ -250,7 +250,7 @@ def list_words(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
 def test_modules_used_by_package_name_are_imported():
     """Otherwise the module only exists if another module imported it before."""
     wrong = []
-    for module, path in modules().items():
+    for module, path in find_modules().items():
         imported = {
             (alias.asname or alias.name): f"{node.module}.{alias.name}"
             for node in list_nodes(path)
@@ -261,7 +261,9 @@ def test_modules_used_by_package_name_are_imported():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 package = imported.get(node.value.id)
                 name = f"{package}.{node.attr}"
-                if name in modules() and name not in list_imports(package) | list_imports(module):
+                if name in find_modules() and name not in list_imports(package) | list_imports(
+                    module
+                ):
                     wrong.append(f"{module}:{node.lineno} {name}")
     assert_none(wrong)
 
@@ -269,7 +271,7 @@ def test_modules_used_by_package_name_are_imported():
 @cache
 def list_imports(module: str) -> set[str]:
     """Return the names that a module imports, in any form."""
-    imports = [node for node in list_nodes(modules()[module]) if hasattr(node, "names")]
+    imports = [node for node in list_nodes(find_modules()[module]) if hasattr(node, "names")]
     return {
         f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
         for node in imports
@@ -307,7 +309,7 @@ def test_imports_by_name_stay_inside_the_package(argument, is_allowed):
 def test_no_module_runs_text_or_files_as_code():
     assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
-        for module, path in modules().items()
+        for module, path in find_modules().items()
         for node in list_nodes(path)
         if isinstance(node, ast.Call) and re.fullmatch("|".join(FORBIDDEN), ast.unparse(node))
     )

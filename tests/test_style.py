@@ -15,7 +15,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 
 
-def all_files() -> list[Path]:
+def list_files() -> list[Path]:
     """Return every hand-written Python file."""
     return [
         *parse_sources(),
@@ -58,7 +58,7 @@ def list_functions(path: Path) -> Iterator[Function]:
 
 
 def test_files_have_at_most_500_lines():
-    for path in all_files():
+    for path in list_files():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= (SOURCE_LINES if path in parse_sources() else TEST_LINES), path
 
@@ -83,11 +83,11 @@ def test_control_flow_is_not_nested_deeply():
 
 
 def test_file_names_are_descriptive():
-    assert_none(str(path) for path in all_files() if path.stem.removeprefix("test_") in VAGUE)
+    assert_none(str(path) for path in list_files() if path.stem.removeprefix("test_") in VAGUE)
 
 
 def test_files_are_ascii():
-    assert_none(str(path) for path in all_files() if not path.read_bytes().isascii())
+    assert_none(str(path) for path in list_files() if not path.read_bytes().isascii())
 
 
 def test_public_methods_have_a_docstring():

@@ -40,7 +40,7 @@ def use(folder: Path) -> None:
         print(one.file, one.classes[0] if one.classes else one.error)
 
 
-def loop(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def use_methods(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Use single methods."""
     now = rr.methods.Now.at(3, total_steps=900, steps_per_epoch=100)
     batch = rr.methods.Batch.of(images, labels, num_classes=10)
@@ -51,7 +51,7 @@ def loop(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.
     return rr.methods.BCELoss().loss(model(batch.images), batch.targets)
 
 
-def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     """Build every optimizer."""
     settings: list[rr.optim.OptimizerSettings] = [
         rr.optim.AdamW(),
@@ -64,7 +64,7 @@ def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     return [one.build(model) for one in settings]
 
 
-def batches() -> torch.Tensor:
+def open_loader() -> torch.Tensor:
     """Open the loader."""
     config = rr.data.DataConfig(root="images", train_size=64, workers=2)
     facts = rr.data.measure(config)

@@ -21,14 +21,14 @@ def test_file_has_its_name_only_after_the_block(tmp_path):
     "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
 def test_failure_leaves_only_the_old_file(failure, tmp_path):
-    def interrupted() -> None:
+    def write_and_interrupt() -> None:
         with atomic.replace_file(tmp_path / "a") as file:
             file.write(b"new")
             raise failure
 
     (tmp_path / "a").write_text("old")
     with pytest.raises(type(failure)):
-        interrupted()
+        write_and_interrupt()
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
@@ -61,11 +61,11 @@ def test_delete_parts_deletes_only_our_own(tmp_path):
 
 
 def test_failed_sync_keeps_the_old_file(tmp_path, monkeypatch):
-    def failing(_: int) -> None:
+    def fail(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     (tmp_path / "a").write_text("old")
-    monkeypatch.setattr(os, "fsync", failing)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output"):
         atomic.write_text(tmp_path / "a", "new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
@@ -85,13 +85,13 @@ def test_killed_folder_part_is_deleted_by_next_process(tmp_path):
 
 @pytest.mark.parametrize("call", ["fstat", "close", "rmdir", "unlink", "scandir"])
 def test_temporary_folder_survives_a_failing_cleanup(call, tmp_path, monkeypatch):
-    def failing(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with atomic.make_temporary_folder() as folder:
         (folder / "a").touch()
         (folder / "b").mkdir()
-        monkeypatch.setattr(os, call, failing)
+        monkeypatch.setattr(os, call, fail)
     monkeypatch.undo()
     assert folder.parent == tmp_path

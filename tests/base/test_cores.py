@@ -25,12 +25,12 @@ def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monk
     assert not cores.is_emulated("bf16")
 
 
-def left(root, groups: str = "0::/") -> int:
+def compute_free_memory(root, groups: str = "0::/") -> int:
     """Return the memory that the control groups of a process leave available."""
     return cores.get_group_memory(root, groups)
 
 
-def limit(folder, most: object, used: int, stat: str) -> None:
+def write_limit(folder, most: object, used: int, stat: str) -> None:
     """Write the files of a control group."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.max").write_text(f"{most}\n")
@@ -39,26 +39,26 @@ def limit(folder, most: object, used: int, stat: str) -> None:
 
 
 def test_container_file_cache_counts_as_free(tmp_path):
-    assert left(tmp_path) == cores.NO_LIMIT
-    limit(tmp_path, "max", 900, "")
-    assert left(tmp_path) == cores.NO_LIMIT
-    limit(tmp_path, 1000, 900, "anon 300\nfile 600\n")
-    assert left(tmp_path) == 700
-    limit(tmp_path, 1000, 900, "anon 900\n")
-    assert left(tmp_path) == 100
+    assert compute_free_memory(tmp_path) == cores.NO_LIMIT
+    write_limit(tmp_path, "max", 900, "")
+    assert compute_free_memory(tmp_path) == cores.NO_LIMIT
+    write_limit(tmp_path, 1000, 900, "anon 300\nfile 600\n")
+    assert compute_free_memory(tmp_path) == 700
+    write_limit(tmp_path, 1000, 900, "anon 900\n")
+    assert compute_free_memory(tmp_path) == 100
 
 
 def test_container_shared_memory_is_not_free(tmp_path):
-    limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
-    assert left(tmp_path) == 200
+    write_limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
+    assert compute_free_memory(tmp_path) == 200
 
 
 def test_lowest_limit_of_all_groups_counts(tmp_path):
-    limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
-    assert left(tmp_path, "0::/slurm/job_1/step_0") == 600
-    limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")
-    assert left(tmp_path, "0::/slurm/job_1/step_0") == 100
-    assert left(tmp_path, "0::/slurm") == cores.NO_LIMIT
+    write_limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
+    assert compute_free_memory(tmp_path, "0::/slurm/job_1/step_0") == 600
+    write_limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")
+    assert compute_free_memory(tmp_path, "0::/slurm/job_1/step_0") == 100
+    assert compute_free_memory(tmp_path, "0::/slurm") == cores.NO_LIMIT
 
 
 def test_version_1_groups_have_limits(tmp_path):
@@ -69,4 +69,4 @@ def test_version_1_groups_have_limits(tmp_path):
         "memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
     }.items():
         (tmp_path / "memory" / name).write_text(text)
-    assert left(tmp_path, "4:cpu,memory:/docker/abc\n9:name=systemd:/\n0::/") == 500
+    assert compute_free_memory(tmp_path, "4:cpu,memory:/docker/abc\n9:name=systemd:/\n0::/") == 500

@@ -98,14 +98,14 @@ def test_values_within_limits_match_json():
 
 @pytest.mark.parametrize("bracket", ["[]", "{}"])
 def test_json_depth_is_limited(bracket):
-    def nested(depth: int) -> str:
+    def make_nested(depth: int) -> str:
         inner = bracket[0] if bracket == "[]" else '{"a":'
         return inner * (depth - 1) + bracket + bracket[1] * (depth - 1)
 
-    parse_json(nested(MAX_DEPTH))
+    parse_json(make_nested(MAX_DEPTH))
     for depth in (MAX_DEPTH + 1, 900, 30_000):
         with pytest.raises(ValueError, match="more than 32 levels"):
-            parse_json(nested(depth))
+            parse_json(make_nested(depth))
 
 
 def test_json_that_is_not_an_object_is_rejected(tmp_path):

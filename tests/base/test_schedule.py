@@ -15,7 +15,7 @@ from tests.tables import parse_rows
 PEAK, S, WARMUP = 2.048, 625, 5000
 
 
-def cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> float:
+def compute_cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> float:
     """Return the learning rate of a cosine schedule with warm-up."""
     fall = schedule.cosine(step, total=total, warmup=warmup, **settings)
     return schedule.rise(step, warmup) * fall
@@ -46,12 +46,12 @@ def cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> fl
     ),
 )
 def test_cosine_matches_published_rates(epochs, step, rate):
-    found = PEAK * cosine(int(step), int(epochs) * S)
+    found = PEAK * compute_cosine(int(step), int(epochs) * S)
     assert found == pytest.approx(float(rate), rel=1e-8, abs=1e-9)
 
 
 def test_cosine_stays_at_its_final_value():
-    assert [cosine(step, 22500, final=0.1) for step in (22500, 99999)] == [0.1, 0.1]
+    assert [compute_cosine(step, 22500, final=0.1) for step in (22500, 99999)] == [0.1, 0.1]
 
 
 @pytest.fixture(params=("cosine", "polynomial", "multistep", "wsd"))
@@ -82,7 +82,7 @@ def test_curves_stay_between_zero_and_peak(curve):
 
 
 def test_cosine_from_start_falls_during_warmup():
-    rates = [cosine(step, 100, 10, from_start=True) for step in (9, 10, 50, 100)]
+    rates = [compute_cosine(step, 100, 10, from_start=True) for step in (9, 10, 50, 100)]
     assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
 
 
@@ -117,9 +117,9 @@ def test_warmup_epoch_uses_rate_of_its_end():
     """As in NVIDIA DeepLearningExamples, warm-up epoch e of 8 uses (e + 1) / 8 of the peak."""
     for epoch in range(8):
         step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
-        assert cosine(step, 90 * S, 8 * S) == pytest.approx((epoch + 1) / 8)
+        assert compute_cosine(step, 90 * S, 8 * S) == pytest.approx((epoch + 1) / 8)
     step = schedule.epochwise(8 * S, steps_per_epoch=S, warmup=8 * S)
-    assert cosine(step, 90 * S, 8 * S) == 1
+    assert compute_cosine(step, 90 * S, 8 * S) == 1
 
 
 @pytest.mark.parametrize(("shape", "middle"), [("linear", 0.5), ("sqrt", 1 - math.sqrt(0.5))])

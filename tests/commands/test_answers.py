@@ -95,7 +95,7 @@ def folder(images, tmp_path):
     return make_run_folder(tmp_path / "runs", "first")
 
 
-def answer(capsys: pytest.CaptureFixture[str]) -> str:
+def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the text below the first problem, or ""."""
     first, *rest = capsys.readouterr().err.splitlines()
     if re.fullmatch(r"error: \d+ problems", first):
@@ -108,7 +108,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)
 def test_suggested_settings_are_accepted(typed, line, capsys, folder):
     assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
-    said = answer(capsys)
+    said = read_advice(capsys)
     assert said == line or (line.endswith(",") and said.startswith(line))
     if not re.search(" uses |VALUE|--cfg", line):
         words = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
@@ -119,7 +119,7 @@ def test_suggested_settings_are_accepted(typed, line, capsys, folder):
 @pytest.mark.parametrize(("typed", "line"), COMMANDS)
 def test_suggested_commands_are_accepted(typed, line, capsys, folder):
     assert cli.main(shlex.split(typed)) in (2, 3)
-    said = answer(capsys)
+    said = read_advice(capsys)
     assert said.startswith(line)
     assert line or not said or "finished run" in said
     program, *rest = shlex.split(said.partition("   ")[0]) or [""]

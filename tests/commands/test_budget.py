@@ -29,7 +29,7 @@ def measurements(monkeypatch):
     return calls
 
 
-def length(run):
+def read_duration(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
@@ -37,7 +37,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measuremen
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
         said = enter(f"resnet-train {WORDS} {words}", 75).err
-        assert length(name) == f"{FITS}ep"
+        assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
         assert f"budget={budget} is {FITS} epochs: " in said
     assert len(measurements) == 1
@@ -47,7 +47,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measuremen
 def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
-    assert length("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
+    assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
 def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
@@ -73,7 +73,7 @@ def test_resumed_run_keeps_its_length(started, measurements, enter):
     enter(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
     assert len(started) == 2
     assert len(measurements) == 1
-    assert length("a") in before
+    assert read_duration("a") in before
     said = enter("resnet-train --resume runs/a budget=3m", 2).err
     assert "needs a new run: this one keeps its duration" in said
 
@@ -83,7 +83,7 @@ def test_budget_dry_run_prints_epochs_without_measuring(started, measurements, e
     assert not measurements
     enter(f"resnet-train {WORDS} run=a budget=2m", 75)
     shown = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
-    assert f"{shown:g}ep" == length("a")
+    assert f"{shown:g}ep" == read_duration("a")
     assert guessed != shown
 
 
@@ -98,13 +98,13 @@ def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
 
 
 def test_budget_sweep_runs_keep_their_names(measurements, enter):
-    def names():
+    def list_names():
         lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
 
-    before = names()
+    before = list_names()
     enter(f"resnet-recipes estimate {WORDS}")
-    assert before == names()
+    assert before == list_names()
     assert len(set(before)) == 2
 
 

@@ -17,7 +17,7 @@ def compare(enter: Callable[..., Said]):
     return lambda names: enter(f"resnet-recipes compare {names}").out
 
 
-def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
+def make_runs(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     """Make runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
     for seed, one in enumerate(names):
@@ -32,7 +32,8 @@ def test_compare_accepts_runs_named_like_recipes(compare):
 
 
 def test_compare_reports_noise_of_seeds(compare):
-    names = f"{seeds('a', 70, optimizer={'lr': 2.0})} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
+    names = make_runs("a", 70, optimizer={"lr": 2.0})
+    names += " " + make_runs("b", 75, 1, optimizer={"lr": 1.0})
     said = compare(names)
     assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in said
     assert "top-1 75.00% over 1 run: b0" in said
@@ -52,7 +53,7 @@ def test_compare_suggests_seeds_in_typed_form(compare):
 
 
 def test_unfinished_runs_do_not_count_as_seeds(compare):
-    names = seeds("a", 70)
+    names = make_runs("a", 70)
     make_run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
     assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
@@ -60,7 +61,8 @@ def test_unfinished_runs_do_not_count_as_seeds(compare):
 @pytest.fixture
 def judge(compare):
     """Return a function that compares two groups of two seeds by their numbers of hits."""
-    names = f"{seeds('a', 70, 2, optimizer={'lr': 2.0})} {seeds('b', 75, 2, optimizer={'lr': 1.0})}"
+    names = make_runs("a", 70, 2, optimizer={"lr": 2.0})
+    names += " " + make_runs("b", 75, 2, optimizer={"lr": 1.0})
 
     def judge(images: int, *hits: int, flag: str = "") -> str:
         for name, count in zip(("a0", "a1", "b0", "b1"), hits, strict=True):
@@ -104,7 +106,9 @@ def test_compare_advises_what_settles_a_difference(judge, counts, advice):
 def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"
-    out = compare(f"{seeds('a', 70, 2, name=f'{long}-0')} {seeds('b', 70, 2, name=f'{long}-1')}")
+    out = compare(
+        f"{make_runs('a', 70, 2, name=f'{long}-0')} {make_runs('b', 70, 2, name=f'{long}-1')}"
+    )
     assert f"  name\n    A, B: {long}-0\n    C, D: {long}-1\n" in out
     assert "RESULTS         A " in out
 

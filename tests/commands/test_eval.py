@@ -51,7 +51,7 @@ def evaluate_by_hand(
     return 100 * sum(right.values()) / 30, loss, right
 
 
-def right(found: dict) -> dict[str, int]:
+def count_right(found: dict) -> dict[str, int]:
     """Return the number of correctly classified images of each class."""
     return {row["class"]: row["correct"] for row in found["classes"]}
 
@@ -60,18 +60,18 @@ def test_eval_of_run_equals_its_training_evaluation(run, run_eval):
     found, (top1, loss, by_class) = run_eval(), evaluate_by_hand(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
-    assert right(found) == by_class
+    assert count_right(found) == by_class
     assert all(row["class"] != row["predicted"] for row in found["confusions"])
 
 
 def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatch):
     asked = []
 
-    def local(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
+    def fetch(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
         asked.append(progress.what if progress else "opened")
         return config
 
-    monkeypatch.setattr(data, "fetch", local)
+    monkeypatch.setattr(data, "fetch", fetch)
     run_eval()
     assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 
@@ -115,10 +115,10 @@ def test_eval_of_weights_file_needs_only_images(run_eval, enter):
 
 
 def test_eval_matches_class_folders_by_name(run_eval, enter):
-    whole, some = right(run_eval()), CLASSES[3:9:2]
+    whole, some = count_right(run_eval()), CLASSES[3:9:2]
     for name in some:
         shutil.copytree(f"images/val/{name}", f"some/{name}")
-    assert right(run_eval("data=some")) == {name: whole[name] for name in some}
+    assert count_right(run_eval("data=some")) == {name: whole[name] for name in some}
     Path("some/strange").mkdir()
     assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
 

@@ -20,11 +20,11 @@ RUNS, SUMMARY = Path("runs"), "summary.json"
 def page(enter: Callable[..., Said]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
 
-    def made(words: str = "runs") -> str:
+    def make_page(words: str = "runs") -> str:
         enter(f"resnet-recipes report {words} --out r.html")
         return Path("r.html").read_text(encoding="utf-8")
 
-    return made
+    return make_page
 
 
 def read_plots(text: str) -> dict[str, dict]:
@@ -40,7 +40,7 @@ def set_minutes(folder: Path, minutes: float, **more: float) -> None:
     (folder / SUMMARY).write_text(json.dumps(summary | times | more))
 
 
-def three_runs(**more: float) -> None:
+def make_three_runs(**more: float) -> None:
     """Make three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
         config = {"optimizer": {"lr": top1}}
@@ -63,7 +63,7 @@ def list_drawn_values(page: str, figure: str, kind: str) -> list[list[dict]]:
 
 
 def test_front_contains_pareto_optimal_runs(page):
-    three_runs()
+    make_three_runs()
     text = page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
         front = list_drawn_values(text, name, "line")[0]
@@ -157,7 +157,7 @@ def test_report_of_published_results_needs_no_runs(page, enter):
 
 
 def test_report_head_prints_shared_settings_once(page):
-    three_runs(training_pflops=0.0018)
+    make_three_runs(training_pflops=0.0018)
     text = page("runs --price 36")
     assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
     assert text.count(">0.0018<") == 3

@@ -142,12 +142,12 @@ def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     lines = "#data{}-course-loss .mark-line.role-mark path"
 
-    def counts() -> list[int]:
+    def count_lines() -> list[int]:
         return [len(browser.find_elements(By.CSS_SELECTOR, lines.format(n))) for n in (1, 2)]
 
-    assert counts() == [2, 2]
+    assert count_lines() == [2, 2]
     browser.find_element(By.CSS_SELECTOR, ".legend input[value=hot]").click()
-    wait_until(browser, lambda: counts() == [1, 2])
+    wait_until(browser, lambda: count_lines() == [1, 2])
 
 
 def test_plots_and_menus_have_accessible_names(browser, tmp_path):

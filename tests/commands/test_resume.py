@@ -242,11 +242,11 @@ def test_resume_deletes_the_previous_ending(started_runs, enter):
 def test_resume_rejects_run_replaced_before_its_lock(started_runs, enter, monkeypatch):
     original = read(CONFIG)
 
-    def replaced(folder: Path) -> LockedFolder:
+    def replace_and_lock(folder: Path) -> LockedFolder:
         CONFIG.write_bytes(freeze_sealed(replace(original, seed=7)).encode())
         return LockedFolder(folder)
 
-    monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replaced)
+    monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replace_and_lock)
     said = enter("resnet-train --resume runs/mine workers=3", 2).err
     assert "seed=42 differs from the run, which uses 7" in said
     assert read(CONFIG) == replace(original, seed=7)

@@ -50,7 +50,7 @@ data_wait_share: 0.02}
 """
 
 
-def summary() -> str:
+def show_summary() -> str:
     """Return the screen of a run that has ended."""
     err, out = Terminal(), Terminal()
     found = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
@@ -77,7 +77,7 @@ def show_screen(words: str, folder: Path, columns: int) -> str:
         patch.setenv("TERM", "xterm")
         patch.chdir(folder)
         if not words:
-            return summary()
+            return show_summary()
         with redirect_stdout(said), redirect_stderr(said):
             cli.main(words.split())
     return said.getvalue()

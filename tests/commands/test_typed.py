@@ -155,7 +155,7 @@ def create_files(folder: Path) -> Path:
     return folder
 
 
-def answer(line: str, folder: Path) -> str:
+def run_line(line: str, folder: Path) -> str:
     """Return the output of a command in a folder, or its exit code if it prints nothing."""
     said = StringIO()
     program, *words = shlex.split(line)
@@ -185,7 +185,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("line", LINES)
 def test_typed_message_equals_its_golden_line(line: str, folder: Path):
-    assert answer(line, folder) == read_golden()[line]
+    assert run_line(line, folder) == read_golden()[line]
 
 
 def test_golden_lines_all_belong_to_a_case():
@@ -200,4 +200,4 @@ def format_golden(lines: list[str], answered: Callable[[str], str]) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         root = create_files(Path(made).resolve())
-        GOLDEN.write_text(format_golden(LINES, lambda line: answer(line, root)))
+        GOLDEN.write_text(format_golden(LINES, lambda line: run_line(line, root)))

@@ -26,7 +26,7 @@ class Case(NamedTuple):
         """Open the training images in global batches of 12."""
         return closing(data.open_train(self.config, self.facts, replace(ALONE, **changes)))
 
-    def eval(self, **changes) -> closing:
+    def open_eval(self, **changes) -> closing:
         """Open the evaluation images in batches of 4."""
         return closing(data.open_eval(self.config, self.facts, replace(ALONE, **changes)))
 
@@ -51,7 +51,7 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
 
 
 def test_batches_are_uint8_channels_last_with_int64_labels(case):
-    with case.train() as train, case.eval() as evaluation:
+    with case.train() as train, case.open_eval() as evaluation:
         for batch, count in ((next(train.batches()), 12), (next(evaluation.batches()), 4)):
             assert batch.pixels.dtype == torch.uint8
             assert batch.pixels.shape == (count, 3, 32, 32)
@@ -101,7 +101,7 @@ def test_training_epoch_has_no_image_twice(case):
 
 def read_evaluation(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
     """Return the batch sizes of a rank, and its images with their labels."""
-    with case.eval(**changes) as loader:
+    with case.open_eval(**changes) as loader:
         batches = copy_batches(loader.batches(), 99)
     images = [
         (pixels.tobytes(), int(label))
@@ -122,7 +122,7 @@ def test_evaluation_covers_examples_once_on_any_ranks(case):
 
 
 def test_evaluation_can_restart_after_a_break(case):
-    with case.eval() as loader:
+    with case.open_eval() as loader:
         copy_batches(loader.batches(), 1)
         assert is_identical(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))
 
@@ -137,7 +137,7 @@ def test_crop_size_changes_at_the_epoch(case):
 
 def test_closing_twice_leaves_no_process_behind(case):
     before = set(active_children())
-    with case.train() as train, case.eval() as evaluation:
+    with case.train() as train, case.open_eval() as evaluation:
         next(train.batches())
         next(evaluation.batches())
     train.close()

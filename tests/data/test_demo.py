@@ -28,8 +28,10 @@ def test_demo_writes_an_image_folder_once(tmp_path, monkeypatch):
 
 
 def test_demo_images_are_deterministic_and_distinct():
-    def first(seed: int) -> np.ndarray:
+    def draw_first(seed: int) -> np.ndarray:
         return np.asarray(demo.draw_picture("striped_cross", np.random.default_rng(seed)))
 
-    assert np.array_equal(first(3), first(3))
-    assert first(3).shape != first(4).shape or not np.array_equal(first(3), first(4))
+    assert np.array_equal(draw_first(3), draw_first(3))
+    assert draw_first(3).shape != draw_first(4).shape or not np.array_equal(
+        draw_first(3), draw_first(4)
+    )

@@ -131,7 +131,7 @@ def test_stuck_workers_time_out_naming_their_files(folder, tmp_path, monkeypatch
     assert not any(map(is_alive, numbers))
 
 
-def ignores_sigterm(child: multiprocessing.Process) -> bool:
+def is_ignoring_sigterm(child: multiprocessing.Process) -> bool:
     lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
     ignored = int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
@@ -144,7 +144,7 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder):
         next(batches)
         children = multiprocessing.active_children()
         deadline = time.monotonic() + 20
-        while not all(map(ignores_sigterm, children)) and time.monotonic() < deadline:
+        while not all(map(is_ignoring_sigterm, children)) and time.monotonic() < deadline:
             time.sleep(0.01)  # a single worker may have served the first batch
         for child in children:
             os.kill(child.pid, signal.SIGTERM)

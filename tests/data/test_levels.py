@@ -47,10 +47,10 @@ def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_pixels(root: Path, side: int, **changes) -> np.ndarray:
     """Return three training batches, uint8 [36, 3, side, side]."""
-    return train_pixels(config(root, train_size=side, workers=2, **changes), 3)
+    return train_pixels(make_config(root, train_size=side, workers=2, **changes), 3)
 
 
-def config(root: Path, **changes) -> DataConfig:
+def make_config(root: Path, **changes) -> DataConfig:
     return DataConfig(backend="ffcv", root=str(root), **changes)
 
 
@@ -139,7 +139,7 @@ def test_small_level_of_other_images_is_rejected(copied, betons):
     with pytest.raises(
         NotReadyError, match=r"train\.half\.beton does not hold the images of train\.beton at half"
     ):
-        measure(config(copied))
+        measure(make_config(copied))
 
 
 def test_evaluation_ignores_the_small_level(folder, copied):
@@ -152,10 +152,10 @@ def test_evaluation_ignores_the_small_level(folder, copied):
 
 def test_resume_checks_the_small_level(levels, copied):
     get_half_path(copied / "train.beton").unlink()
-    before, after = (measure(config(root)) for root in (levels, copied))
+    before, after = (measure(make_config(root)) for root in (levels, copied))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        open_train(config(copied), replace(before, root=copied), ALONE)
+        open_train(make_config(copied), replace(before, root=copied), ALONE)
 
 
 @pytest.mark.usefixtures("small_pages")

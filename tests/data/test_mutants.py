@@ -63,7 +63,7 @@ def test_engine_is_deterministic_on_damaged_jpegs():
     files = [data or b"\0" for _, data in mutants.make_mutants(jpegs, 4 * COUNT)]
     runs = [Batch(files, 32, geometry=CENTER, resize=40) for _ in range(2)]
     with closing(Engine(2)) as engine:
-        status, again = (run.filled(engine) for run in runs)
+        status, again = (run.fill(engine) for run in runs)
     assert np.array_equal(status, again)
     assert np.array_equal(runs[0].pixels, runs[1].pixels)
     assert {Status.DONE, Status.DAMAGED, Status.FOREIGN} <= {*status.tolist()}

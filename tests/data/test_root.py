@@ -135,12 +135,12 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("listdir", "scandir"):
         real = getattr(os, name)
 
-        def refusing(path, real=real):
+        def refuse(path, real=real):
             if Path(path) == folder:
                 raise PermissionError(13, "Permission denied", str(path))
             return real(path)
 
-        monkeypatch.setattr(os, name, refusing)
+        monkeypatch.setattr(os, name, refuse)
 
 
 @pytest.mark.parametrize(

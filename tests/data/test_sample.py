@@ -117,7 +117,7 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     config = make_small_config(folder if backend == "torchvision" else betons, backend)
     facts, reads, pread = data.measure(config), [], os.pread
 
-    def absent(*_: object) -> int:
+    def fail(*_: object) -> int:
         raise BlockingIOError
 
     def read(*arguments: int) -> bytes:
@@ -128,7 +128,7 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     Sample.of.cache_clear()
     assert Sample.of(facts).disk == 0.0  # other tests have just written these files
     assert not reads
-    monkeypatch.setattr(os, "preadv", absent)
+    monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
     assert Sample.of(facts).disk > 0.0
     if backend == "torchvision":
@@ -141,11 +141,11 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
 
 
 def test_huge_file_is_read_in_part(tmp_path, monkeypatch):
-    def absent(*_: object) -> int:
+    def fail(*_: object) -> int:
         raise BlockingIOError
 
     sizes = []
-    monkeypatch.setattr(os, "preadv", absent)
+    monkeypatch.setattr(os, "preadv", fail)
     monkeypatch.setattr(os, "pread", lambda file, size, first: sizes.append(size))
     path = tmp_path / "sparse.jpg"
     path.touch()
@@ -163,9 +163,9 @@ def test_disk_time_is_divided_among_images(monkeypatch):
 
 
 def test_disk_speed_needs_mincore(folder, monkeypatch):
-    def unsupported(*_: object) -> int:
+    def fail(*_: object) -> int:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(os, "preadv", unsupported)
+    monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
     assert Sample.of(data.measure(make_small_config(folder))).disk == 0.0

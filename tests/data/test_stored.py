@@ -183,14 +183,14 @@ def test_second_writer_is_rejected(part):
         open_for_writing(part, *LARGE)
 
 
-def stored_in(path: Path) -> StoredOutputs:
+def open_stored(path: Path) -> StoredOutputs:
     return StoredOutputs(path, map_outputs(path)[0].checksum, 2, 2)
 
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
     write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
-    sent = pickle.dumps(TeacherStorage(images, stored_in(path)))  # as sent to a process
+    sent = pickle.dumps(TeacherStorage(images, open_stored(path)))  # as sent to a process
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
     write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
@@ -206,7 +206,7 @@ def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     outputs.classes[:] = [0, 1]
     images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
     filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
-    TeacherStorage(Mock(), stored_in(path)._replace(temperature=10.0)).fill(filled)
+    TeacherStorage(Mock(), open_stored(path)._replace(temperature=10.0)).fill(filled)
     # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
     firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
     wanted = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
@@ -219,6 +219,6 @@ def test_rewritten_file_is_read_again(tmp_path):
     for found in ([2.0, 1.0], [1.0, 2.0]):
         write_outputs(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
-        TeacherStorage(Mock(), stored_in(path)).fill(filled)
+        TeacherStorage(Mock(), open_stored(path)).fill(filled)
         wanted = torch.tensor(found).softmax(0).tolist()
         assert filled.taught[0].tolist() == pytest.approx(wanted, abs=1e-3)

@@ -21,7 +21,7 @@ class Slow:
         self.delay = delay
         self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
 
-    def batches(self, first_step: int = 0):
+    def make_batches(self, first_step: int = 0):
         """Yield batches whose pixels all equal the step."""
         for step in itertools.count(first_step):
             time.sleep(self.delay)
@@ -87,12 +87,12 @@ def make_device_batch() -> RawBatch:
 def test_loader_fills_memory_only_after_its_last_copy(queues):
     side, _ = queues
 
-    def batches() -> Iterator[RawBatch]:
+    def make_batches() -> Iterator[RawBatch]:
         for copies in range(4):
             assert (side.recorded, side.synchronized) == (copies, [*range(1, copies + 1)])
             yield make_device_batch()
 
-    assert len(list(Stream(batches(), torch.device("cuda")))) == 4
+    assert len(list(Stream(make_batches(), torch.device("cuda")))) == 4
 
 
 def test_copy_waits_for_third_batch_before(queues):

@@ -115,10 +115,10 @@ def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
     meeting = threading.Barrier(2, timeout=20)
     judge = doctor_beton.make_verifier
 
-    def meets(beton: Beton):
+    def judge_together(beton: Beton):
         complaint = judge(beton)
         return lambda index: (meeting.wait() >= 0 and complaint(index)) or None
 
     monkeypatch.setattr("resnet_recipes.doctor.count_cores", lambda: 2)
-    monkeypatch.setattr(doctor_beton, "make_verifier", meets)
+    monkeypatch.setattr(doctor_beton, "make_verifier", judge_together)
     assert not list_fixes(check_data(betons / "train.beton"))

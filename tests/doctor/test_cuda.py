@@ -78,14 +78,14 @@ def test_unusable_gpu_is_reported_with_reason(
     found = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
     build, hip, visible, driver = found
 
-    def library(name: str) -> SimpleNamespace:
+    def load_library(name: str) -> SimpleNamespace:
         if driver is None:
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(
             cuDriverGetVersion=lambda place: setattr(place._obj, "value", int(driver))
         )
 
-    monkeypatch.setattr(cuda.ctypes, "CDLL", library)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", load_library)
     set_visible_gpus(False, build, hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -103,13 +103,13 @@ def test_unusable_gpu_is_reported_with_reason(
 
 
 def test_reason_replaces_the_torch_warning(monkeypatch):
-    def warned() -> bool:
+    def warn() -> bool:
         warnings.warn(
             "CUDA initialization: The NVIDIA driver is too old", UserWarning, stacklevel=2
         )
         return False
 
-    monkeypatch.setattr(torch.cuda, "is_available", warned)
+    monkeypatch.setattr(torch.cuda, "is_available", warn)
     with warnings.catch_warnings(record=True) as shown:
         assert not cuda.is_usable()
     assert shown == []

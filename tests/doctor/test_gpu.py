@@ -73,14 +73,14 @@ def test_convolution_passes_in_every_precision(dtype):
 def test_wrong_or_failing_convolution_is_reported(monkeypatch):
     right, calls = torch.nn.functional.conv2d, []
 
-    def wrong(*args):
+    def compute_wrongly(*args):
         calls.append(args)
         return right(*args) + (len(calls) == 2)
 
-    monkeypatch.setattr(gpu.F, "conv2d", wrong)
+    monkeypatch.setattr(gpu.F, "conv2d", compute_wrongly)
     assert "the error is 1" in gpu.check_convolution(torch.device("cpu", 0), torch.float32).what
 
-    def failing(*args):
+    def fail_every_second_time(*args):
         calls.append(args)
         if len(calls) % 2:
             return right(*args)
@@ -89,7 +89,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
         )
 
     calls.clear()
-    monkeypatch.setattr(gpu.F, "conv2d", failing)
+    monkeypatch.setattr(gpu.F, "conv2d", fail_every_second_time)
     finding = gpu.check_convolution(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
     assert finding.what.endswith(
@@ -110,8 +110,8 @@ cpu:0 | warn | GPU 0: the kernel of blur is wrong
 )
 def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monkeypatch):
     def compare(device, dtype, reference):
-        wrong = ("the kernel of blur is wrong",) if str(reference) == place else ()
-        return gpu.ops.Operations(notes=wrong)
+        notes = ("the kernel of blur is wrong",) if str(reference) == place else ()
+        return gpu.ops.Operations(notes=notes)
 
     monkeypatch.setattr(gpu.ops, "compare", compare)
     finding = gpu.check_operations(torch.device("cpu", 0), torch.float32)

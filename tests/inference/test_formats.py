@@ -120,10 +120,10 @@ def test_timm_blurred_resnet_is_a_different_network():
 
 
 def test_compare_logits_detects_other_or_non_finite_outputs(network):
-    def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch has wide images
+    def break_last_batch(images: torch.Tensor) -> torch.Tensor:  # the last batch has wide images
         return network.model(images) * (float("nan") if images.shape[2] != images.shape[3] else 1)
 
-    difference, scale = compare_logits(last_broken, network.model, IMAGES)
+    difference, scale = compare_logits(break_last_batch, network.model, IMAGES)
     assert difference != difference
     assert scale != scale
     other = build_shallow_resnet18(4).eval()

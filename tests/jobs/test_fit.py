@@ -21,7 +21,7 @@ AUTO = [
 def fit_on_gpu(tmp_path, monkeypatch):
     """Return a function that finds the number on two simulated GPUs that fit 4 images each."""
 
-    def found():
+    def fit_four_images():
         asked = {}
 
         @contextmanager
@@ -35,7 +35,7 @@ def fit_on_gpu(tmp_path, monkeypatch):
         wanted, told = compose("mild", AUTO), []
         return fit.fit_micro_batch(api.plan(wanted, 2), told.append), told, asked
 
-    return found
+    return fit_four_images
 
 
 def test_fitted_batch_replaces_auto_and_is_printed(fit_on_gpu):

@@ -158,12 +158,12 @@ def test_environments_keep_variables_and_set_safe_path(monkeypatch):
     ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
 )
 def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypatch):
-    def library(name: str) -> SimpleNamespace:
+    def load_library(name: str) -> SimpleNamespace:
         if answer is None:
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(nvmlInit_v2=lambda: answer)
 
-    monkeypatch.setattr(cuda.ctypes, "CDLL", library)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", load_library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
     given, _ = build_environments(Group(2))

@@ -81,12 +81,12 @@ def list_running(folder: Path) -> list[str]:
 def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
     write_text = atomic.write_text
 
-    def full(path: Path, text: str) -> None:
+    def fail(path: Path, text: str) -> None:
         if path.name == LAUNCH:
             return write_text(path, text)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
+    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", fail)
     (tmp_path / "endings").touch()  # not a folder, so no ending can be written
     ended = Started(tmp_path, "wrong@0")
     assert "the run failed (No space left on device)" in ended.said[0]
@@ -104,10 +104,10 @@ def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
 
 
 def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
-    def full(path: Path, text: str) -> None:
+    def fail(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
+    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", fail)
     with pytest.raises(NotReadyError, match="cannot be written to: No space left on device"):
         start(LockedFolder(tmp_path), Group(), print)
 
@@ -219,23 +219,23 @@ def test_immediately_repeated_signal_counts_once(tmp_path):
 
 
 def test_repeated_scheduler_signal_counts_once(tmp_path):
-    def repeatedly() -> None:
+    def terminate_repeatedly() -> None:
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(launching.ECHO_SECONDS + 0.1)
 
-    run = Started(tmp_path, "slow-to-save@0", then=repeatedly)
+    run = Started(tmp_path, "slow-to-save@0", then=terminate_repeatedly)
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 
 
 def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
-    def twice() -> None:
+    def interrupt_twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(launching.ECHO_SECONDS + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, twice))
+    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, interrupt_twice))
     assert run.ending.code == 1
     assert "stopped at once" in run.said[-1]
     assert not list_running(tmp_path)

@@ -44,12 +44,12 @@ def create_run(*words: str) -> Path:
 def test_failed_create_leaves_no_folder(failure, monkeypatch):
     write = atomic.write_text
 
-    def failing(path: Path, text: str) -> None:
+    def write_or_fail(path: Path, text: str) -> None:
         if path.name == "env.json":
             raise failure
         write(path, text)
 
-    monkeypatch.setattr(atomic, "write_text", failing)
+    monkeypatch.setattr(atomic, "write_text", write_or_fail)
     with pytest.raises(NotReadyError if isinstance(failure, OSError) else KeyboardInterrupt):
         create_run("run=mine")
     assert list(Path("runs").iterdir()) == []
@@ -95,11 +95,11 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
     folder = create_run("run=mine", "seed=1")
     rmtree, deleted = shutil.rmtree, []
 
-    def recorded(path: Path, **options: bool) -> None:
+    def record_and_delete(path: Path, **options: bool) -> None:
         deleted.append(path)
         rmtree(path, **options)
 
-    monkeypatch.setattr(shutil, "rmtree", recorded)
+    monkeypatch.setattr(shutil, "rmtree", record_and_delete)
     assert create_run("run=mine", "seed=2") == folder
     assert deleted
     assert folder not in deleted  # another command may be about to train it

@@ -44,12 +44,12 @@ def test_ranks_fetch_once_and_train_as_from_folder(
         f"data.cache={tmp_path}/cache"
     )
 
-    def trained(name: str, root: object, code: int = 0) -> Path:
+    def train(name: str, root: object, code: int = 0) -> Path:
         made = recipe(f"{words} data.root={root}")
         return launcher.train(create_unstarted_run(tmp_path / name, made, facts), 2, code)
 
     with serve_folder(betons) as site:
-        local, far = trained("local", betons), trained("far", site.address)
+        local, far = train("local", betons), train("far", site.address)
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})
         assert read(far / "config.yaml").data.root == site.address
@@ -57,7 +57,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
         assert all(torch.equal(weights[name], others[name]) for name in weights)
         shutil.rmtree(tmp_path / "cache")
         site.status = 403
-        refused = trained("refused", site.address, code=3)
+        refused = train("refused", site.address, code=3)
     assert "access denied" in (refused / "logs/rank0.log").read_text()
 
 

@@ -106,11 +106,11 @@ class Run:
         assert self.start().wait() == (0, [0] * self.ranks), self.command.read_streams()
         return self
 
-    def newest(self) -> int:
+    def find_newest_step(self) -> int:
         """Return the step of the newest readable checkpoint."""
         return Checkpoints(self.folder / "checkpoints", 2).load_newest()[0]
 
-    def evaluated(self) -> list[int]:
+    def list_evaluations(self) -> list[int]:
         """Return the steps of the recorded evaluations."""
         records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
         return [record["step"] for record in records]
@@ -166,7 +166,7 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, t
     os.kill(run.start().await_step(2)[0], signal.SIGINT)
     assert run.wait() == (130, [130])
     (beat,) = watchdog.read_beats(run.folder)
-    assert run.newest() == beat.step  # no step is lost
+    assert run.find_newest_step() == beat.step  # no step is lost
     os.kill(run.start().await_step(beat.step + 1)[0], signal.SIGKILL)
     assert run.wait() == (1, [])
     assert read_ending(run.folder / "exit.json").error == "SIGKILL"
@@ -230,13 +230,13 @@ def test_two_ranks_resume_after_stops_and_evaluation(
     run, saved = Run(tmp_path / "run", configs, launcher, 2), []
     for step in (1, 4, 5, STEPS):
         assert run.start(train_until_sigterm, step=step).wait() == (75, [75, 75])
-        saved.append(run.newest())
+        saved.append(run.find_newest_step())
     # the vote takes two steps; step 4, after a SAM step, is evaluated, and so is the last
     assert saved == [3, 4, 7, STEPS]
-    assert run.evaluated() == [4, 8]
+    assert run.list_evaluations() == [4, 8]
     assert not (run.folder / WEIGHTS).exists()
     run.finish()
-    assert run.evaluated() == [4, 8, 10]
+    assert run.list_evaluations() == [4, 8, 10]
     for name in (WEIGHTS, BEST, "weights-raw.safetensors"):
         assert (run.folder / name).read_bytes() == (
             train_uninterrupted(2).folder / name

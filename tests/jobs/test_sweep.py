@@ -179,19 +179,19 @@ def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkey
         "print(flush=True); time.sleep(60)"
     )
 
-    def child(command, **_):
+    def start_child(command, **_):
         children.append(real([sys.executable, "-c", script], stdout=sweep.subprocess.PIPE))
         children[-1].stdout.readline()
         return children[-1]
 
-    def polled(_):
+    def send_signal(_):
         if signal.getsignal(number) is not before:
             os.kill(os.getpid(), number)
         monkeypatch.setattr(sweep.time, "sleep", pause)
 
     pause = sweep.time.sleep
-    monkeypatch.setattr(sweep.subprocess, "Popen", child)
-    monkeypatch.setattr(sweep.time, "sleep", polled)
+    monkeypatch.setattr(sweep.subprocess, "Popen", start_child)
+    monkeypatch.setattr(sweep.time, "sleep", send_signal)
     assert train(tmp_path, parallel=2)[0] == 75
     assert [child.returncode for child in children] == [75, 75]
     assert signal.getsignal(number) is before

@@ -30,20 +30,20 @@ def folders(monkeypatch) -> list:
     return seen
 
 
-def fitting(code: ExitCode) -> AbstractContextManager[Path]:
+def run_fit(code: ExitCode) -> AbstractContextManager[Path]:
     recipe = compose("mild", ["data=images"], needs_data=False).recipe
     return Task("fit", "nothing fits", {"end": code}).run(recipe, None, Group(), print)
 
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code])
 def test_task_keeps_its_folder_only_after_failure(code, folders):
-    with pytest.raises(NotDoneError, match="nothing fits") as failure, fitting(code):
+    with pytest.raises(NotDoneError, match="nothing fits") as failure, run_fit(code):
         pytest.fail("the ranks did not finish")
     assert failure.value.exit_code == code
     assert folders[0].exists() == (code == ExitCode.FAILED)
 
 
 def test_task_deletes_its_folder_when_reading_results_fails(folders):
-    with pytest.raises(KeyError), fitting(ExitCode.DONE) as folder:
+    with pytest.raises(KeyError), run_fit(ExitCode.DONE) as folder:
         raise KeyError(str(folder))
     assert not folders[0].exists()

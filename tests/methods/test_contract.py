@@ -16,12 +16,12 @@ from resnet_recipes.methods.card import make_card
 from tests.fixtures import is_identical, make_noise
 
 
-def every_method_that_provides(hook: str) -> pytest.MarkDecorator:
+def parametrize_methods(hook: str) -> pytest.MarkDecorator:
     methods = [method for method in ORDER if not hook or method().provides(hook)]
     return pytest.mark.parametrize("method", methods, ids=lambda method: method.name)
 
 
-every_method = every_method_that_provides("")
+every_method = parametrize_methods("")
 
 
 @every_method
@@ -62,7 +62,7 @@ def test_name_matches_file_and_key(method):
     assert all(method.name in by_name[other].conflicts for other in method.conflicts)
 
 
-@every_method_that_provides("transform_batch")
+@parametrize_methods("transform_batch")
 def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_of):
     batch = batch_of()
     copies = batch.map(torch.clone)
@@ -85,7 +85,7 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_o
         assert not torch.equal(first.images, other.images)
 
 
-@every_method_that_provides("transform_batch")
+@parametrize_methods("transform_batch")
 def test_plan_lists_image_sizes_of_methods(method, now_at, batch_of):
     for step in (0, 65, 99):
         now = now_at(step)
@@ -105,7 +105,7 @@ def test_plan_counts_steps_with_two_gradients(method, now_at):
     assert not every or made.provides("gradient")
 
 
-@every_method_that_provides("augment_sample")
+@parametrize_methods("augment_sample")
 def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
     image = make_noise(24, 24)
     before, state = image.tobytes(), torch.get_rng_state()
@@ -118,7 +118,7 @@ def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@every_method_that_provides("modify_model")
+@parametrize_methods("modify_model")
 def test_changed_class_keeps_keys_and_parameters(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())

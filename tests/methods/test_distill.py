@@ -34,7 +34,7 @@ WRONG = {
 }
 
 
-def softmax(row: list[float], temperature: float) -> list[float]:
+def compute_softmax(row: list[float], temperature: float) -> list[float]:
     powers = [math.exp(value / temperature) for value in row]
     return [power / sum(powers) for power in powers]
 
@@ -50,8 +50,10 @@ def test_distill_loss_matches_manual_loop(temperature, share):
     for row, teacher, target, loss in zip(
         *(tensor.tolist() for tensor in (logits, theirs, targets, found)), strict=True
     ):
-        own = -sum(t * math.log(p) for t, p in zip(target, softmax(row, 1), strict=True))
-        pairs = zip(softmax(teacher, temperature), softmax(row, temperature), strict=True)
+        own = -sum(t * math.log(p) for t, p in zip(target, compute_softmax(row, 1), strict=True))
+        pairs = zip(
+            compute_softmax(teacher, temperature), compute_softmax(row, temperature), strict=True
+        )
         apart = sum(p * math.log(p / q) for p, q in pairs)
         assert loss == pytest.approx(
             (1 - share) * own + share * temperature**2 * apart, rel=1e-4, abs=1e-6
@@ -76,7 +78,7 @@ def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return path
 
 
-def methods(teacher: object, **others: dict) -> dict[str, dict]:
+def make_methods(teacher: object, **others: dict) -> dict[str, dict]:
     return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
 
 
@@ -91,7 +93,7 @@ def train_steps(run: Run) -> torch.Tensor:
 
 
 def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
-    run = make_run("max_duration=4ba", methods=methods(teacher))
+    run = make_run("max_duration=4ba", methods=make_methods(teacher))
     (method,) = run.methods
     model = get_teacher(method)
     before = compute_digest(model)
@@ -103,7 +105,7 @@ def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
 
 
 def test_teacher_is_folded_and_cast_once(teacher, make_run):
-    run = make_run("precision.dtype=bf16", methods=methods(teacher))
+    run = make_run("precision.dtype=bf16", methods=make_methods(teacher))
     (method,) = run.methods
     model, logits = get_teacher(method), method._logits
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
@@ -114,24 +116,26 @@ def test_teacher_is_folded_and_cast_once(teacher, make_run):
 
 def test_teacher_gets_its_own_normalization(teacher, make_run):
     """The teacher gets pixels normalized as in its own evaluation, not as in the run."""
-    run = make_run("data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=methods(teacher))
+    run = make_run(
+        "data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=make_methods(teacher)
+    )
     pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
     said = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
     torch.testing.assert_close(said, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
 
 
 def test_resume_rejects_another_teacher(teacher, make_run):
-    run, other = make_run(methods=methods(teacher)), make_run("seed=6")
+    run, other = make_run(methods=make_methods(teacher)), make_run("seed=6")
     write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     with pytest.raises(RecipeError) as caught:
-        restore(make_run(methods=methods(teacher)), capture(run, 2))
+        restore(make_run(methods=make_methods(teacher)), capture(run, 2))
     (problem,) = caught.value.problems
     assert problem.key == "methods.distill.teacher"
     assert "has changed since the run started" in problem.clause
 
 
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
-    plain, plan = planned(), planned(methods=methods(teacher))
+    plain, plan = planned(), planned(methods=make_methods(teacher))
     forward = count_teaching(plan.teachers, plan.sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
@@ -142,40 +146,42 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
 
 
 def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
-    def why(path: object, error: type[Exception] = RecipeError) -> str:
+    def explain_rejection(path: object, error: type[Exception] = RecipeError) -> str:
         with pytest.raises(error) as caught:
             planned(methods={"distill": {"teacher": str(path)}})
         assert caught.value.problems[0].key == "methods.distill.teacher"
         return escape_controls(caught.value)
 
-    assert "is missing" in why("")
-    assert "does not exist" in why(tmp_path / "nothing", NotReadyError)
-    assert "is not on this machine" in why("timm:resnet18.a1_in1k", NotReadyError)
-    assert why("a'b", NotReadyError).endswith("file, a run folder, timm:NAME or hf:USER/NAME")
-    assert why("timm/resnet18", NotReadyError).endswith("timm:NAME or hf:USER/NAME")
+    assert "is missing" in explain_rejection("")
+    assert "does not exist" in explain_rejection(tmp_path / "nothing", NotReadyError)
+    assert "is not on this machine" in explain_rejection("timm:resnet18.a1_in1k", NotReadyError)
+    assert explain_rejection("a'b", NotReadyError).endswith(
+        "file, a run folder, timm:NAME or hf:USER/NAME"
+    )
+    assert explain_rejection("timm/resnet18", NotReadyError).endswith("timm:NAME or hf:USER/NAME")
     run = make_run()
     fewer = tmp_path / "other.safetensors"
     names = tuple(f"other{number}" for number in range(10))
     write_weights(run.model, fewer, about.describe(run.plan.recipe, names, 10))
-    assert "has other classes: other0 where the images have pattern0" in why(fewer)
+    assert "has other classes: other0 where the images have pattern0" in explain_rejection(fewer)
     run.model.fc.weight.data.fill_(3e38)
     write_weights(run.model, fewer, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
-    assert "gives outputs that are not finite" in why(fewer)
+    assert "gives outputs that are not finite" in explain_rejection(fewer)
     run.model.fc = nn.Linear(32, 3)
     write_weights(run.model, fewer, about.describe(run.plan.recipe, (), 3))
-    assert "has 3 classes, but the images have 10" in why(fewer)
+    assert "has 3 classes, but the images have 10" in explain_rejection(fewer)
 
 
 def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):
     seen = []
 
-    def too_large(images: torch.Tensor) -> torch.Tensor:
+    def fail(images: torch.Tensor) -> torch.Tensor:
         seen.append(images.shape)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     resizing = {"progressive_resizing": {"delay": "0.25dur", "finetune": "0.5dur"}}
-    run = make_run("max_duration=4ep", methods=methods(teacher, **resizing))
-    run.methods.methods["distill"].take_network(too_large)
+    run = make_run("max_duration=4ep", methods=make_methods(teacher, **resizing))
+    run.methods.methods["distill"].take_network(fail)
     with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
         Gradient(run).check_memory()
     assert seen == [(run.plan.rank_size, 3, 32, 32)]

@@ -30,7 +30,7 @@ MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
 HOT = ProgressiveResizing(initial_scale=0.6, delay="0.2dur", finetune="0.2dur")
 
 
-def table(text: str) -> dict[int, int]:
+def parse_sizes(text: str) -> dict[int, int]:
     return {int(epoch): int(size) for epoch, size in (pair.split(":") for pair in text.split(", "))}
 
 
@@ -57,7 +57,9 @@ def table(text: str) -> dict[int, int]:
     ],
 )
 def test_size_follows_fraction_of_run(method, full, row):
-    assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
+    assert {
+        share: method.size_at(full, Fraction(share, 100)) for share in parse_sizes(row)
+    } == parse_sizes(row)
 
 
 def test_stair_scale_holds_until_the_next_stair():

@@ -20,7 +20,7 @@ from tests.fixtures import is_identical
 WRONG = {"rho": [-0.1], "interval": [0, -1]}
 
 
-def closure(
+def make_closure(
     params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None
 ) -> Callable[..., Tensor]:
     """Return a `compute` for one process that also records the weights at each call."""
@@ -39,7 +39,7 @@ def test_sam_matches_worked_example_of_two_weights(now_at):
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
     loss = SAM(rho=0.5, interval=1).gradient(
-        closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], now_at()
+        make_closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], now_at()
     )
     (at_first, first_synced), (at_second, second_synced) = calls
     assert (first_synced, second_synced) == (False, True)
@@ -56,7 +56,7 @@ def test_norm_spans_all_tensors_with_gradient(now_at):
     idle = nn.Parameter(torch.ones(1))
     calls = []
     SAM(rho=0.5, interval=1).gradient(
-        closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at()
+        make_closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at()
     )
     moved = calls[1][0]
     assert torch.allclose(moved[0], torch.tensor([0.3, 0.0]))
@@ -73,7 +73,7 @@ def test_weights_are_restored_and_buffers_reused(now_at):
     sam = SAM(interval=1)
     addresses = set()
     for step in range(3):
-        sam.gradient(closure(params, lambda: model(x).square().mean()), params, now_at(step))
+        sam.gradient(make_closure(params, lambda: model(x).square().mean()), params, now_at(step))
         addresses.add(tuple(copy.data_ptr() for copy in sam._copy))
     assert is_identical(params, before)
     assert len(addresses) == 1
@@ -145,6 +145,6 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
 
 def test_zero_gradient_leaves_weights_unchanged(now_at):
     w = nn.Parameter(torch.tensor([1.0]))
-    SAM(interval=1).gradient(closure([w], lambda: (w - 1).square().sum()), [w], now_at())
+    SAM(interval=1).gradient(make_closure([w], lambda: (w - 1).square().sum()), [w], now_at())
     assert torch.equal(w.grad, torch.zeros(1))
     assert torch.equal(w, torch.ones(1))

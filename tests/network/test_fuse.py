@@ -52,7 +52,7 @@ def make_four_bottlenecks(num_classes):
     return ResNet(Bottleneck, [1, 1, 1, 1], num_classes, width_per_group=8)
 
 
-def empty_resnet50():
+def build_empty_resnet50():
     """Return a ResNet-50 whose weights have no values."""
     with torch.device("meta"):
         return resnet50()
@@ -119,7 +119,7 @@ def test_fused_network_matches_outputs_gradients_and_statistics(network, methods
 
 
 def test_fuse_keeps_keys_and_fuses_every_batchnorm():
-    unfused, model = empty_resnet50(), empty_resnet50()
+    unfused, model = build_empty_resnet50(), build_empty_resnet50()
     before, kinds = dict(model.named_parameters()), [type(module) for module in model.modules()]
     fuse(model, Operations())
     assert [type(module) for module in model.modules()] == kinds  # plain operations change nothing

@@ -50,19 +50,19 @@ class Hub(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         part, lie = self.lies
         if part in self.path:
-            self._answer(200, lie)
+            self._send_answer(200, lie)
         elif self.headers.get("Authorization") != f"Bearer {self.token}":
-            self._answer(401, {"error": "Invalid username or password."})
+            self._send_answer(401, {"error": "Invalid username or password."})
         elif self.path == "/api/repos/create":
-            self._answer(200, {"url": f"http://{self.headers['Host']}/me/net"})
+            self._send_answer(200, {"url": f"http://{self.headers['Host']}/me/net"})
         elif "/preupload/" in self.path:
             modes = [
                 {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
                 for file in json.loads(body)["files"]
             ]
-            self._answer(200, {"files": modes})
+            self._send_answer(200, {"files": modes})
         elif "/commit/" not in self.path:
-            self._answer(200, {"errors": [], "warnings": []})  # the model card is valid
+            self._send_answer(200, {"errors": [], "warnings": []})  # the model card is valid
         else:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
@@ -70,7 +70,7 @@ class Hub(BaseHTTPRequestHandler):
                     self.files[line["value"]["path"]] = content
             place = f"http://{self.headers['Host']}/me/net/commit/{COMMIT}"
             message = {"commitUrl": place, "commitOid": COMMIT}
-            self._answer(200, message | {"pullRequestUrl": None, "success": True})
+            self._send_answer(200, message | {"pullRequestUrl": None, "success": True})
 
     def do_HEAD(self) -> None:
         """Describe a file."""
@@ -80,9 +80,9 @@ class Hub(BaseHTTPRequestHandler):
         """Send a file, or metadata of the repository."""
         name = self.path.partition("/resolve/")[2].rpartition("/")[2]
         if not name:
-            self._answer(200, {"id": "me/net", "sha": COMMIT, "siblings": [], "files": []})
+            self._send_answer(200, {"id": "me/net", "sha": COMMIT, "siblings": [], "files": []})
         elif name not in self.files:
-            self._answer(404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
+            self._send_answer(404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
         else:
             content = self.files[name]
             self.send_response(200)
@@ -95,7 +95,9 @@ class Hub(BaseHTTPRequestHandler):
             if has_body:
                 self.wfile.write(content[: self.cut or None])
 
-    def _answer(self, code: int, message: object, headers: dict[str, str] | None = None) -> None:
+    def _send_answer(
+        self, code: int, message: object, headers: dict[str, str] | None = None
+    ) -> None:
         body = json.dumps(message).encode()
         self.send_response(code)
         for name, value in (headers or {}).items():

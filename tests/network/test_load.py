@@ -215,13 +215,13 @@ def test_embed_returns_input_of_classifier(name):
 @pytest.mark.timeout(30)  # opening a FIFO would block
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
-    def path(kind: str) -> Path:
+    def make_file(kind: str) -> Path:
         return make_special_file(tmp_path / f"{kind}.{suffix}", kind)
 
-    assert "Not a regular file" in explain_rejection(path("fifo"))
-    assert "Not a regular file" in explain_rejection(path("device"))
-    assert "Larger than" in explain_rejection(path("sparse"))
-    assert "No such file" in explain_rejection(path("nowhere"))
+    assert "Not a regular file" in explain_rejection(make_file("fifo"))
+    assert "Not a regular file" in explain_rejection(make_file("device"))
+    assert "Larger than" in explain_rejection(make_file("sparse"))
+    assert "No such file" in explain_rejection(make_file("nowhere"))
     assert "too long" in explain_rejection(tmp_path / f"{'a' * 5000}.{suffix}")
     assert "null byte" in explain_rejection(tmp_path / f"a\0b.{suffix}")
     os.mkfifo(tmp_path / "weights.safetensors")

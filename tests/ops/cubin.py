@@ -28,7 +28,7 @@ class Cubin:
         """Return the number of instructions that match."""
         return sum(bool(re.search(pattern, line)) for line in self.lines)
 
-    def first_loop(self) -> int:
+    def count_first_loop(self) -> int:
         """Return the number of instructions in the first loop, which iterates over the rows."""
         for start, line in enumerate(self.lines):
             if label := re.match(r"(\.L_x_\d+):", line):

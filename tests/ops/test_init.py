@@ -25,11 +25,11 @@ def test_cpu_gets_unfused_operations():
 def test_differing_operation_is_replaced_and_reported(monkeypatch):
     asked = []
 
-    def verdicts(names, *given):
+    def try_operations(names, *given):
         asked.append(given)
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
-    monkeypatch.setattr(ops.trial, "recall", verdicts)
+    monkeypatch.setattr(ops.trial, "recall", try_operations)
     places = torch.device("cuda"), torch.bfloat16
     operations = ops.choose(*places)
     assert ops.choose(*places) is operations

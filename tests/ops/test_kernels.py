@@ -18,7 +18,7 @@ from resnet_recipes.ops.kernels import launch
 
 
 @triton.jit
-def doubled(x, y, count, block: tl.constexpr):
+def double(x, y, count, block: tl.constexpr):
     place = tl.program_id(0) * block + tl.arange(0, block)
     tl.store(y + place, 2 * tl.load(x + place, mask=place < count), mask=place < count)
 
@@ -62,8 +62,8 @@ def device() -> Iterator[Device]:
 def test_known_variant_is_launched_like_triton(device):
     x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
     for out in (y, z, z):
-        launch(doubled, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
-    doubled[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton
+        launch(double, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
+    double[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton
     first, *known, expected = device.launches
     assert first[3:5] == ("stream of 0", "function")
     for found in known:

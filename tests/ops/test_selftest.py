@@ -51,22 +51,22 @@ def test_wrong_output_or_gradient_is_detected(wrong):
 
 
 def test_selftest_requires_accurate_float32_statistics():
-    def wrong(x, norm, epilogue):
+    def compute_wrongly(x, norm, epilogue):
         y = round_once(x, norm, epilogue)
         norm.running_var.data.mul_(1.001)  # less than the rounding error of bfloat16
         return y
 
-    found = find_mismatch(make_stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
+    found = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.bfloat16, CPU)
     assert found.startswith("its torch.float32 results differ from torch on the CPU by 1.0e-03")
 
 
 def test_selftest_requires_an_exact_batch_count():
-    def wrong(x, norm, epilogue):
+    def compute_wrongly(x, norm, epilogue):
         y = batch_norm.fused(x, norm, epilogue)
         norm.tracked.add_(1)
         return y
 
-    found = find_mismatch(make_stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
+    found = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.float32, CPU)
     assert found.startswith("its torch.int64 results differ")
 
 

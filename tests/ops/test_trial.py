@@ -48,13 +48,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return coming
 
 
-def recalled(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
+def recall(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
     return trial.recall([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
 def test_success_is_stored_until_its_key_changes(machine, monkeypatch):
     machine.append(ALL_RIGHT)
-    assert [recalled(), recalled()] == [ALL_RIGHT] * 2
+    assert [recall(), recall()] == [ALL_RIGHT] * 2
     for place, name, value in (
         (torch.cuda, "get_device_name", lambda device: "NVIDIA B200"),
         (trial, "DRIVERS", [__file__]),
@@ -62,43 +62,43 @@ def test_success_is_stored_until_its_key_changes(machine, monkeypatch):
     ):
         machine.append(ALL_RIGHT)
         monkeypatch.setattr(place, name, value)
-        recalled()
+        recall()
         assert not machine
     machine.append(ALL_RIGHT)
-    recalled(torch.float16)
+    recall(torch.float16)
     assert not machine
 
 
 def test_failure_is_tried_again_by_next_run(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
-    assert [recalled(), recalled()] == [NONE] * 2  # the second rank started before the first ended
+    assert [recall(), recall()] == [NONE] * 2  # the second rank started before the first ended
     monkeypatch.setattr(trial.time, "time", lambda: 101.0)
-    assert recalled() == ALL_RIGHT
+    assert recall() == ALL_RIGHT
 
 
 def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
-    assert recalled() == NONE
+    assert recall() == NONE
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # the clock was set back
-    assert recalled() == ALL_RIGHT
+    assert recall() == ALL_RIGHT
 
 
 def test_trial_ignores_damaged_record_and_readonly_folder(machine, monkeypatch, tmp_path):
     machine += [NONE, ALL_RIGHT, ALL_RIGHT]
-    recalled()
+    recall()
     (kept,) = tmp_path.rglob("*.json")
     kept.write_text('{"verdicts": 3}')
-    assert recalled() == ALL_RIGHT
+    assert recall() == ALL_RIGHT
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # not a folder
-    assert recalled() == NONE
+    assert recall() == NONE
 
 
 def test_full_disk_stores_nothing_and_tries_once(machine, monkeypatch):
-    def full(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(trial.atomic, "write_text", full)
+    monkeypatch.setattr(trial.atomic, "write_text", fail)
     machine.append(ALL_RIGHT)
-    assert recalled() == ALL_RIGHT
+    assert recall() == ALL_RIGHT

@@ -27,7 +27,7 @@ def test_recipe_claims_name_source_and_hardware():
 
 @pytest.mark.parametrize(("recipe", "claim"), CLAIMS)
 def test_recipe_claims_are_published_results(recipe, claim):
-    def agrees(result) -> bool:
+    def is_equal(result) -> bool:
         return (
             result.recipe == recipe
             and "prototype" not in result.note  # a claim refers to the packaged recipe
@@ -37,7 +37,7 @@ def test_recipe_claims_are_published_results(recipe, claim):
             and ("minutes" not in claim or claim.get("clock", "papers").lower() == result.clock)
         )
 
-    assert any(map(agrees, read_published())), claim
+    assert any(map(is_equal, read_published())), claim
 
 
 def test_published_results_name_source_and_are_possible():

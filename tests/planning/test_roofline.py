@@ -66,14 +66,14 @@ class Kernels(TorchDispatchMode):
     def __enter__(self) -> "Kernels":
         for name in ("batch_norm", "blur", "max_pool", "statistics"):
             module = pytest.importorskip(f"resnet_recipes.ops.kernels.{name}")
-            self.patches.enter_context(patch.object(module, "launch", self.launched))
+            self.patches.enter_context(patch.object(module, "launch", self.count_launch))
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         self.patches.close()
 
-    def launched(self, kernel, grid, key, *arguments, **options) -> None:
+    def count_launch(self, kernel, grid, key, *arguments, **options) -> None:
         images = (each for each in arguments if isinstance(each, torch.Tensor) and each.dim() == 4)
         self.moved += sum(each.nbytes for each in images)
 

@@ -109,7 +109,7 @@ def make_batch(pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generat
     ]
 
 
-def floats(state: dict[str, Tensor]) -> list[Tensor]:
+def list_floats(state: dict[str, Tensor]) -> list[Tensor]:
     return [value for value in state.values() if value.is_floating_point()]
 
 
@@ -119,7 +119,7 @@ def train_by_hand(
     """Train a network; return the losses, and the average of its floating-point state."""
     params, losses = list(net.parameters()), []
     momentum = [torch.zeros_like(param) for param in params]
-    state = floats(net.state_dict())
+    state = list_floats(net.state_dict())
     for step, (pixels, labels) in enumerate(raw):
         rng = np.random.default_rng((SEED, 0, step))
         torch.manual_seed(int(rng.integers(2**63)))
@@ -153,7 +153,7 @@ def test_hot_six_steps_match_handwritten_loop(run):
     net = build_shallow_resnet18(CLASSES)
     net.load_state_dict(run.model.state_dict())
     assert net.fc.bias.tolist() == pytest.approx([-math.log(CLASSES)] * CLASSES)
-    begun = copy.deepcopy(floats(net.state_dict()))
+    begun = copy.deepcopy(list_floats(net.state_dict()))
     raw = [
         (batch.pixels.clone(), batch.labels.clone())
         for batch in islice(run.train_data.batches(0), STEPS)
@@ -162,6 +162,6 @@ def test_hot_six_steps_match_handwritten_loop(run):
     notes = record(run)
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with run.methods.eval_weights(run.model):
-        found = copy.deepcopy(floats(run.model.state_dict()))
+        found = copy.deepcopy(list_floats(run.model.state_dict()))
     for before, expected, value in zip(begun, average, found, strict=True):
         assert (value - expected).norm() < 1e-5 * (expected - before).norm()

@@ -51,7 +51,7 @@ def open_images(folder: Path, split: str) -> list[Image.Image]:
     return [Image.open(path).convert("RGB") for path in sorted((folder / split).glob("*/*"))]
 
 
-def first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np.ndarray:
+def read_first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np.ndarray:
     """Return one batch, int64 [N, S, S, 3]."""
     loader = open_split(settings, data.measure(settings), ALONE, *rest)
     try:
@@ -73,7 +73,7 @@ def test_evaluation_images_equal_torchvision_transforms(settings, folder):
     peer = v2.Compose(
         [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]
     )
-    assert_alike(first_batch(data.open_eval, settings), map(peer, open_images(folder, "val")))
+    assert_alike(read_first_batch(data.open_eval, settings), map(peer, open_images(folder, "val")))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
     peer = create(224, interpolation="bicubic", crop_pct=0.95, crop_mode=mode, normalize=False)
     theirs = (peer(image).permute(1, 2, 0).numpy() for image in open_images(folder, "val"))
     words = [f"data={folder}", f"data.fit={fit}", "workers=1"]
-    ours = first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
+    ours = read_first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
     # for tall images Pillow resizes rows and columns in the other order, with rounding in between
     assert_alike(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 
@@ -96,7 +96,7 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     rows = make_rows(0, order)
     (boxes, mirrored), bicubic = crop.draw_boxes(rows, sizes), crop.choose_bicubic(rows)
 
-    def theirs() -> Iterator[Image.Image]:
+    def list_theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(
             order, boxes.tolist(), mirrored, bicubic, strict=True
         ):
@@ -104,4 +104,6 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
             cut = functional.resized_crop(images[index], *box, [settings.train_size] * 2, filtering)
             yield functional.hflip(cut) if is_mirrored else cut
 
-    assert_alike(first_batch(data.open_train, replace(settings, flip=True), None), theirs())
+    assert_alike(
+        read_first_batch(data.open_train, replace(settings, flip=True), None), list_theirs()
+    )

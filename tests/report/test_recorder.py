@@ -14,7 +14,7 @@ from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, filter_kind,
 from resnet_recipes.run_folder.summary import WeightFiles
 
 
-def steps(folder, kind="step"):
+def read_steps(folder, kind="step"):
     return [
         record["step"]
         for record in read_metrics(folder / "metrics.jsonl")
@@ -38,17 +38,17 @@ def test_resumed_run_records_every_step_once(recorder, driver, facts, console):
     again.begin(done=10, seconds=20.0)
     driver.seconds = 20.0
     driver.run(10, 40)
-    assert steps(facts.folder) == list(range(1, 41))
-    assert steps(facts.folder, "evaluation") == [10, 20, 30, 40]
-    assert steps(facts.folder, "begin") == [0, 10]
+    assert read_steps(facts.folder) == list(range(1, 41))
+    assert read_steps(facts.folder, "evaluation") == [10, 20, 30, 40]
+    assert read_steps(facts.folder, "begin") == [0, 10]
 
 
 def test_missing_evaluation_is_recorded_once_on_resume(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 27)
     Recorder(facts, console).begin(done=20, owes_evaluation=True)
-    assert steps(facts.folder, "evaluation") == [10]
-    assert steps(facts.folder) == list(range(1, 21))
+    assert read_steps(facts.folder, "evaluation") == [10]
+    assert read_steps(facts.folder) == list(range(1, 21))
 
 
 def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
@@ -73,7 +73,7 @@ def test_truncated_line_loses_only_one_record(recorder, driver, facts):
     path = facts.folder / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     driver.run(2, 4)
-    assert steps(facts.folder) == [1, 3, 4]
+    assert read_steps(facts.folder) == [1, 3, 4]
 
 
 def test_nan_loss_is_written_as_null(recorder, facts):

@@ -24,7 +24,7 @@ from tests.report.conftest import Terminal
 class Screen(Terminal):
     """A terminal that tracks the content of its screen."""
 
-    def screen(self) -> list[str]:
+    def list_lines(self) -> list[str]:
         """Return the visible lines, without colors."""
         lines, row, column = [""], 0, 0
         for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
@@ -62,18 +62,18 @@ def test_interjection_erases_the_live_display(terminal):
         console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True
     ) as live:
         live.update(Text("epoch 1\nloss 3.1"), refresh=True)
-        assert terminal.screen() == ["epoch 1", "loss 3.1"]
+        assert terminal.list_lines() == ["epoch 1", "loss 3.1"]
         print(format_interjection("stopping"), file=terminal)
         live.update(Text("epoch 2\nloss 2.7"), refresh=True)
-        assert terminal.screen() == ["stopping", "epoch 2", "loss 2.7"]
-    assert terminal.screen()[0] == "stopping"
-    assert "".join(terminal.screen()[1:]) == ""
+        assert terminal.list_lines() == ["stopping", "epoch 2", "loss 2.7"]
+    assert terminal.list_lines()[0] == "stopping"
+    assert "".join(terminal.list_lines()[1:]) == ""
 
 
 def test_live_display_has_the_expected_height(terminal, facts):
     console = LiveConsole(terminal, terminal)
     console.begin(facts, 0)
-    assert len(terminal.screen()) == DISPLAY_LINES
+    assert len(terminal.list_lines()) == DISPLAY_LINES
     console.close()
 
 

@@ -60,12 +60,12 @@ def test_folder_replaced_before_its_lock_is_rejected(tmp_path, monkeypatch):
     folder, take = tmp_path / "mine", lock._try_lock
     folder.mkdir()
 
-    def replaced(file: TextIO) -> bool:
+    def replace_and_lock(file: TextIO) -> bool:
         folder.rename(tmp_path / "old")
         folder.mkdir()
         return take(file)
 
-    monkeypatch.setattr(lock, "_try_lock", replaced)
+    monkeypatch.setattr(lock, "_try_lock", replace_and_lock)
     with pytest.raises(NotReadyError, match="was replaced by another command"):
         LockedFolder(folder)
     assert list(folder.iterdir()) == []

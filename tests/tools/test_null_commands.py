@@ -20,7 +20,7 @@ evaluation.interval=3ep checkpoint.interval=3ep
 def command(environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and its output."""
 
-    def ran(words, **changes):
+    def run_command(words, **changes):
         place = f"run.root={tmp_path}", "run=tried"
         words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
         done = subprocess.run(
@@ -30,7 +30,7 @@ def command(environment, tmp_path):
         assert " of 50 images; no accuracy is reported" in error  # the device computes no counts
         return shown
 
-    return ran
+    return run_command
 
 
 @pytest.mark.timeout(600)  # 90 s of CPU time, for compiling

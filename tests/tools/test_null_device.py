@@ -252,14 +252,14 @@ for name, script in json.loads(sys.argv[2]).items():
 def start(environment):
     """Return a function that runs Python on the null device and returns the printed lines."""
 
-    def started(*arguments):
+    def run_python(*arguments):
         done = subprocess.run(
             [sys.executable, *arguments], env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()
 
-    return started
+    return run_python
 
 
 #: Launches of a step, including copies and fills, and of a step with SAM: kernel by kernel, and

@@ -99,7 +99,7 @@ def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
         "methods.sam.interval=3 methods.ema.half_life=3ba methods.ema.update_interval=2ba"
     )
     expected = train_to_end(make_run(words))
-    with counted_graphs(monkeypatch) as graphs:
+    with count_graphs(monkeypatch) as graphs:
         run = make_run(f"precision.compile=true {words}")
         assert run.plan.sizes == (40, 44, 48, 56, 60, 64)
         compiled = train_to_end(run)
@@ -113,7 +113,7 @@ def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
 
 
 @contextmanager
-def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
+def count_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
     """Make `torch.compile` run graphs without generating kernels, and collect the graphs."""
     graphs = []
 
@@ -261,10 +261,10 @@ def test_micro_batch_search_fails_with_last_reason(engine, why, micro_batch_sear
 def test_micro_batch_search_reraises_other_errors(micro_batch_search, monkeypatch):
     search, *_, run = micro_batch_search
 
-    def fails(plan, rank):
+    def fail(plan, rank):
         raise TrainingError("no images")
 
     search(96)
-    monkeypatch.setattr(building, "build", fails)
+    monkeypatch.setattr(building, "build", fail)
     with pytest.raises(TrainingError, match="no images"):
         building.find_micro_batch(run.plan, run.rank)

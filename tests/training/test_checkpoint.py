@@ -140,14 +140,14 @@ def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
 def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     end, code, checkpoints, warnings, monkeypatch
 ):
-    def failing(path: Path, most: int) -> FileIO:
+    def fail(path: Path, most: int) -> FileIO:
         if path.name == f"step-00000020{end}":
             raise OSError(code, os.strerror(code), str(path))
         return open_regular(path, most)
 
     again = reopen(checkpoints, warnings.append)
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "open_regular", failing)
+        patched.setattr(checkpoint, "open_regular", fail)
         assert again.load_newest()[0] == 10
     assert os.strerror(code) in warnings[0]
     again.save(15, make_state(15), wait=True)
@@ -210,10 +210,10 @@ def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings)
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
 def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
-    def failing(_: object) -> None:
+    def fail(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "fsync", failing)
+    monkeypatch.setattr(os, "fsync", fail)
     for step in (30, 40, 50):
         checkpoints.save(step, make_state(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
@@ -237,11 +237,11 @@ def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
 def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeypatch):
     sync = os.fsync
 
-    def failing(_: object) -> None:
+    def fail(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for step in range(30, 100, 10):
-        monkeypatch.setattr(os, "fsync", sync if step % 30 == 0 else failing)
+        monkeypatch.setattr(os, "fsync", sync if step % 30 == 0 else fail)
         checkpoints.save(step, make_state(step))
         checkpoints._finish()
     assert len(warnings) == 4

@@ -15,10 +15,10 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     now = [1000.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def passing(seconds: float) -> None:
+    def advance(seconds: float) -> None:
         now[0] += seconds
 
-    return passing
+    return advance
 
 
 def test_clock_paused_does_not_advance(wait):

@@ -44,7 +44,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
         "methods.ema.update_interval=1ba"
     )
 
-    def finished(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
+    def train_and_read(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
         parsed = recipe(words)
         facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
         folder = create_unstarted_run(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
@@ -52,8 +52,8 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
         summary = json.loads((folder / "summary.json").read_text())
         return load_file(folder / "weights.safetensors"), summary
 
-    alone, _ = finished(1, words)
-    weights, summary = finished(3, words)
+    alone, _ = train_and_read(1, words)
+    weights, summary = train_and_read(3, words)
     for name in alone:
         if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
             torch.testing.assert_close(weights[name], alone[name], rtol=1e-4, atol=1e-5)
@@ -66,7 +66,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
     )
     assert results.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
     assert summary["eval_examples"] == 50  # not divisible by three ranks
-    _, summary = finished(3, f"{words} max_duration=1ba schedule.warmup=0ba", eval_examples=2)
+    _, summary = train_and_read(3, f"{words} max_duration=1ba schedule.warmup=0ba", eval_examples=2)
     assert summary["eval_examples"] == 2  # one rank has no images
 
 

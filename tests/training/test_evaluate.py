@@ -194,7 +194,7 @@ SEEN = [
 ]
 
 
-def after_all(run):
+def evaluate_all(run):
     """Return the run after all evaluations; evaluation n runs with the first bias set to n."""
     for number, metrics in enumerate(SEEN, 1):
         run.model.fc.bias.data.fill_(number)
@@ -204,7 +204,7 @@ def after_all(run):
 
 @pytest.mark.parametrize(("by", "step"), [("top1", 2), ("loss", 3), ("balanced_accuracy", 4)])
 def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
-    run = after_all(make_run(f"checkpoint.best={by}"))
+    run = evaluate_all(make_run(f"checkpoint.best={by}"))
     assert (run.best.step, run.best.metrics) == (step, SEEN[step - 1])
     outcomes = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
     assert (tmp_path / BEST).exists()
@@ -214,14 +214,14 @@ def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
 
 
 def test_best_weights_are_off_by_default(make_run, tmp_path):
-    run = after_all(make_run())
+    run = evaluate_all(make_run())
     assert capture(run, 5)["best"] == {}
     assert write_weight_files(run, tmp_path, Evaluation(None, None), 5).best is None
     assert not (tmp_path / BEST).exists()
 
 
 def test_resumed_best_weights_require_the_same_metric(make_run):
-    state = capture(after_all(make_run("checkpoint.best=loss")), 5)
+    state = capture(evaluate_all(make_run("checkpoint.best=loss")), 5)
     same, other = make_run("checkpoint.best=loss"), make_run("checkpoint.best=top1")
     for run in (same, other):
         restore(run, state)
@@ -233,7 +233,7 @@ def test_resumed_best_weights_require_the_same_metric(make_run):
 
 @pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])
 def test_restore_rejects_best_weights_that_do_not_fit(wrong, make_run):
-    state = capture(after_all(make_run("checkpoint.best=loss")), 5)
+    state = capture(evaluate_all(make_run("checkpoint.best=loss")), 5)
     with pytest.raises(TrainingError, match="the checkpoint cannot be used"):
         restore(make_run("checkpoint.best=loss"), state | {"best": state["best"] | wrong})
 

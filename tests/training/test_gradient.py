@@ -15,7 +15,7 @@ from resnet_recipes.training.run import Run
 from tests.training.recording import HOT, find_differing_tensors, record
 
 
-def grown(run: Run, limit: int) -> Run:
+def limit_memory(run: Run, limit: int) -> Run:
     """Make the run's network exceed the memory for images above `limit` pixels."""
 
     def refuse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -40,7 +40,7 @@ def test_memory_check_leaves_run_unchanged(make_run):
 def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
     run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
     side = max(run.plan.sizes)
-    grown(run, limit=side - 1)
+    limit_memory(run, limit=side - 1)
     assert run.plan.pixels_at(0) < side
     message = (
         rf"a micro-batch of 4 images of {side} px does not fit on this GPU; "
@@ -51,7 +51,7 @@ def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
 
 
 def test_memory_check_suggests_no_size_below_one(make_run):
-    run = grown(make_run("batch.bn_size=1"), limit=0)
+    run = limit_memory(make_run("batch.bn_size=1"), limit=0)
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
     ):
@@ -68,7 +68,7 @@ def test_compiling_on_cpu_is_not_timed(make_run):
 BATCH = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
 
 
-def linear(run: Run) -> Run:
+def make_linear(run: Run) -> Run:
     """Replace the network of a run with a linear layer."""
     run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
     run.all_reduce = AllReduce(run.model, False)
@@ -77,7 +77,7 @@ def linear(run: Run) -> Run:
 
 @pytest.mark.parametrize(("sync", "averages"), [(True, [False, True]), (False, [False, False])])
 def test_gradient_averages_only_last_micro_batch(sync, averages, make_run):
-    run, calls = linear(make_run("batch.bn_size=8")), []
+    run, calls = make_linear(make_run("batch.bn_size=8")), []
     run.all_reduce = Mock(average=lambda enabled: calls.append(enabled) or nullcontext())
     Gradient(run)(BATCH, sync)
     assert calls == averages
@@ -85,7 +85,7 @@ def test_gradient_averages_only_last_micro_batch(sync, averages, make_run):
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_gradient_follows_weighted_mean_of_losses(parts, make_run):
-    run = linear(make_run(f"batch.bn_size={16 // parts}"))
+    run = make_linear(make_run(f"batch.bn_size={16 // parts}"))
     for weights in (None, torch.rand(16)):
         run.model.zero_grad()
         losses = Gradient(run)(BATCH._replace(weights=weights))

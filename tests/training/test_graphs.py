@@ -180,13 +180,13 @@ def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
 def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
     """A method may compute a batch's gradient twice."""
 
-    def twice(compute: Callable, params: list, now: object) -> torch.Tensor:
+    def compute_twice(compute: Callable, params: list, now: object) -> torch.Tensor:
         compute(sync=False)
         return compute()
 
     runs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
     for run in runs:
-        run.methods.gradient = twice
+        run.methods.gradient = compute_twice
         record(run)
     assert device.graphs[0].replays >= 2
     assert find_differing_tensors(*runs) == []

@@ -77,7 +77,7 @@ def test_steps_never_wait_for_device(make_run):
     assert waits & {event.key for event in trace.key_averages()} == set()
 
 
-def seen(run: Run) -> tuple[list[float], list[float]]:
+def train_and_record(run: Run) -> tuple[list[float], list[float]]:
     """Train a run; return a sample of its methods' generator and the learning rate, by step."""
     rows = []
     run.methods.after_step = lambda model, now: rows.append(
@@ -91,7 +91,7 @@ def test_random_numbers_depend_on_seed_rank_and_step(make_run):
     run = make_run("max_duration=2ba schedule.warmup=1ba seed=3")
     for rank in (0, 1):
         run.rank = replace(run.rank, rank=rank)
-        draws, rates = seen(run)
+        draws, rates = train_and_record(run)
         generators = [np.random.default_rng((3, rank, step)) for step in range(2)]
         seeds = [int(rng.integers(2**63)) for rng in generators]  # for the forward pass
         assert len({*seeds}) == 2

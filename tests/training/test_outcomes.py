@@ -8,7 +8,7 @@ import torch
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 
 
-def random_outcomes(count: int) -> Outcomes:
+def make_random_outcomes(count: int) -> Outcomes:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 4, (count,), generator=generator)
     best = torch.randint(0, 4, (count,), generator=generator)
@@ -16,7 +16,7 @@ def random_outcomes(count: int) -> Outcomes:
 
 
 def test_calibration_error_matches_loop_over_bins():
-    outcomes, error = random_outcomes(300), 0.0
+    outcomes, error = make_random_outcomes(300), 0.0
     outcomes.probabilities[0] = 1.0
     # neighboring bins have opposite errors, which would cancel if they were merged
     first, second = ((15 * outcomes.probabilities).ceil() == number for number in (1, 2))
@@ -36,7 +36,7 @@ def test_calibration_error_matches_loop_over_bins():
 
 @pytest.mark.parametrize(("images", "ranks"), [(7, 1), (7, 2), (7, 3), (2, 3)])
 def test_interleave_restores_order_of_images(images, ranks):
-    whole = random_outcomes(images)
+    whole = make_random_outcomes(images)
     parts = [Outcomes.concatenate([Outcomes(*(f[r::ranks] for f in whole))]) for r in range(ranks)]
     parts = [part if len(part.labels) else Outcomes.concatenate([]) for part in parts]
     for field, expected in zip(Outcomes.interleave(parts), whole, strict=True):
@@ -45,7 +45,7 @@ def test_interleave_restores_order_of_images(images, ranks):
 
 
 def test_most_wrong_sorts_wrong_images_by_probability():
-    outcomes = random_outcomes(100)
+    outcomes = make_random_outcomes(100)
     wrong = [i for i in range(100) if outcomes.best[i] != outcomes.labels[i]]
     wrong.sort(key=lambda i: -outcomes.probabilities[i])
     assert outcomes.most_wrong(1000) == wrong
@@ -56,7 +56,7 @@ def test_classes_and_mistakes_match_manual_count():
     generator = torch.Generator().manual_seed(0)
     labels = (torch.randint(0, 6, (200,), generator=generator) * 2).tolist()  # odd ones have none
     best = torch.randint(0, 12, (200,), generator=generator).tolist()
-    confusion, counts = confusion_of(labels, best), Counter(zip(labels, best, strict=True))
+    confusion, counts = make_confusion(labels, best), Counter(zip(labels, best, strict=True))
     outcomes = confusion.classes()
     assert [row.top1_percent for row in outcomes] == sorted(row.top1_percent for row in outcomes)
     rows = [(row.label, row.images, row.correct) for row in outcomes]
@@ -67,7 +67,7 @@ def test_classes_and_mistakes_match_manual_count():
     assert confusion.mistakes(1)[0].images == max(wrong.values())
 
 
-def confusion_of(labels: list[int], best: list[int]) -> Confusion:
+def make_confusion(labels: list[int], best: list[int]) -> Confusion:
     unused = torch.zeros(len(labels))
     return Confusion(Outcomes(torch.tensor(labels), torch.tensor(best), unused, unused))
 
@@ -77,7 +77,7 @@ def test_class_metrics_match_manual_computation():
 
     scikit-learn's precision_recall_fscore_support gives the same values with zero_division=0.
     """
-    confusion = confusion_of([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
+    confusion = make_confusion([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
     outcomes = {
         row.label: (row.precision_percent, row.top1_percent, row.f1_percent)
         for row in confusion.classes()

@@ -14,7 +14,7 @@ from resnet_recipes.training.precision import Precision, resolve_dtype
 CPU = torch.device("cpu")
 
 
-def network() -> nn.Module:
+def make_network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
 
@@ -32,7 +32,7 @@ def step(
 
 @pytest.mark.parametrize("first", [True, False])
 def test_overflow_skips_step_and_restores_statistics(first):
-    model = network()
+    model = make_network()
     optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
     good = torch.randn(8, 3, 8, 8)
     if not first:
@@ -61,13 +61,15 @@ def test_restoring_statistics_takes_constant_number_of_operations():
         precision = Precision(CPU, torch.float16, model)
         with profile(activities=[ProfilerActivity.CPU]) as trace:
             precision.before_step()
-            precision.step(*primed(precision, optimizer, model))
+            precision.step(*set_gradients(precision, optimizer, model))
         called = {event.key: event.count for event in trace.key_averages()}
         counts.append((called["aten::where"], called["aten::cat"]))
     assert counts == [(1, 2)] * 2
 
 
-def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple:
+def set_gradients(
+    precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Module
+) -> tuple:
     """Set the scaled gradient of every parameter, as backward would; return a step's arguments."""
     precision.scaler.scale(torch.ones(()))
     for p in model.parameters():

@@ -75,7 +75,7 @@ def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
     assert probe.choose_batch_size(growing, ALONE, 16) == size
 
 
-def speeds_of_two(process: RankProcess) -> dict[str, object]:
+def measure_two_ranks(process: RankProcess) -> dict[str, object]:
     """Measure on all ranks at once."""
     probe.TIMED_STEPS = 3
     torchvision.models.resnet18 = build_shallow_resnet18
@@ -90,7 +90,7 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
 @pytest.mark.slow
 def test_two_ranks_measure_together(launcher, growing, tmp_path):
     (tmp_path / "config.yaml").write_text(freeze(growing.recipe))
-    first, second = launcher.call(tmp_path, 2, speeds_of_two)
+    first, second = launcher.call(tmp_path, 2, measure_two_ranks)
     assert first["devices"] == 2
     assert first["all_reduce"] > 0
     assert first["step"].keys() == second["step"].keys()

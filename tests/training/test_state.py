@@ -220,7 +220,7 @@ def test_changed_settings_report_every_learned_setting(recipe):
         assert [problem.key for problem in find_changed_settings(old, new)] == [key]
 
 
-def after_a_step(run: Run) -> dict[str, Any]:
+def take_a_step(run: Run) -> dict[str, Any]:
     """Return the state of a run after one step with zero gradients, with averaged weights."""
     for parameter in run.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -281,7 +281,7 @@ optimizer/state/0/momentum_buffer | TWO | optimizer momentum_buffer of parameter
 )
 def test_restore_rejects_malformed_state_with_reason(place, value, message, make_run):
     run = make_run("methods.ema={}")
-    state = after_a_step(run)
+    state = take_a_step(run)
     *path, last = (int(key) if key.isdecimal() else key for key in place.split("/"))
     section = reduce(getitem, path, state)
     if value == "ABSENT":
@@ -296,7 +296,7 @@ def test_restore_rejects_malformed_state_with_reason(place, value, message, make
 
 def test_restore_keeps_optimizer_settings_of_recipe(make_run):
     run = make_run("methods.ema={}")
-    state = after_a_step(run)
+    state = take_a_step(run)
     for group in state["optimizer"]["param_groups"]:
         group.update(weight_decay=1e9, momentum=-3, params=[])
     assert restore(run, state) == 3

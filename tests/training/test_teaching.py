@@ -108,7 +108,7 @@ def stored(settings: Callable, planned: Callable, tmp_path: Path) -> Callable[..
     return make
 
 
-def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
+def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
     reporter = Mock(spec=RunReporter)
     reporter.is_asked_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)
@@ -139,12 +139,12 @@ def test_run_with_all_outputs_matches_teacher_run(
     plan = planned(settings(words=words), int(ranks))
     assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
     path = stored(words, kept=10, ranks=int(ranks))
-    learned = trained(make_run(settings(path, words)))
-    assert torch.equal(learned, trained(make_run(settings(words=words))))
+    learned = train_and_digest(make_run(settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
     half, rest = (make_run(settings(path, words)) for _ in range(2))
-    trained(half, stop_at=STEPS // 2 + 1)
+    train_and_digest(half, stop_at=STEPS // 2 + 1)
     restore(rest, capture(half, STEPS // 2 + 1))
-    assert torch.equal(trained(rest, first=STEPS // 2 + 1), learned)
+    assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
 
 
 LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
@@ -160,8 +160,8 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
 )
 def test_one_file_serves_other_batches_and_seeds(taught_with, words, settings, make_run, stored):
     path = stored(taught_with, kept=10)
-    learned = trained(make_run(settings(path, words)))
-    assert torch.equal(learned, trained(make_run(settings(words=words))))
+    learned = train_and_digest(make_run(settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
 
 
 def test_rank_waits_until_all_outputs_are_written(stored, tmp_path, monkeypatch):
@@ -204,12 +204,12 @@ def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
 def refusal(settings: Callable, planned: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with stored outputs is rejected."""
 
-    def why(error: type[Exception], labels: Path, words: str = "") -> str:
+    def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
         with pytest.raises(error) as caught:
             planned(settings(labels, words))
         return " ".join(f"{one.key} {one}" for one in caught.value.problems)
 
-    return why
+    return explain_rejection
 
 
 def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
@@ -238,7 +238,7 @@ def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusa
     assert f"{shrunk}: {path} was made with 0" in refusal(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    rewritten(path, {"data.memory_pixels": "64"})
+    rewrite(path, {"data.memory_pixels": "64"})
     planned(settings(path, shrunk))
     del metadata["data.memory_pixels"]  # as in files of older versions
     save_file(load_file(path), path, metadata)
@@ -258,7 +258,7 @@ def test_description_contains_every_crop_setting(settings, planned):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
+def rewrite(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
     """Change only the description or tensors of a file."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
@@ -275,9 +275,9 @@ DAMAGE = [
     ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
     ("was not written by", lambda path: save_file(load_file(path), path)),
     ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),
-    ("or by another version of it", lambda path: rewritten(path, {"data.new": "1"})),
-    ("not written by", lambda path: rewritten(path, {}, values=torch.zeros(2).bfloat16())),
-    ("to these images", lambda path: rewritten(path, {}, sha256=torch.tensor(0))),
+    ("or by another version of it", lambda path: rewrite(path, {"data.new": "1"})),
+    ("not written by", lambda path: rewrite(path, {}, values=torch.zeros(2).bfloat16())),
+    ("to these images", lambda path: rewrite(path, {}, sha256=torch.tensor(0))),
     ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ("No such file", Path.unlink),
 ]
@@ -301,12 +301,12 @@ def test_outputs_are_readable_as_safetensors(stored):
 
 def test_metadata_is_quoted_in_suggested_commands(settings, planned, stored, refusal):
     path = stored()
-    rewritten(path, {"data.seed": "$(reboot)", "data.flip": "0"})
+    rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
         planned(settings(path))
     fixes = {problem.key: problem.fix for problem in caught.value.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
-    rewritten(path, {"$(reboot)": "1"})
+    rewrite(path, {"$(reboot)": "1"})
     assert "reboot" not in refusal(NotReadyError, path)
 
 
@@ -345,7 +345,7 @@ def test_outputs_serve_runs_of_another_dtype(settings, planned, stored):
     assert planned(settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 
 
-def rejection(process: RankProcess) -> str:
+def explain_rejection(process: RankProcess) -> str:
     with pytest.raises(NotReadyError) as caught:
         run_job(process)
     return str(caught.value)
@@ -356,7 +356,7 @@ def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, rep
     replaced()
     folder = create_unstarted_run(path.parent / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
-    (message,) = launcher.call(folder, 1, rejection)
+    (message,) = launcher.call(folder, 1, explain_rejection)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_outputs(path)[0].missing() == [0, 1]
 

@@ -34,7 +34,7 @@ class Parts:
         self.images = self.samples["image"]
         self.table = self.data[int(self.header["table_ptr"][0]) :].view(ALLOCATION)
 
-    def first(self, mode: int) -> int:
+    def find_first(self, mode: int) -> int:
         """Return the first sample that is stored in this mode."""
         return int(np.flatnonzero(self.images["mode"] == mode)[0])
 
@@ -55,11 +55,11 @@ def place_in_metadata(parts: Parts) -> None:
 
 
 def widen_a_raw_image(parts: Parts) -> None:
-    parts.images["width"][parts.first(1)] += 1
+    parts.images["width"][parts.find_first(1)] += 1
 
 
 def call_jpeg_raw(parts: Parts) -> None:
-    parts.images["mode"][parts.first(0)] = 1
+    parts.images["mode"][parts.find_first(0)] = 1
 
 
 def rename_the_second_field(parts: Parts) -> None:
@@ -186,7 +186,7 @@ def test_changed_byte_is_reported_for_its_image(file):
 def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
     get_sidecar_path(file).unlink()
     parts = Parts(file.read_bytes())
-    index = parts.first(0)
+    index = parts.find_first(0)
     parts.images["height"][index] += 1
     file.write_bytes(parts.data.tobytes())
     assert "its size differs" in open_beton(file).describe_damage(index)

@@ -15,18 +15,18 @@ def syncs(monkeypatch) -> list[str]:
     """Return the names of synced and renamed files, in order."""
     noted, sync, replace = [], os.fsync, os.replace
 
-    def fsync(number: int) -> None:
+    def note_sync(number: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{number}"))
         is_begun = path.suffix == ".partial" and not any(path.read_bytes()[: HEADER.itemsize])
         noted.append(f"{path.name}{' without a header' if is_begun else ''}")
         sync(number)
 
-    def named(old: Path, new: Path) -> None:
+    def note_rename(old: Path, new: Path) -> None:
         noted.append(f"-> {Path(new).name}")
         replace(old, new)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", named)
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_rename)
     return noted
 
 

@@ -33,7 +33,7 @@ def read_contents(path: Path) -> list[tuple[int, bytes]]:
     return [(int(label), beton.sample(index).tobytes()) for index, label in enumerate(beton.labels)]
 
 
-def names(folder: Path) -> set[str]:
+def list_names(folder: Path) -> set[str]:
     """Return the names in a folder."""
     return {path.name for path in folder.iterdir()}
 
@@ -74,7 +74,12 @@ def test_convert_keeps_images_labels_and_options(folder, tmp_path):
             for path in (folder / split / name).iterdir()
         ]
         assert sorted(read_contents(tmp_path / f"{split}.beton")) == sorted(expected)
-    assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
+    assert list_names(tmp_path) == {
+        "train.beton",
+        "train.beton.json",
+        "val.beton",
+        "val.beton.json",
+    }
     note = json.loads(get_sidecar_path(tmp_path / "train.beton").read_text())
     assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
     assert (note["source"], note["options"]["write_mode"]) == (str(folder), "raw")
@@ -94,7 +99,7 @@ def test_convert_shuffles_by_seed_unless_disabled(folder, tmp_path):
 def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
     said = forecast(folder, tmp_path, RAW)
     assert (said.images, said.sampled, said.resumed_images, said.unreadable) == (48, 48, 0, ())
-    assert not names(tmp_path)
+    assert not list_names(tmp_path)
     convert(folder, tmp_path, RAW, silent, said)
     written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
     assert abs(said.bytes / written - 1) < 0.05
@@ -120,7 +125,12 @@ def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_ch
     assert forecast(source, target, RAW).resumed_images == 16
     assert convert_to_first_step(source, target) == 20
     assert target.read_bytes() == whole.read_bytes()
-    assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
+    assert list_names(tmp_path) == {
+        "whole.beton",
+        "whole.beton.json",
+        "train.beton",
+        "train.beton.json",
+    }
 
 
 def test_finished_split_is_not_converted_again(folder, tmp_path):
@@ -213,13 +223,13 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
     old = target.read_bytes(), get_sidecar_path(target).read_bytes()
     write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
 
-    def full(file, data):
+    def fail_when_full(file, data):
         if file.tell() + len(data) > limit:
             raise OSError(28, "No space left on device")
         write(file, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(beton_writer, "write_all", full)
+        patch.setattr(beton_writer, "write_all", fail_when_full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
             convert(folder / "train", target, RAW, silent)
     assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
@@ -302,7 +312,7 @@ def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch
     for _ in range(2):
         with pytest.raises(TrainingError, match="was not read back"):
             convert(folder, tmp_path, RAW, silent)
-        assert not names(tmp_path)
+        assert not list_names(tmp_path)
 
 
 def test_conversion_killed_during_verification_finishes_when_repeated(
@@ -314,7 +324,7 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
             convert(folder / "val", tmp_path / "a.beton", RAW, silent)
     assert not (tmp_path / "a.beton").exists()
     convert(folder / "val", tmp_path / "a.beton", RAW, silent)
-    assert names(tmp_path) == {"a.beton", "a.beton.json"}
+    assert list_names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
 def test_convert_keeps_file_of_another_source(folder, tmp_path):

@@ -20,7 +20,7 @@ PICTURE = Image.fromarray(PIXELS)
 DEEP = np.linspace(0, 65535, 60 * 90).astype(np.uint16).reshape(60, 90)
 
 
-def sampled_4_4_1() -> bytes:
+def make_sampled_4_4_1() -> bytes:
     """Return a JPEG with sampling factors that FFCV may not support."""
     data = encode_image(PICTURE, subsampling="4:4:4")
     at = data.index(b"\xff\xc0") + 11
@@ -76,7 +76,7 @@ def test_beton_pixels_equal_folder_pixels(original):
         encode_image(PICTURE, "PNG"),
         encode_image(PICTURE) + b"behind the end",
         encode_image(PICTURE.resize((600, 400))),
-        sampled_4_4_1(),
+        make_sampled_4_4_1(),
     ],
     ids=["CMYK", "PNG", "bytes behind the end", "larger", "4:4:1"],
 )
@@ -90,12 +90,14 @@ def test_encode_reencodes_other_formats(original):
 
 
 def test_proportion_compresses_same_images_per_seed():
-    def modes(seed: int, count: int) -> list[int]:
+    def choose_modes(seed: int, count: int) -> list[int]:
         options = ConvertOptions(compress_probability=0.3, seed=seed)
         return [encode(Pixels(PIXELS[:8, :8]), index, options).mode for index in range(count)]
 
-    assert abs(np.mean(np.array(modes(4, 2000)) == JPEG) - 0.3) < 0.05  # five standard deviations
-    assert modes(4, 20) == modes(4, 20) != modes(5, 20)
+    assert (
+        abs(np.mean(np.array(choose_modes(4, 2000)) == JPEG) - 0.3) < 0.05
+    )  # five standard deviations
+    assert choose_modes(4, 20) == choose_modes(4, 20) != choose_modes(5, 20)
 
 
 def test_encode_names_every_wrong_option():

@@ -19,7 +19,7 @@ from tests.data.conftest import CLASSES, RAW, silent
 TWO = ({"bytes": b"x"}, {"bytes": b"y"})
 
 
-def images(split: Path) -> list[tuple[int, str, bytes]]:
+def list_images(split: Path) -> list[tuple[int, str, bytes]]:
     """Return (label, name, content) of every image of a split."""
     return [
         (label, path.name, path.read_bytes())
@@ -42,7 +42,7 @@ def write_tars(folder: Path, to: Path, labels: str = "name") -> None:
     for split, stem in (("train", "train"), ("val", "imagenet-validation")):
         for number in range(2):
             members = {}
-            for label, name, content in images(folder / split)[number::2]:
+            for label, name, content in list_images(folder / split)[number::2]:
                 key = f"./{CLASSES[label]}-{name.partition('.')[0]}"
                 said = {"json": json.dumps({"label": label, "width": 3}), "number": str(label)}
                 suffix = "json" if labels == "json" else "cls"
@@ -73,7 +73,7 @@ def describe_classes(feature: object) -> dict:
 def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
     """Write a Hugging Face dataset with `group` rows per row group."""
     for split, stem in (("train", "train"), ("val", "validation")):
-        labels, names, contents = zip(*images(folder / split), strict=True)
+        labels, names, contents = zip(*list_images(folder / split), strict=True)
         cells = [
             {"bytes": content, "path": name} for content, name in zip(contents, names, strict=True)
         ]

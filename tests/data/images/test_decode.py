@@ -157,11 +157,11 @@ def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
     box = (101, 203, 400, 333)
     sizes, draft = [], JpegImageFile.draft
 
-    def noted(image: JpegImageFile, *args):
+    def note_size(image: JpegImageFile, *args):
         draft(image, *args)
         sizes.append(image.size)
 
-    monkeypatch.setattr(JpegImageFile, "draft", noted)
+    monkeypatch.setattr(JpegImageFile, "draft", note_size)
     ours, full = (Picture(data).resized_crop(box, side, reduce) for reduce in (True, False))
     reduced = (-(-4 * WIDTH // shrink), -(-4 * HEIGHT // shrink))
     assert sizes == ([reduced] if shrink > 1 else [])

@@ -37,7 +37,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
     return Files(Listing.of(tmp_path / "train"))
 
 
-def in_engine(*settings) -> Storage:
+def open_in_engine(*settings) -> Storage:
     """Return the storage of training images in the engine, if the engine supports them."""
     return use_engine(TrainImages(*settings), 2)
 
@@ -92,7 +92,7 @@ def make_empty_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows
 )
 def test_training_crops_equal_python_decoder(files, changes, reduce, side, most):
     crop = replace(CROP, **changes)
-    ours, python = (make(files, crop, None, reduce) for make in (in_engine, TrainImages))
+    ours, python = (make(files, crop, None, reduce) for make in (open_in_engine, TrainImages))
     assert isinstance(ours, NativeImages)
     theirs = fill_all(python, files, side=side)
     difference = np.abs(fill_all(ours, files, side=side).astype(int) - theirs)
@@ -114,13 +114,13 @@ def test_evaluation_crops_equal_python_decoder(files, bicubic):
 
 def test_augmentation_with_steps_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    pixels = fill_all(in_engine(files, CROP, None, False), files)
+    pixels = fill_all(open_in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
         rng = CROP.generator(make_rows(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     others = ("png.png", "cmyk.jpg")
     jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
-    ours = fill_all(in_engine(files, CROP, augment, False), files)
+    ours = fill_all(open_in_engine(files, CROP, augment, False), files)
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
@@ -129,10 +129,10 @@ def test_unsupported_images_stay_in_python(files, tmp_path, request):
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "pngs" / "a" / f"{number}.png")
     pngs = Files(Listing.of(tmp_path / "pngs"))
-    assert type(in_engine(files, CROP, lambda image, rng: image, True)) is TrainImages
-    assert type(in_engine(pngs, CROP)) is TrainImages
+    assert type(open_in_engine(files, CROP, lambda image, rng: image, True)) is TrainImages
+    assert type(open_in_engine(pngs, CROP)) is TrainImages
     request.getfixturevalue("without_engine")
-    assert type(in_engine(files, CROP, None, True)) is TrainImages
+    assert type(open_in_engine(files, CROP, None, True)) is TrainImages
     assert type(use_engine(EvalImages(files, 40), 2)) is EvalImages
 
 
@@ -142,17 +142,17 @@ def test_damaged_file_is_named_as_in_python(files):
     data[-2:] = b"\0\0"
     path.write_bytes(data)
     sentences = []
-    for storage in (in_engine(files, CROP, None, True), TrainImages(files, CROP)):
+    for storage in (open_in_engine(files, CROP, None, True), TrainImages(files, CROP)):
         with pytest.raises(UnreadableError) as failure:
             storage.fill(make_empty_rows(np.arange(8)))
         sentences.append(str(failure.value))
     assert sentences[0] == sentences[1]
     rows = make_empty_rows(np.arange(4, 8))
-    assert fill(in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
+    assert fill(open_in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
 
 
 def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        in_engine(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))
+        open_in_engine(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))

@@ -182,7 +182,7 @@ def _read_epoch(config: DataConfig, pipe: Connection) -> None:
         pipe.recv()
 
 
-def _kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int, int]:
+def _measure_kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int, int]:
     """Return the size (Rss, Pss) of a process's largest image memory, in kB."""
     maps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{process}/smaps").read_text(), flags=re.M)
     return max(
@@ -202,7 +202,7 @@ def test_two_ranks_share_one_copy(mixed):
     with closing(open_training(config, share=replace(ALONE, world_size=2))) as loader:
         read(loader, count=2 * STEPS)
         assert ours.recv() == "read"
-        (rss, pss), (other_rss, other_pss) = map(_kilobytes, (os.getpid(), process.pid))
+        (rss, pss), (other_rss, other_pss) = map(_measure_kilobytes, (os.getpid(), process.pid))
         ours.send("stop")
     process.join()
     assert min(rss, other_rss) > 250  # most of 41 images
@@ -243,20 +243,20 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
     files, name = Files.of(make_memory_config(mixed), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
-    before = _kilobytes(os.getpid(), name)[0]
+    before = _measure_kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
     free[0] = 100_000  # half of the reserve: no more images are kept
     source.read(0)
-    assert _kilobytes(os.getpid(), name)[0] == before
+    assert _measure_kilobytes(os.getpid(), name)[0] == before
     free[0] = 90_000
     source.read(0)
     free[0] = 200_000
-    freed = 1024 * (before - _kilobytes(os.getpid(), name)[0])
+    freed = 1024 * (before - _measure_kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
     late = Shrunk(files, 90, name)  # joins the existing memory
     for each in (source, late):
         assert [each.read(index).pixels().tobytes() for index in range(len(each))] == expected
-    assert 1024 * (before - _kilobytes(os.getpid(), name)[0]) == freed
+    assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
 
 
 @built
@@ -276,7 +276,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
         batches, sizes = loader.batches(), []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
-            sizes.append(_kilobytes(os.getpid())[0])
+            sizes.append(_measure_kilobytes(os.getpid())[0])
     assert sizes[2] > 0
     assert {*sizes[2:]} == {sizes[2]}
 
@@ -306,11 +306,11 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     assert kept == [True, False, False]
 
 
-def _not_there(path: Path) -> None:
+def _delete(path: Path) -> None:
     path.unlink()
 
 
-def _fifo(path: Path) -> None:
+def _replace_by_fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
@@ -324,8 +324,8 @@ HOSTILE = {
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:300]),
     "empty": _write(b""),
     "text": _write(b"<html>404 Not Found</html>"),
-    "not there": _not_there,
-    "FIFO": _fifo,
+    "not there": _delete,
+    "FIFO": _replace_by_fifo,
     "folder": lambda path: (path.unlink(), path.mkdir()),
     "huge": _write(encode_image(Image.new("L", (9000, 9000)), "PNG")),
     "another length": lambda path: path.write_bytes(path.read_bytes() + b" "),

@@ -24,7 +24,7 @@ SIZES = [
 def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
-    def line(values: np.ndarray, length: int) -> np.ndarray:
+    def shrink_lines(values: np.ndarray, length: int) -> np.ndarray:
         scale, made = len(values) / length, []
         for i in range(length):
             total = np.zeros_like(values[0])
@@ -35,8 +35,8 @@ def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
             made.append(total)
         return np.stack(made)
 
-    rows = line(pixels.astype(np.float32), height)
-    return np.rint(line(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
+    rows = shrink_lines(pixels.astype(np.float32), height)
+    return np.rint(shrink_lines(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])

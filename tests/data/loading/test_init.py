@@ -206,7 +206,7 @@ class Case(NamedTuple):
             assert sum(1 for _ in itertools.islice(loader.batches(first), count)) == count
         return self.decoded.copy()
 
-    def by_step(self, share: Share, count: int) -> list[Counter]:
+    def decode_by_step(self, share: Share, count: int) -> list[Counter]:
         """Return the images decoded in each step of an uninterrupted run without look-ahead."""
         found = []
         self.decoded.clear()
@@ -253,7 +253,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 def test_run_decodes_its_steps_once_plus_prefetch(case, rank, world, repeats):
     case = case._replace(config=replace(case.config, repeats=repeats))
     share = Share(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
-    steps = case.by_step(share, STEPS + PREFETCH)
+    steps = case.decode_by_step(share, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
     # without a stop, before it, and after it
     for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):

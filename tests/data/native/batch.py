@@ -76,12 +76,12 @@ class Batch:
         for name, column in columns.items():
             self.rows[name] = column
 
-    def filled(self, engine: Engine) -> np.ndarray:
+    def fill(self, engine: Engine) -> np.ndarray:
         """Fill the rows and return their status."""
         assert engine.wait(engine.submit(self.rows), 60)
         return self.rows["status"]
 
     def decoded(self, engine: Engine) -> np.ndarray:
         """Fill all rows, and return their pixels."""
-        assert not self.filled(engine).any()
+        assert not self.fill(engine).any()
         return self.pixels

@@ -38,7 +38,7 @@ class _Codes:
                 code += 1
             code <<= 1
 
-    def segment(self, number: int) -> bytes:
+    def make_segment(self, number: int) -> bytes:
         """Return the table as a segment."""
         return _make_segment(0xC4, bytes([number, *self.counts, *self.symbols]))
 
@@ -57,8 +57,8 @@ def make_random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
             b"\xff\xd8",
             _make_segment(0xDB, bytes([0, *steps.tolist()])),
             _make_segment(0xC0, frame),
-            tables[0].segment(0x00),
-            tables[1].segment(0x10),
+            tables[0].make_segment(0x00),
+            tables[1].make_segment(0x10),
             _make_segment(0xDD, struct.pack(">H", kind.interval)),
             _make_segment(0xDA, scan),
             _scan(kind, tables, rng),

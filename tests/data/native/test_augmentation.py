@@ -15,7 +15,7 @@ from tests.data.native.batch import Batch, make_photo
 COUNT = 24
 
 
-def images(side: int) -> list[np.ndarray]:
+def make_images(side: int) -> list[np.ndarray]:
     """Return squares of all contrasts, and two of one color."""
     rng = np.random.default_rng(side)
     drawn = [
@@ -31,13 +31,13 @@ def augment(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
     kept = put_steps(batch.rows, steps)
     assert len(kept) == sum(map(len, steps))
-    return batch.decoded(engine)
+    return batch.decode(engine)
 
 
 @pytest.mark.parametrize("side", [8, 61, 176])
 @pytest.mark.parametrize("name", RANDAUGMENT_OPS)
 def test_randaugment_operations_equal_pillow(engine, name, side):
-    sources = images(side)
+    sources = make_images(side)
     rng = np.random.default_rng(1)
     values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
     pixels = augment(engine, sources, [[make_native_step(name, value, side)] for value in values])
@@ -75,7 +75,7 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
 )
 def test_augmentation_is_equal_without_the_engine(engine, method):
     operations, side = method.augment_sample(), 48
-    sources = images(side) * 12
+    sources = make_images(side) * 12
     pixels = augment(
         engine,
         sources,
@@ -88,7 +88,7 @@ def test_augmentation_is_equal_without_the_engine(engine, method):
 
 
 def test_augmentation_without_steps_keeps_the_image(engine):
-    sources = images(16)
+    sources = make_images(16)
     assert np.array_equal(augment(engine, sources, [[] for _ in sources]), sources)
 
 

@@ -22,7 +22,7 @@ BOX = (0, 0, 64, 64)
 def fill_one(engine, data: bytes, **columns) -> Status:
     """Return the status of one image; the pixels of a rejected image must not be written."""
     batch = Batch([data], 32, **{"box": BOX} | columns)
-    status = Status(batch.filled(engine)[0])
+    status = Status(batch.fill(engine)[0])
     assert status == Status.DONE or (batch.pixels == 77).all()
     return status
 
@@ -73,7 +73,7 @@ def test_bytes_before_restart_marker_are_damage(engine):
     for marker in (b"\xff\xd0", b"\xff\xd5"):
         at = data.index(marker, data.index(b"\xff\xda"))
         images = [data[:at] + more + data[at:] for more in (b"", b"\xff", b"\0", b"\xff\0")]
-        status = Batch(images, 32, box=BOX).filled(engine).tolist()
+        status = Batch(images, 32, box=BOX).fill(engine).tolist()
         assert status == [Status.DONE, Status.DONE, Status.DAMAGED, Status.DAMAGED]
 
 
@@ -132,12 +132,12 @@ nan | 0 | 9 | 9
 def test_box_outside_image_is_a_mismatch(engine, box, raw):
     image = np.asarray(make_photo()) if raw else encode_image(make_photo())
     batch = Batch([image], 32, box=tuple(map(float, box)), size=(150, 211), raw=raw)
-    assert batch.filled(engine)[0] == Status.MISMATCHED
+    assert batch.fill(engine)[0] == Status.MISMATCHED
 
 
 def test_raw_pixels_need_three_bytes_each(engine):
     batch = Batch([bytes(3 * 64 * 64 - 1)], 32, box=BOX, size=(64, 64), raw=True)
-    assert batch.filled(engine)[0] == Status.MISMATCHED
+    assert batch.fill(engine)[0] == Status.MISMATCHED
 
 
 def test_tables_are_not_reused_across_images(engine):
@@ -146,7 +146,7 @@ def test_tables_are_not_reused_across_images(engine):
     # without quantization tables; libjpeg would keep those of the previous image
     without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
-    assert batch.filled(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
+    assert batch.fill(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
 
 
 def test_empty_huffman_table_reuses_no_earlier_codes(built):
@@ -173,7 +173,7 @@ def test_special_files_are_rejected_at_once(engine, tmp_path, kind):
     batch = Batch(
         [b"x"], 32, box=BOX, data=0, folder=folder.ctypes.data, path=name.ctypes.data, length=length
     )
-    assert batch.filled(engine)[0] == Status.UNREADABLE
+    assert batch.fill(engine)[0] == Status.UNREADABLE
     assert os.strerror(int(batch.rows["error"][0])) != "Success"
 
 
@@ -188,10 +188,10 @@ def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
     path.write_bytes(image.tobytes())
     mapped = np.memmap(path, np.uint8, mode="r")
     batch = Batch([mapped], 32, box=(0, 0, 400, 300), size=(400, 500) if raw else 0, raw=raw)
-    assert not batch.filled(engine).any()
+    assert not batch.fill(engine).any()
     os.truncate(path, 4096)
-    assert batch.filled(engine)[0] == Status.CUT_SHORT
-    assert Batch([encode_image(make_photo())], 32, box=BOX).filled(engine)[0] == Status.DONE
+    assert batch.fill(engine)[0] == Status.CUT_SHORT
+    assert Batch([encode_image(make_photo())], 32, box=BOX).fill(engine)[0] == Status.DONE
 
 
 @pytest.mark.parametrize("progressive", [False, True])

@@ -34,7 +34,7 @@ def test_pixels_are_independent_of_thread_count(built, jpeg):
     images = []
     for threads in (1, 2, 7):
         with closing(Engine(threads)) as engine:
-            images.append(Batch([jpeg] * 200, 32, box=BOXES).decoded(engine))
+            images.append(Batch([jpeg] * 200, 32, box=BOXES).decode(engine))
     assert np.array_equal(images, images[:1] * 3)
 
 
@@ -54,7 +54,7 @@ def test_empty_batch_is_complete_at_once(engine):
 
 def test_failing_row_leaves_other_rows(engine, jpeg):
     batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
-    assert batch.filled(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
+    assert batch.fill(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
     assert (batch.pixels[1] == 77).all()
 
 
@@ -76,7 +76,7 @@ class FileBatch(Batch):
 
 def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
     from_file, from_memory = FileBatch(tmp_path, jpeg), Batch([jpeg], 32, box=BOXES[0])
-    assert np.array_equal(from_file.decoded(engine), from_memory.decoded(engine))
+    assert np.array_equal(from_file.decode(engine), from_memory.decode(engine))
 
 
 def is_in_page_cache(path: Path) -> bool:
@@ -106,7 +106,7 @@ def test_files_are_prefetched_before_decoding(built, jpeg, tmp_path):
     assert is_in_page_cache(late.path)
 
 
-def status(name: str, task: Path = Path("/proc/self")) -> str:
+def read_status(name: str, task: Path = Path("/proc/self")) -> str:
     """Return a status field of this process, or of one of its threads."""
     lines = (task / "status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith(name))
@@ -117,16 +117,16 @@ def test_threads_release_memory_of_large_files(built, tmp_path):
     os.truncate(large.path, 40 << 20)
     large.rows = np.repeat(large.rows, 8)
     with closing(Engine(4)) as engine:
-        before = int(status("RssAnon"))
-        assert Status.DONE not in large.filled(engine)
+        before = int(read_status("RssAnon"))
+        assert Status.DONE not in large.fill(engine)
         # kB; two threads that kept their memory would use 80 MB
-        assert int(status("RssAnon")) - before < 60 << 10
+        assert int(read_status("RssAnon")) - before < 60 << 10
 
 
 def test_changed_image_fails_its_checksum(engine, jpeg):
     crc = zlib.crc32(jpeg)
     batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[crc, crc ^ 1])
-    assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
+    assert batch.fill(engine).tolist() == [Status.DONE, Status.ALTERED]
 
 
 def test_half_size_level_has_its_own_crc(engine):
@@ -135,7 +135,7 @@ def test_half_size_level_has_its_own_crc(engine):
     small = batch.rows["small"]
     small["data"], small["length"], small["size"], small["raw"] = half.ctypes.data, half.size, 20, 1
     small["crc"] = zlib.crc32(half), zlib.crc32(full)
-    assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
+    assert batch.fill(engine).tolist() == [Status.DONE, Status.ALTERED]
     assert (batch.pixels[0] == 90).all()
 
 
@@ -150,13 +150,13 @@ def test_raw_pixels_are_never_read_past_end(engine, tmp_path):
     image = mapped[:size].reshape(64, 64, 3)
     for side in (16, 64, 100):
         batch = Batch([image], side, raw=True, size=64, box=(0, 0, 64, 64))
-        assert (batch.decoded(engine) == 50).all()
+        assert (batch.decode(engine) == 50).all()
 
 
 def test_raw_pixels_are_returned_unchanged(engine):
     raw = np.asarray(make_photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
-    assert np.array_equal(batch.decoded(engine)[0], raw[13:73, 11:71])
+    assert np.array_equal(batch.decode(engine)[0], raw[13:73, 11:71])
 
 
 def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
@@ -200,14 +200,14 @@ def test_forked_child_reports_missing_threads(engine, jpeg):
             os._exit(0 if "is a fork of" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not batch.filled(engine).any()
+    assert not batch.fill(engine).any()
 
 
 def test_engine_threads_block_signals(engine, jpeg):
-    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)  # working threads have their names
+    Batch([jpeg] * 20, 32, box=BOXES[0]).fill(engine)  # working threads have their names
     tasks = [*Path("/proc/self/task").iterdir()]
     ours = [task for task in tasks if (task / "comm").read_text().strip() == "decode"]
-    blocked = [int(status("SigBlk", task), 16) for task in ours]
+    blocked = [int(read_status("SigBlk", task), 16) for task in ours]
     assert blocked
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         assert all(mask >> (one - 1) & 1 for mask in blocked)

@@ -106,14 +106,14 @@ def build(tmp_path_factory):
     """Compile the sources once for the public interface; return a function that links them."""
     folder = tmp_path_factory.mktemp("objects")
 
-    def compiled(path: Path) -> Path:
+    def compile_source(path: Path) -> Path:
         made = folder / f"{path.stem}.o"
         if subprocess.run(["g++", *FLAGS, "-c", path, "-o", made], check=False).returncode:
             pytest.skip("the sources cannot be compiled here")
         return made
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sorted((PATH.parent / "src").glob("*.cpp"))))
+        objects = list(pool.map(compile_source, sorted((PATH.parent / "src").glob("*.cpp"))))
 
     def link(name: str, libjpeg: str) -> Path:
         made = folder / f"{name}.so"

@@ -22,7 +22,7 @@ class Memory:
         self.counts = np.array([0, self.kept.size, 0], np.uint64)
         self.entry, self.pixels = np.zeros(1, np.uint64), np.zeros((SIDE, SIDE, 3), np.uint8)
 
-    def row(self) -> np.ndarray:
+    def make_row(self) -> np.ndarray:
         """Return a row [1] for the engine."""
         row = make_blank_rows(1)
         row["data"], row["length"] = self.source.ctypes.data, self.source.size
@@ -34,7 +34,7 @@ class Memory:
 
     def read(self) -> np.ndarray:
         """Fill the row, and return its pixels."""
-        Engine(1).fill(self.row(), np.zeros(1, bool))
+        Engine(1).fill(self.make_row(), np.zeros(1, bool))
         return self.pixels.copy()
 
 
@@ -62,7 +62,7 @@ def test_image_beyond_capacity_is_read_again(memory):
 
 
 def test_image_freed_during_read_is_read_again(memory):
-    expected, row, engine = memory.pixels.copy(), memory.row(), Engine(1)
+    expected, row, engine = memory.pixels.copy(), memory.make_row(), Engine(1)
     ticket = engine.submit(row)
     while row["status"][0] == Status.WAITING:
         pass  # until a thread has started

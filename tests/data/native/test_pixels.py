@@ -38,7 +38,7 @@ def make_boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
 def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
     data = encode_image(make_photo(), quality=85, **options)
     whole, cut = decode_with_pillow(data), make_boxes(40, square=33)
-    pixels = Batch([data] * 40, 33, box=cut).decoded(engine)
+    pixels = Batch([data] * 40, 33, box=cut).decode(engine)
     for image, (left, top, _, _) in zip(pixels, cut, strict=True):
         assert np.array_equal(image, whole[top : top + 33, left : left + 33])
 
@@ -48,7 +48,7 @@ def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
 def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
     raw, cut, how = np.asarray(make_photo()), make_boxes(30, seed=side), FILTERS[chosen]
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
-    for image, (left, top, width, height) in zip(batch.decoded(engine), cut, strict=True):
+    for image, (left, top, width, height) in zip(batch.decode(engine), cut, strict=True):
         theirs = Image.fromarray(raw[top : top + height, left : left + width])
         # rows first: the order inside `resize` depends on the Pillow version
         theirs = theirs.resize((side, height), how).resize((side, side), how)
@@ -84,7 +84,7 @@ def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
             how = {"geometry": CENTER, "resize": resize, "filter": chosen}
             batch = Batch([raw], side, size=(height, width), raw=True, **how)
             expected = crop_with_pillow(raw, resize, side, FILTERS[chosen])
-            assert np.array_equal(batch.decoded(engine)[0], expected), (height, width, how, side)
+            assert np.array_equal(batch.decode(engine)[0], expected), (height, width, how, side)
 
 
 @pytest.mark.parametrize("chosen", FILTERS)
@@ -93,7 +93,7 @@ def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
     files = [encode_image(make_photo(), **options) for options in JPEGS.values()]
     files += [encode_image(make_photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
     batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, whole=True)
-    for image, data in zip(batch.decoded(engine), files, strict=True):
+    for image, data in zip(batch.decode(engine), files, strict=True):
         assert np.array_equal(
             image, crop_with_pillow(decode_with_pillow(data), resize, 33, FILTERS[chosen])
         )
@@ -106,14 +106,14 @@ def test_scalar_instructions_are_bit_identical(engine):
             for _ in range(2)
         )
         with closing(Engine(1, scalar=True)) as scalar:
-            assert np.array_equal(best.decoded(engine), plain.decoded(scalar))
+            assert np.array_equal(best.decode(engine), plain.decode(scalar))
 
 
 def test_fractional_box_resizes_as_pillow(engine):
     raw = np.asarray(make_photo())
     box = np.array([[0, 0, WIDTH / 2, HEIGHT / 3], [3.5, 7.25, 150.5, 100.25]])
     batch = Batch([raw] * 2, 32, box=box, size=(HEIGHT, WIDTH), raw=True)
-    for image, (left, top, width, height) in zip(batch.decoded(engine), box, strict=True):
+    for image, (left, top, width, height) in zip(batch.decode(engine), box, strict=True):
         theirs = Image.fromarray(raw).resize(
             (32, 32), Image.BILINEAR, box=(left, top, left + width, top + height)
         )
@@ -129,7 +129,7 @@ def test_random_crops_equal_python_loader(engine):
         batch = Batch(images, 16, geometry=CROP)
         draws, _ = crop.draw_attempts(make_rows(epoch, indices))
         batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
-        batch.decoded(engine)
+        batch.decode(engine)
         assert np.array_equal(batch.rows["size"], sizes)
         boxes, _ = crop.draw_boxes(make_rows(epoch, indices), sizes)
         assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
@@ -143,7 +143,7 @@ def test_photographs_decode_as_pillow(engine, photographs):
         side = min(50, height, width)
         left, top = width - side, (height - side) // 2
         batch = Batch([data], side, box=(left, top, side, side))
-        if not batch.filled(engine).any():
+        if not batch.fill(engine).any():
             assert np.array_equal(batch.pixels[0], whole[top:, left:][:side, :side]), path
 
 
@@ -154,8 +154,8 @@ def test_reduced_decode_keeps_twice_the_output(engine):
     for side in (33, 40, 63):
         picture = Image.fromarray(decode_with_pillow(jpeg)).resize((side, side), Image.BILINEAR)
         batch = Batch([jpeg], side, box=(0, 0, 64, 64))
-        apart = batch.decoded(engine)[0].astype(int) - np.asarray(picture)
+        apart = batch.decode(engine)[0].astype(int) - np.asarray(picture)
         found[side] = np.abs(apart).max()
     assert max(found.values()) <= 1, found
     whole, reduced = (Batch([jpeg], 32, box=(0, 0, 64, 64), whole=flag) for flag in (True, False))
-    assert not np.array_equal(whole.decoded(engine), reduced.decoded(engine))
+    assert not np.array_equal(whole.decode(engine), reduced.decode(engine))

@@ -76,7 +76,7 @@ def fill_case(engine, case: Case) -> tuple[Status, np.ndarray]:
     """Return the status of a case, and its pixels."""
     columns = {name: getattr(case, name) for name in ("box", "whole", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)
-    return Status(batch.filled(engine)[0]), batch.pixels[0]
+    return Status(batch.fill(engine)[0]), batch.pixels[0]
 
 
 @pytest.mark.parametrize("seed", range(max(1, CASES // 500)))

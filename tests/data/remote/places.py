@@ -55,7 +55,7 @@ class Site(BaseHTTPRequestHandler):
         if is_get and self._has_turn("busy"):
             status = 503
         if status != 200:
-            self._head(status, {"Content-Length": 0, "Location": kind.moved_to})
+            self._send_head(status, {"Content-Length": 0, "Location": kind.moved_to})
             return
         for _ in range(300 if drops else 0):
             self.wfile.write(drops)
@@ -73,11 +73,11 @@ class Site(BaseHTTPRequestHandler):
         headers["Last-Modified"] = email.utils.formatdate(path.stat().st_mtime)
         if fault == "longer":
             body += b"x" * 1000
-        self._head(status, headers | {"Content-Length": len(body)})
+        self._send_head(status, headers | {"Content-Length": len(body)})
         if is_get:
             self._send(body)
 
-    def _head(self, status: int, headers: dict[str, object]) -> None:
+    def _send_head(self, status: int, headers: dict[str, object]) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))

@@ -93,12 +93,12 @@ def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch)
     assert md5 == [0, 32]
     read = Bucket._read
 
-    def replaced(place, remote, start, end):
+    def replace_and_read(place, remote, start, end):
         if remote.name == "large.png" and start:
             bucket.pipe_file("images/set/large.png", b"1" * size, **parts)
         return read(place, remote, start, end)
 
-    monkeypatch.setattr(Bucket, "_read", replaced)
+    monkeypatch.setattr(Bucket, "_read", replace_and_read)
     config = DataConfig(root="s3://images/set", backend="torchvision", cache=str(tmp_path))
     with pytest.raises(NotReadyError, match="changed while it was fetched"):
         data.fetch(config)

@@ -27,7 +27,7 @@ exit {code}
 """
 
 
-def job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS) -> Job:
+def make_job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS) -> Job:
     return Job("Mild_1", words, allocation, storage)
 
 
@@ -52,7 +52,7 @@ def run_task_block(
 
 
 def test_scripts_pass_extras_secrets_cores_and_memory():
-    task = job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
+    task = make_job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
     read = yaml.safe_load(skypilot.format_script(task))
     assert read["setup"].endswith(" '.[remote,wandb]'\n")
     assert read["secrets"] == {"WANDB_API_KEY": None}
@@ -64,13 +64,13 @@ def test_scripts_pass_extras_secrets_cores_and_memory():
     assert trainer["resourcesPerNode"]["requests"] == {"cpu": 64, "memory": "512Gi"}
     assert "--build-arg EXTRAS=remote,wandb ." in text
     assert "for name in ['WANDB_API_KEY'] if name in os.environ" in torchx.format_script(task)
-    plain = job(TWO)
+    plain = make_job(TWO)
     assert "secrets" not in yaml.safe_load(skypilot.format_script(plain))
     assert "env" not in yaml.safe_load(kubernetes.format_script(plain))["spec"]["trainer"]
 
 
 def test_skypilot_single_node_runs_our_launcher(tmp_path):
-    process = run_task_block(tmp_path, job(ONE), code=75)
+    process = run_task_block(tmp_path, make_job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
     words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
     assert out.split("\0")[:-1] == [*words, "gpus=4"]
@@ -79,7 +79,7 @@ def test_skypilot_single_node_runs_our_launcher(tmp_path):
 
 
 def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
-    out, _ = run_task_block(tmp_path, job(TWO)).communicate(timeout=10)
+    out, _ = run_task_block(tmp_path, make_job(TWO)).communicate(timeout=10)
     name, *words = out.split("\0")[:-1]
     assert name == "torchrun"
     assert words[: words.index("--no-python")] == [
@@ -100,7 +100,7 @@ def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an earlier attempt was stopped
-    process = run_task_block(tmp_path, job(TWO), code, waits=told)
+    process = run_task_block(tmp_path, make_job(TWO), code, waits=told)
     if told:
         assert process.stdout.read(8) == "torchrun"
         process.send_signal(signal.SIGTERM)
@@ -109,21 +109,21 @@ def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
 
 
 def test_skypilot_mounts_bucket_with_cache_and_volume():
-    task = yaml.safe_load(skypilot.format_script(job(ONE, "s3://bucket/a b")))
+    task = yaml.safe_load(skypilot.format_script(make_job(ONE, "s3://bucket/a b")))
     assert task["file_mounts"] == {
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
     }
-    task = yaml.safe_load(skypilot.format_script(job(TWO)))
+    task = yaml.safe_load(skypilot.format_script(make_job(TWO)))
     assert task["workdir"] == "."  # installed from the checkout, since no index has the package
     assert (task["volumes"], task["num_nodes"]) == ({"/storage": "disk"}, 2)
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert task["resources"]["accelerators"] == {"A100-80GB": 8, "H100": 8}
-    assert "accelerators" not in skypilot.format_script(job(Allocation(1, 2, is_cpu=True)))
+    assert "accelerators" not in skypilot.format_script(make_job(Allocation(1, 2, is_cpu=True)))
 
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
 def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
-    document = yaml.safe_load(kubernetes.format_script(job(allocation, "disk}, a: {b")))
+    document = yaml.safe_load(kubernetes.format_script(make_job(allocation, "disk}, a: {b")))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
     wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
@@ -145,7 +145,7 @@ def test_torchx_component_escapes_arguments(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchx.components.dist", dist)
     monkeypatch.setitem(sys.modules, "torchx.specs", specs)
     component: dict = {}
-    exec(torchx.format_script(job(TWO, storage="")), component)
+    exec(torchx.format_script(make_job(TWO, storage="")), component)
     component["train"]()
     assert [word.replace("$$", "$") for word in called["words"]] == [*TRAINED[1:-1]]
     assert (called["m"], called["j"], called["gpu"]) == ("resnet_recipes", "2x8", 8)

@@ -9,9 +9,9 @@ import pytest
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report.trackers import TRACKERS, find_missing
 from resnet_recipes.run_folder.lock import refuse_links
-from tests.report.trackers.test_trackers import SETTINGS, needs
+from tests.report.trackers.test_trackers import SETTINGS, skip_without
 
-EACH = [pytest.param(name, marks=needs(name)) for name in TRACKERS]
+EACH = [pytest.param(name, marks=skip_without(name)) for name in TRACKERS]
 
 
 @pytest.mark.parametrize("name", EACH)

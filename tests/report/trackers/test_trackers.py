@@ -30,7 +30,7 @@ SETTINGS = {
 }
 
 
-def needs(name: str) -> pytest.MarkDecorator:
+def skip_without(name: str) -> pytest.MarkDecorator:
     """Skip a test if the package of a tracker is missing."""
     package = TRACKERS[name][0]
     return pytest.mark.skipif(
@@ -38,7 +38,7 @@ def needs(name: str) -> pytest.MarkDecorator:
     )
 
 
-def session(
+def record_session(
     folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False
 ) -> list[str]:
     """Record a few steps, an evaluation, and the end of the run.
@@ -62,21 +62,21 @@ def session(
     return [line for line in lines if "log.to" in line and "waiting up to" not in line]
 
 
-@needs("tensorboard")
+@skip_without("tensorboard")
 def test_tensorboard_curves_continue_on_resume(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    assert session(tmp_path, ["tensorboard"], range(1, 9)) == []
+    assert record_session(tmp_path, ["tensorboard"], range(1, 9)) == []
     time.sleep(1.1)  # event files are sorted by creation time in seconds
-    assert session(tmp_path, ["tensorboard"], range(6, 11), first=5) == []
+    assert record_session(tmp_path, ["tensorboard"], range(6, 11), first=5) == []
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("train/loss")] == list(range(1, 11))
     assert events.Scalars("train/loss")[3].value == pytest.approx(0.25)
     assert events.Scalars("val/ema_top1")[-1].value == 70.0
-    assert settings_shown(events) == SETTINGS | {"data.crop_scale": "[0.5, 1.0]"}
+    assert read_settings(events) == SETTINGS | {"data.crop_scale": "[0.5, 1.0]"}
 
 
-def settings_shown(events: Any) -> dict[str, object]:
+def read_settings(events: Any) -> dict[str, object]:
     """Return the hyperparameters of a run, as the TensorBoard plugin reads them."""
     from tensorboard.plugins.hparams import metadata
 
@@ -85,7 +85,7 @@ def settings_shown(events: Any) -> dict[str, object]:
     return {key: getattr(value, value.WhichOneof("kind")) for key, value in found.items()}
 
 
-@needs("mlflow")
+@skip_without("mlflow")
 def test_mlflow_run_continues_on_resume(tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
@@ -93,11 +93,11 @@ def test_mlflow_run_continues_on_resume(tmp_path, monkeypatch):
     folder = tmp_path / "runs/mine"
     folder.mkdir(parents=True)
     (folder / "provenance.json").write_text('{"recipe": "mild", "git_commit": "1a2b"}')
-    assert session(folder, ["mlflow"], range(1, 9)) == []
+    assert record_session(folder, ["mlflow"], range(1, 9)) == []
     client = MlflowClient((tmp_path / "runs/mlruns").as_uri())
     experiment = client.get_experiment_by_name("resnet-recipes").experiment_id
     assert [run.info.status for run in client.search_runs([experiment])] == ["KILLED"]
-    assert session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
+    assert record_session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
     (run,) = client.search_runs([experiment])
     assert run.info.status == "FINISHED"
     told = {"recipe": "mild", "git_commit": "1a2b", "state": "finished"}
@@ -109,12 +109,12 @@ def test_mlflow_run_continues_on_resume(tmp_path, monkeypatch):
     assert run.data.metrics["val/ema_top1"] == 70.0
 
 
-@needs("wandb")
+@skip_without("wandb")
 def test_wandb_run_continues_on_resume(tmp_path, monkeypatch):
     init = Mock()
     monkeypatch.setattr("wandb.init", init)
-    assert session(tmp_path, ["wandb"], range(1, 6)) == []
-    assert session(tmp_path, ["wandb"], range(6, 9), first=5, ends=True) == []
+    assert record_session(tmp_path, ["wandb"], range(1, 6)) == []
+    assert record_session(tmp_path, ["wandb"], range(6, 9), first=5, ends=True) == []
     known = (tmp_path / "wandb-run").read_text()
     assert [told.kwargs["id"] for told in init.call_args_list] == [known] * 2
     run = init.return_value
@@ -125,8 +125,8 @@ def test_wandb_run_continues_on_resume(tmp_path, monkeypatch):
 
 
 def test_csv_drops_repeated_rows_on_resume(tmp_path):
-    session(tmp_path, ["csv"], range(1, 9))
-    session(tmp_path, ["csv"], range(6, 11), first=5)
+    record_session(tmp_path, ["csv"], range(1, 9))
+    record_session(tmp_path, ["csv"], range(6, 11), first=5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows if row["train/loss"]] == list(range(1, 11))
