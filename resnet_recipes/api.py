@@ -20,7 +20,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.text import Say, silent
+from resnet_recipes.base.text import Say, show_nothing
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
@@ -154,7 +154,7 @@ def adopt_network(result: Composed) -> Composed:
 
 
 def plan(
-    recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent, needs_weights: bool = True
+    recipe: Recipe | Composed, ranks: int = 1, tell: Say = show_nothing, needs_weights: bool = True
 ) -> Plan:
     """Return the plan of a run of `recipe` on `ranks` devices.
 
@@ -198,13 +198,13 @@ def _find_initial_weights(
     methods = recipe.methods
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
-        details=tuple(start.details(recipe.model, recipe.data)),
+        details=tuple(start.list_details(recipe.model, recipe.data)),
         methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
         notes=tuple(list_notes(start.network, recipe.model.weights)),
     )
 
 
-def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
+def estimate(recipe: Recipe | Composed, tell: Say = show_nothing) -> Estimate:
     """Return the predicted time of a run of `recipe` on all devices of this machine.
 
     Measures for about a minute, unless the machine was measured before; `tell` is called with

@@ -63,8 +63,8 @@ def main() -> None:
     options = parser.parse_args()
     parts = {
         "select": list_selection_runs,
-        "arms": list_arm_runs,
-        "ways": list_way_runs,
+        "arms": list_learning_rate_runs,
+        "ways": list_equal_cost_runs,
         "test": list_test_runs,
     }
     runs = parts[options.part](options)
@@ -100,7 +100,7 @@ def prepare_selection(options: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def list_arm_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_learning_rate_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield runs of the composed recipe at other learning rates."""
     for seed, (name, images) in itertools.product((2, 3), prepare_selection(options).items()):
         for arm, words in ARMS.items():
@@ -108,7 +108,7 @@ def list_arm_runs(options: argparse.Namespace) -> Iterator[Run]:
             yield row, images, [*words, f"seed={seed}"]
 
 
-def list_way_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_equal_cost_runs(options: argparse.Namespace) -> Iterator[Run]:
     """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
     first = ARMS["0.001, backbone 0.0001, frozen statistics"]
     alone = ARMS["0.01, classifier alone"]

@@ -88,7 +88,7 @@ class Memory:
         """Do nothing, because nothing is open."""
 
 
-class Counting(Stopwatch):
+class LimitedReporter(Stopwatch):
     """A reporter that stops training after some steps and keeps only the losses."""
 
     def __init__(self, steps: int):
@@ -134,7 +134,7 @@ def make_training_loop(run: Run) -> Steps:
 
     def take_steps(steps: int) -> None:
         nonlocal done
-        done = train(run, Counting(steps), done)
+        done = train(run, LimitedReporter(steps), done)
 
     return take_steps
 

@@ -217,13 +217,13 @@ class RecipeError(Exception):
     def with_path_replaced(self, here: object, there: str) -> Self:
         """Return this error with the path `here` replaced by `there` in all texts."""
 
-        def moved(part: Any) -> Any:
+        def replace_path(part: Any) -> Any:
             if isinstance(part, tuple):
-                return tuple(map(moved, part))
+                return tuple(map(replace_path, part))
             is_text = isinstance(part, str) and not isinstance(part, Kind)
             return type(part)(part.replace(str(here), there)) if is_text else part
 
-        return type(self)(Problem._make(map(moved, problem)) for problem in self.problems)
+        return type(self)(Problem._make(map(replace_path, problem)) for problem in self.problems)
 
 
 class NotReadyError(RecipeError):

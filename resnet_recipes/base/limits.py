@@ -41,9 +41,11 @@ class Bounds(Limit):
             is_number and self.least <= value <= self.most and self.above < value < self.below
         ):
             return ""
-        return f"must be {f'{self.word} or ' if self.word else ''}{self.text or self._text()}"
+        return (
+            f"must be {f'{self.word} or ' if self.word else ''}{self.text or self._format_rule()}"
+        )
 
-    def _text(self) -> str:
+    def _format_rule(self) -> str:
         if self.least > -inf and self.most < inf:
             return f"between {self.least} and {self.most}"
         if self == Bounds(above=0, fix=self.fix):

@@ -72,7 +72,7 @@ class ProcessPool(ProcessPoolExecutor):
         self, function: Callable[..., T], /, *arguments: Any
     ) -> Future[T]:
         """Call a function in one of the processes, with the context and these arguments."""
-        return super().submit(_with_context, function, *arguments)
+        return super().submit(_call_with_context, function, *arguments)
 
     @property
     def processes(self) -> list[ForkServerProcess]:
@@ -104,7 +104,7 @@ def _start(context: object, start: Callable[[], None] | None) -> None:
         start()
 
 
-def _with_context(function: Callable[..., T], *arguments: object) -> T:
+def _call_with_context(function: Callable[..., T], *arguments: object) -> T:
     return function(_context, *arguments)
 
 

@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 Progress = Callable[[int, int], None]
 
 
-def silent(*_: object) -> None:
+def show_nothing(*_: object) -> None:
     """Show nothing."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
-from resnet_recipes.base.text import Progress, Say, silent
+from resnet_recipes.base.text import Progress, Say, show_nothing
 from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import Augment, DataConfig, DataFacts, Share, normalize
 from resnet_recipes.data.beton.samples import Samples, make_quasi_random_order, open_samples
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
+def measure(config: DataConfig, tell: Say = show_nothing) -> DataFacts:
     """Survey the images at `config.root` and choose the backend.
 
     Takes seconds for ImageNet and decodes nothing. `tell` shows progress. Raises NotReadyError with
@@ -99,7 +99,7 @@ def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str = ""
 
 def fetch(
     config: DataConfig,
-    progress: Progress = silent,
+    progress: Progress = show_nothing,
     stopped: Stopped = lambda: False,
 ) -> DataConfig | None:
     """Return the settings with `root` on this machine; fetch remote images.
@@ -123,7 +123,9 @@ def open_train(
     if facts.backend == "synthetic":
         return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
     source = _open_source(config, facts, "train")
-    pipeline = build_train_pipeline(source, config, share, augment, _name(config, facts, "train"))
+    pipeline = build_train_pipeline(
+        source, config, share, augment, _make_name(config, facts, "train")
+    )
     if config.order == "quasi_random" and isinstance(source, Samples):
         pipeline.permute = make_quasi_random_order(source.beton)
     return TrainLoader(config, share, pipeline)
@@ -134,7 +136,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     if facts.backend == "synthetic":
         images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, share, images)
-    source, name = _open_source(config, facts, "val"), _name(config, facts, "val")
+    source, name = _open_source(config, facts, "val"), _make_name(config, facts, "val")
     return EvalLoader(config, share, build_eval_pipeline(source, config, share, name))
 
 
@@ -146,7 +148,7 @@ def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | 
     return Files.of(replace(config, root=str(facts.root)), split, digest)
 
 
-def _name(config: DataConfig, facts: DataFacts, split: str) -> str:
+def _make_name(config: DataConfig, facts: DataFacts, split: str) -> str:
     """Return the name under which processes share the shrunk images of a split."""
     key = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
     return f"resnet-recipes {hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

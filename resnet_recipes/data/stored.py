@@ -117,7 +117,7 @@ class Outputs(NamedTuple):
         digest.update(self.classes[epoch].ravel())
         return np.frombuffer(digest.digest(), np.uint8)
 
-    def missing(self) -> list[int]:
+    def find_missing_epochs(self) -> list[int]:
         """Return the incomplete epochs. Reads the complete epochs, 1 s per GB."""
         return [
             epoch
@@ -138,7 +138,7 @@ class Outputs(NamedTuple):
             or layout != make_layout((*shape, count), classes)
         ):
             raise ValueError("its tensors do not belong to these images")
-        if self.missing():
+        if self.find_missing_epochs():
             raise ValueError("it was changed after it was written")
         # a float64 sum is finite if all values are, and needs no memory
         if not np.isfinite(self.values.sum(dtype=np.float64)) or self.classes.max() >= classes:

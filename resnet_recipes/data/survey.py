@@ -12,7 +12,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
-from resnet_recipes.base.text import Say, format_bytes, silent
+from resnet_recipes.base.text import Say, format_bytes, show_nothing
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -40,7 +40,7 @@ from resnet_recipes.data.root import (
 _SUGGESTED_VAL_SHARE = 0.1
 
 
-def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) -> DataFacts:
+def survey_files(config: DataConfig, tell: Say = show_nothing, compares: bool = True) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found.
 
     With `compares`, reads a few validation images to detect copies of training images.

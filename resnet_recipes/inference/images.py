@@ -149,7 +149,7 @@ def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
             images.append(place)
             continue
         place = place.absolute()
-        matches = [place] if place.exists() else _glob(place)
+        matches = [place] if place.exists() else _list_matches(place)
         for path in matches:
             images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
@@ -179,7 +179,7 @@ def _suggest_path(missing: Path) -> str:
     return shlex.quote(str(missing.with_name(similar[0]))) if similar else ""
 
 
-def _glob(pattern: Path) -> list[Path]:
+def _list_matches(pattern: Path) -> list[Path]:
     """Return the paths that match a pattern, sorted. Hidden files must match explicitly.
 
     The ** of glob.glob follows links to folders, and does not terminate in a folder with two links
@@ -220,7 +220,7 @@ class UnlabeledImages(EvalLoader):
         }
         super().__init__(config, share, build_eval_pipeline(self._files, config, share))
 
-    def reading_error(self, index: int) -> str:
+    def explain_error(self, index: int) -> str:
         """Return why an image could not be read; "" if it was read."""
         if index in self._files.in_memory:
             return ""

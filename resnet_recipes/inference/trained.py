@@ -13,7 +13,7 @@ from torch import nn
 from resnet_recipes import data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
-from resnet_recipes.base.text import Progress, silent
+from resnet_recipes.base.text import Progress, show_nothing
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
@@ -127,7 +127,7 @@ class TrainedNetwork:
             _find_local_copy(config, fetches), about.classes, about.num_classes, share
         )
 
-    def evaluate(self, progress: Progress = silent) -> EvaluationResult:
+    def evaluate(self, progress: Progress = show_nothing) -> EvaluationResult:
         """Evaluate as in training, with all ranks.
 
         `progress` is called at every batch with the approximate number of images that all ranks
@@ -212,7 +212,7 @@ def predict_images(
             parts = (raw.labels, black, broken, best, shares)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, labels, probabilities = row
-                if is_black and (error := images.reading_error(index)):
+                if is_black and (error := images.explain_error(index)):
                     yield Prediction(images.names[index], (), error)
                     continue
                 if is_broken:

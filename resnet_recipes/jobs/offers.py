@@ -15,7 +15,7 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.base.text import Say, silent
+from resnet_recipes.base.text import Say, show_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.jobs.budget import fit_length
@@ -77,7 +77,7 @@ def find_offers(
     folder: Path | None,
     names: Sequence[str],
     reach: float | None = None,
-    say: Say = silent,
+    say: Say = show_nothing,
 ) -> Offers:
     """Return the offers of some recipes with these changes.
 

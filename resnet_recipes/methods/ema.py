@@ -73,7 +73,7 @@ class EMA(Method):
             return
         is_copy = max(now.step - since_update, 0) < delay
         share = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
-        average, weights = self._pairs(model)
+        average, weights = self._pair_tensors(model)
         floats = [tensor.is_floating_point() for tensor in weights]
         integers = [not is_float for is_float in floats]
         torch._foreach_lerp_([*compress(average, floats)], [*compress(weights, floats)], share)
@@ -99,7 +99,7 @@ class EMA(Method):
         if not self._average:
             yield
             return
-        average, weights = self._pairs(model)
+        average, weights = self._pair_tensors(model)
         copies = [tensor.clone() for tensor in weights]
         with torch.no_grad():
             torch._foreach_copy_(weights, average)
@@ -134,7 +134,7 @@ class EMA(Method):
         self._average = {name: tensor.clone() for name, tensor in state.items()}
         self._on_device = False
 
-    def _pairs(self, model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    def _pair_tensors(self, model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors of the average and of `model`, in the same order."""
         weights = model.state_dict()
         if weights.keys() != self._average.keys():

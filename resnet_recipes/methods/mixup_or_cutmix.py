@@ -39,7 +39,7 @@ class MixUpOrCutMix(Method):
     partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        images, targets, others = batch.images, batch.targets, self._partners(batch.images)
+        images, targets, others = batch.images, batch.targets, self._choose_partners(batch.images)
         if now.rng.random() < self.switch:
             rows, cols, share = draw_box(images, self.cutmix_alpha, now.rng)
             mixed = paste(images, others[..., rows, cols], rows, cols)
@@ -48,9 +48,9 @@ class MixUpOrCutMix(Method):
             mixed = images.lerp(others, share)
         return batch._replace(
             images=mixed,
-            targets=targets.lerp(self._partners(targets), share),
-            soft_labels=batch.mix_soft_labels(self._partners, share),
+            targets=targets.lerp(self._choose_partners(targets), share),
+            soft_labels=batch.mix_soft_labels(self._choose_partners, share),
         )
 
-    def _partners(self, rows: Tensor) -> Tensor:
+    def _choose_partners(self, rows: Tensor) -> Tensor:
         return rows.flip(0) if self.partner == "flipped" else rows.roll(1, 0)

@@ -147,7 +147,7 @@ class ProgressiveResizing(Method):
             scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step
         ]
         if scales:
-            return self._side(full, to_fraction(scales[-1]))
+            return self._compute_side(full, to_fraction(scales[-1]))
         return self.size_at(full, Fraction(step, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
@@ -156,9 +156,9 @@ class ProgressiveResizing(Method):
         finetune = _parse_fraction(self.finetune)
         initial = to_fraction(self.initial_scale)
         progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
-        return self._side(full, initial + (1 - initial) * progress)
+        return self._compute_side(full, initial + (1 - initial) * progress)
 
-    def _side(self, full: int, scale: Fraction) -> int:
+    def _compute_side(self, full: int, scale: Fraction) -> int:
         # a Fraction: exact, half to even
         side = round(full * scale / self.size_increment) * self.size_increment
         return min(full, max(side, self.size_increment))

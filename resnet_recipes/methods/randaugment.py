@@ -74,7 +74,7 @@ class RandAugment(Method):
         level = 0.1 + (self.severity - 0.1) * rng.random()
         sign = float(rng.choice((-1, 1)))
         if name in ENHANCERS:
-            return self._factor(name, level, rng)
+            return self._sample_factor(name, level, rng)
         return {
             "autocontrast": lambda: level,
             "equalize": lambda: level,
@@ -87,7 +87,7 @@ class RandAugment(Method):
             "translate_y": lambda: sign * math.trunc(level * side / 30),
         }[name]()
 
-    def _factor(self, name: str, level: float, rng: np.random.Generator) -> float:
+    def _sample_factor(self, name: str, level: float, rng: np.random.Generator) -> float:
         """Return a factor: 1 leaves the image unchanged, 0 removes the property completely."""
         if self.augmentation_set == "original":
             return 0.18 * level + 0.1

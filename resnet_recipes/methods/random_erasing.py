@@ -37,7 +37,7 @@ class RandomErasing(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         examples, _, height, width = batch.images.shape
-        boxes = send(self.boxes(examples, height, width, now.rng), batch.images.device)
+        boxes = send(self.sample_boxes(examples, height, width, now.rng), batch.images.device)
         top, bottom, left, right = boxes.view(4, examples, 1, 1, 1).unbind()
         y = torch.arange(height, device=boxes.device).view(height, 1, 1)
         x = torch.arange(width, device=boxes.device).view(width, 1)
@@ -46,7 +46,9 @@ class RandomErasing(Method):
         images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
-    def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    def sample_boxes(
+        self, examples: int, height: int, width: int, rng: np.random.Generator
+    ) -> np.ndarray:
         """Sample the top, bottom, left and right of each example's box, int64 [4, examples].
 
         Boxes may be empty.

@@ -36,7 +36,9 @@ class Stack:
         self._after = self._collect("after_step")
         self._changes = self._collect("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
-        self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only("loss", _soft_cross_entropy)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only(
+            "loss", _compute_cross_entropy
+        )
         #: Write the gradient for the optimizer to `.grad`; return the losses [N].
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._get_only(
             "gradient", lambda compute, params, now: compute()
@@ -127,7 +129,7 @@ class Stack:
             stride = method.convolution_stride(stride, inputs)
         return stride
 
-    def table(self) -> dict[str, list[str]]:
+    def make_table(self) -> dict[str, list[str]]:
         """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
             hook: [_make_label(method) for method in self.methods.values() if method.provides(hook)]
@@ -166,7 +168,7 @@ class Stack:
         )
 
 
-def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+def _compute_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the softmax cross-entropy of each example; both [N, K], computed in float32."""
     return F.cross_entropy(logits.float(), targets, reduction="none")
 

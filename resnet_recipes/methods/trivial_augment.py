@@ -39,26 +39,28 @@ class TrivialAugment(Method):
 def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     """Return each operation's 31 values, or none without strength, and whether signs vary."""
 
-    def spaced(first: float, last: float) -> list[float]:
+    def space_evenly(first: float, last: float) -> list[float]:
         return torch.linspace(first, last, 31).tolist()  # float32, as in torchvision
 
     # torchvision turns a slope into an angle in degrees and back
-    slopes = tuple(math.tan(math.radians(math.degrees(math.atan(x)))) for x in spaced(0, 0.99))
-    pixels = tuple(-int(x) for x in spaced(0, 32))
-    factors = tuple(spaced(0, 0.99))  # added to 1
+    slopes = tuple(
+        math.tan(math.radians(math.degrees(math.atan(x)))) for x in space_evenly(0, 0.99)
+    )
+    pixels = tuple(-int(x) for x in space_evenly(0, 32))
+    factors = tuple(space_evenly(0, 0.99))  # added to 1
     return {
         "identity": ((), False),
         "shear_x": (slopes, True),
         "shear_y": (slopes, True),
         "translate_x": (pixels, True),
         "translate_y": (pixels, True),
-        "rotate": (tuple(spaced(0, 135)), True),
+        "rotate": (tuple(space_evenly(0, 135)), True),
         "brightness": (factors, True),
         "color": (factors, True),
         "contrast": (factors, True),
         "sharpness": (factors, True),
         "posterize": (tuple(8 - round(number / 5) for number in range(31)), False),
-        "solarize": (tuple(math.ceil(x) for x in spaced(255, 0)), False),
+        "solarize": (tuple(math.ceil(x) for x in space_evenly(255, 0)), False),
         "autocontrast": ((), False),
         "equalize": ((), False),
     }

@@ -32,7 +32,7 @@ class Start(NamedTuple):
         """The description of the file's network."""
         return self.network.about
 
-    def details(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
+    def list_details(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
         """Yield lines for the plan: weights loaded, replaced and frozen, and image settings."""
         about = self.about
         yield f"{len(self.tensors)} tensors loaded"

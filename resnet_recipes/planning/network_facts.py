@@ -86,7 +86,7 @@ class BuiltNetwork:
         self.trained_parameters = sum(
             weight.numel() for name, weight in self._plain.named_parameters() if not is_frozen(name)
         )
-        self.operations = cache(self._operations)
+        self.operations = cache(self._count_operations)
         is_resnet = backbones.is_resnet(self._plain)
         self.draws_in_forward = not is_resnet
         library = backbones.get_library(model.name)
@@ -121,7 +121,7 @@ class BuiltNetwork:
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
         """Yield the sizes that the network rejects, with its messages."""
-        reasons = {side: self._refusal(side) for side in dict.fromkeys((*sides, eval_side))}
+        reasons = {side: self._explain_refusal(side) for side in dict.fromkeys((*sides, eval_side))}
         refused = [side for side in sorted(reasons) if reasons[side]]
         if not refused:
             return
@@ -131,10 +131,14 @@ class BuiltNetwork:
             f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
         )
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
-        fix = "" if self._refusal(native) else f"data.train_size={native} data.eval_size={native}"
+        fix = (
+            ""
+            if self._explain_refusal(native)
+            else f"data.train_size={native} data.eval_size={native}"
+        )
         yield Problem(key, None, rule, fix)
 
-    def _refusal(self, side: int) -> str:
+    def _explain_refusal(self, side: int) -> str:
         _ = self._changed  # errors of methods do not depend on the size
         try:
             self.operations(side)
@@ -142,7 +146,7 @@ class BuiltNetwork:
             return backbones.get_first_line(error)
         return ""
 
-    def _operations(self, side: int) -> OperationCount:
+    def _count_operations(self, side: int) -> OperationCount:
         """Count the operations for one image; also run the evaluation, which may differ.
 
         A layer has a second pass if its weights are trained, and a third pass if its input has a

@@ -246,7 +246,7 @@ class Plan:
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
         """The methods that act at each hook, in order, by hook."""
-        return self.new_stack().table()
+        return self.new_stack().make_table()
 
     def new_stack(self) -> Stack:
         """Return new instances of the recipe's methods, as they act on this data."""

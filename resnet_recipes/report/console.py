@@ -66,7 +66,7 @@ class PlainConsole:
 
     def begin(self, facts: RunFacts, done: int) -> None:
         self._facts = facts
-        self._line(f"begin {self._place(done)}")
+        self._print_line(f"begin {self._place(done)}")
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Print a logged step, unless the last line is too recent.
@@ -80,7 +80,7 @@ class PlainConsole:
         left = "" if seconds_left is None else f" eta_s={seconds_left:.0f}"
         rate = progress.images_per_second
         speed = f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
-        self._line(
+        self._print_line(
             f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
             f"lr={progress.lr:.4g}"
             f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
@@ -98,16 +98,16 @@ class PlainConsole:
             for prefix, result in (("", raw), ("ema_", averaged))
             if result is not None
         )
-        self._line(
+        self._print_line(
             f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} "
             f"eval_s={seconds:.1f}"
         )
 
     def show_note(self, text: str) -> None:
-        self._line(f"note {text}")
+        self._print_line(f"note {text}")
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
-        self._line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
+        self._print_line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
 
     def show_result(self, summary: Summary) -> None:
         """Show the result on the output stream."""
@@ -124,7 +124,7 @@ class PlainConsole:
     def _place(self, done: int) -> str:
         return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
 
-    def _line(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         print(
             f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {escape_controls(text)}",
             file=self._err,
@@ -180,7 +180,9 @@ class LiveConsole:
         if not self._names:
             third = "balanced" if "balanced" in best.named else "raw top-1" if averaged else ""
             self._names = (f"{of}top-1", f"{of}top-5", third)
-            heads = self._row("epoch", "px", "loss", *self._names, "images/s", "trained", "eval")
+            heads = self._format_row(
+                "epoch", "px", "loss", *self._names, "images/s", "trained", "eval"
+            )
             self._console.print(Text(heads, style="bold"))
         cells = [f"{values[name]:.2f}" if name in values else "" for name in self._names]
         steps = sum(progress.steps for progress in self._since)
@@ -194,7 +196,9 @@ class LiveConsole:
             after = (format_number(speed), format_time(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
-        self._console.print(Text(self._row(epoch, *before, *cells, *after, format_time(seconds))))
+        self._console.print(
+            Text(self._format_row(epoch, *before, *cells, *after, format_time(seconds)))
+        )
 
     def show_note(self, text: str) -> None:
         """Print a sentence above the display."""
@@ -240,7 +244,7 @@ class LiveConsole:
         figures.no_wrap, figures.overflow = True, "ellipsis"
         return Group(head, figures)
 
-    def _row(self, *cells: str) -> str:
+    def _format_row(self, *cells: str) -> str:
         """Return a row of the table of evaluations, with the columns that fit the terminal."""
         columns = dict(zip(COLUMNS, cells, strict=True))
         for name in OPTIONAL_COLUMNS:

@@ -71,7 +71,7 @@ class PairedVerdict(NamedTuple):
 
         Some seed noise is in both variances, so it is often too wide.
         """
-        half = self._margin()
+        half = self._compute_margin()
         return Confidence(self.points - half, self.points + half)
 
     def multiply_to_settle(self, what: str) -> float | None:
@@ -81,11 +81,11 @@ class PairedVerdict(NamedTuple):
         suffices.
         """
         for times in _MULTIPLES:
-            if abs(self.points) > _POWER * self._margin(**{what: times}):
+            if abs(self.points) > _POWER * self._compute_margin(**{what: times}):
                 return times
         return None
 
-    def _margin(self, images: float = 1.0, seeds: float = 1.0) -> float:
+    def _compute_margin(self, images: float = 1.0, seeds: float = 1.0) -> float:
         """Return the half-width of the interval for multiples of the images and seeds.
 
         The degrees of freedom are those of Satterthwaite (1946, Biometrics Bull. 2). The quantile

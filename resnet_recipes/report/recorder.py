@@ -87,7 +87,7 @@ class Recorder:
         ]
         if old:
             text = "".join(map(format_record, self._records))
-            self._best_effort(lambda: atomic.write_text(self._path, text))
+            self._try_to_write(lambda: atomic.write_text(self._path, text))
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
@@ -105,7 +105,7 @@ class Recorder:
         """Log a step with the measurements since the last logged step."""
         done = progress.done
         self._add("step", done, **progress.to_record())
-        for interval in find_intervals(self._latest(2, ("begin", "step"))):
+        for interval in find_intervals(self._list_latest(2, ("begin", "step"))):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
                 self._pace.observe(done, seconds, interval.is_settled)
@@ -144,12 +144,12 @@ class Recorder:
 
     def write_hits(self, hits: Hits) -> None:
         """Write which validation images the final network classifies correctly."""
-        self._best_effort(lambda: hits.write(self._folder))
+        self._try_to_write(lambda: hits.write(self._folder))
 
     @property
     def last_evaluation(self) -> "Evaluation":
         """Accuracies in the last evaluation; None for weights that it did not evaluate."""
-        last = next(iter(self._latest(1, ("evaluation",))), {})
+        last = next(iter(self._list_latest(1, ("evaluation",))), {})
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
     def log_checkpoint(self, done: int, path: Path, seconds: float) -> None:
@@ -210,7 +210,7 @@ class Recorder:
                 "epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds
             )
 
-    def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
+    def _list_latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
         records = (record for record in reversed(self._records) if record["kind"] in kinds)
         return list(islice(records, count))[::-1]
 
@@ -225,7 +225,7 @@ class Recorder:
             "wall_seconds": wall,
         }
         self._records.append(record)
-        self._best_effort(lambda: append_record(self._path, record))
+        self._try_to_write(lambda: append_record(self._path, record))
         if self._on_record is not None:
             self._on_record(record)
         values = make_scalars(record)
@@ -238,7 +238,7 @@ class Recorder:
         for failure in tracker.take_failures():
             self._console.show_note(failure)
 
-    def _best_effort(self, write: Callable[[], None]) -> None:
+    def _try_to_write(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:

@@ -136,9 +136,9 @@ class Ending:
 
     def explain(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return the message for the user: rank, time, cause, advice, logs, how to resume."""
-        return "\n".join(map(escape_controls, self._lines(folder, ranks, trains)))
+        return "\n".join(map(escape_controls, self._format_lines(folder, ranks, trains)))
 
-    def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
+    def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]

@@ -99,7 +99,7 @@ class Checkpoints:
         """
         self._finish(gives_up=not is_last)
         if step not in self._good:
-            copy = self._host_copy(state, "")
+            copy = self._copy_to_host(state, "")
             if torch.cuda.is_initialized():
                 torch.cuda.current_stream().synchronize()
             self._pending = self._writer.submit(self._write, step, copy)
@@ -126,7 +126,7 @@ class Checkpoints:
         """
         self._finish()
         skipped = []
-        steps = sorted((step for step in self._steps() if step <= most), reverse=True)
+        steps = sorted((step for step in self._list_steps() if step <= most), reverse=True)
         for step in steps:
             try:
                 state = self._read_verified(step)
@@ -145,7 +145,7 @@ class Checkpoints:
             raise TrainingError("\n".join([summary, *skipped]))
         return None
 
-    def _steps(self) -> Iterator[int]:
+    def _list_steps(self) -> Iterator[int]:
         """Yield the steps of all checkpoints that have a manifest, intact or not."""
         if self.folder.is_dir():
             for path in self.folder.iterdir():
@@ -187,7 +187,7 @@ class Checkpoints:
             )
         return archive.read(path, check_crc=False)
 
-    def _host_copy(self, value: Any, key: str) -> Any:
+    def _copy_to_host(self, value: Any, key: str) -> Any:
         """Return `value` with every tensor copied to reused host memory.
 
         The memory is pinned if a tensor comes from a GPU.
@@ -205,9 +205,9 @@ class Checkpoints:
                 self._staging[key] = buffer
             return buffer.copy_(value.detach(), non_blocking=True)
         if isinstance(value, dict):
-            return {name: self._host_copy(item, f"{key}/{name}") for name, item in value.items()}
+            return {name: self._copy_to_host(item, f"{key}/{name}") for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
+            return [self._copy_to_host(item, f"{key}/{i}") for i, item in enumerate(value)]
         if value is not None and type(value) not in (str, int, float, bool):
             raise TypeError(
                 f"{key} is a {type(value).__name__}: it could be written but never read back"
@@ -246,7 +246,7 @@ class Checkpoints:
         A good checkpoint is on disk at this point.
         """
         older = sorted(
-            (step for step in self._steps() if step <= newest and step not in self._bad),
+            (step for step in self._list_steps() if step <= newest and step not in self._bad),
             reverse=True,
         )
         for step in {*older[self.keep :]} - {self.stable_step} | self._bad:

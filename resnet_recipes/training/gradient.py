@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import silent
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
@@ -32,7 +32,7 @@ class Gradient:
             return self._compute(batch, sync)
 
     def compute_eagerly(
-        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = silent
+        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = show_nothing
     ) -> Tensor:
         """Add a batch's gradient to `.grad` without a CUDA graph.
 

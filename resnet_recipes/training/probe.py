@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.text import Progress, silent
+from resnet_recipes.base.text import Progress, show_nothing
 from resnet_recipes.data.loading import TrainLoader
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.make import make_plan
@@ -85,7 +85,7 @@ def measure_speeds(
     rank: Rank,
     seconds: float = 45.0,
     started: float = 0.0,
-    progress: Progress = silent,
+    progress: Progress = show_nothing,
 ) -> Speeds:
     """Measure for about `seconds` and return the combined speeds of all ranks.
 

@@ -131,7 +131,7 @@ class RunReporter:
             with run.methods.eval_weights(run.model):
                 metrics = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
-            if "eval_weights" in run.methods.table():
+            if "eval_weights" in run.methods.make_table():
                 averaged = metrics
             else:
                 raw = metrics

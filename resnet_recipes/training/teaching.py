@@ -27,7 +27,7 @@ def write_outputs(
 
     Return whether all epochs are now complete; False if `is_stopped` on any rank.
     """
-    missing, shape = outputs.missing(), outputs.values.shape
+    missing, shape = outputs.find_missing_epochs(), outputs.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
     ((_, network),) = open_teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import silent
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import images
 from resnet_recipes.data.base import DataConfig, RawBatch, Share
@@ -114,7 +114,7 @@ def convert_to_small_pages(source: Path, target: Path, options: ConvertOptions) 
     """Convert images to files with pages of 1 MiB instead of 8; return the target."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
-        convert(source, target, options, silent)
+        convert(source, target, options, show_nothing)
     return target
 
 

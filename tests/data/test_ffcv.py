@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data import measure, open_eval
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.order import shuffle
-from tests.data.conftest import ALONE, make_small_config, silent, train_pixels
+from tests.data.conftest import ALONE, make_small_config, train_pixels
 
 pytestmark = [
     pytest.mark.slow,
@@ -93,7 +94,7 @@ def test_ffcv_reads_our_files(betons, ffcv):
 
 
 def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
-    convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), silent)
+    convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), show_nothing)
     full, half = np.array(ffcv(DECODES, tmp_path).split(), float).reshape(2, 37)
     assert full.std() > 5
     assert np.abs(full - half).max() < 4  # same images

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig
@@ -30,7 +31,7 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
-from tests.data.conftest import ALONE, built, convert_to_small_pages, silent, train_pixels
+from tests.data.conftest import ALONE, built, convert_to_small_pages, train_pixels
 from tests.data.images.test_init import make_rows
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
@@ -143,7 +144,7 @@ def test_small_level_of_other_images_is_rejected(copied, betons):
 
 
 def test_evaluation_ignores_the_small_level(folder, copied):
-    convert(folder / "val", copied / "val.beton", OPTIONS, silent)
+    convert(folder / "val", copied / "val.beton", OPTIONS, show_nothing)
     assert get_half_path(copied / "val.beton").exists()
     config = DataConfig(root=str(copied), workers=1)
     with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
@@ -167,7 +168,7 @@ def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
         return read(files, index)
 
     monkeypatch.setattr(Files, "read", count_read)
-    convert(folder, tmp_path, OPTIONS, silent, expected)
+    convert(folder, tmp_path, OPTIONS, show_nothing, expected)
     assert len(count) == 37 + 11
     assert set(count.values()) == {1}
 
@@ -199,7 +200,7 @@ def test_missing_small_level_is_rebuilt(folder, tmp_path, levels):
     half = get_half_path(tmp_path / "train.beton")
     half.unlink()
     get_sidecar_path(half).unlink()
-    convert(folder, tmp_path, OPTIONS, silent)
+    convert(folder, tmp_path, OPTIONS, show_nothing)
     for path in sorted(levels.glob("*.beton")):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 

@@ -141,13 +141,13 @@ def test_file_continues_after_a_killed_writer(part):
         os.truncate(part, part.stat().st_size + more)
         with open_for_writing(part, *SMALL):
             outputs = map_outputs(part, "r+")[0]
-            assert outputs.missing() == list(range(epoch, 2))
+            assert outputs.find_missing_epochs() == list(range(epoch, 2))
             finish(outputs, epoch)
     open_for_writing(part, *SMALL).close()  # killed before the rename
     outputs = map_outputs(part, "r+")[0]
-    assert outputs.missing() == []
+    assert outputs.find_missing_epochs() == []
     outputs.values[0, 0, 98] = 1  # as if it was not on disk
-    assert outputs.missing() == [0]
+    assert outputs.find_missing_epochs() == [0]
     assert [file.name for file in part.parent.iterdir()] == ["two.safetensors.part"]
 
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
-from resnet_recipes.base.text import silent
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external, watchdog
 from resnet_recipes.jobs.watchdog import Beat
@@ -98,7 +98,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663 must be a whole number
 def test_join_rejects_impossible_variables_by_name(words, said, told):
     put(told, words)
     with pytest.raises(NotReadyError) as failure:
-        external.join([], Path, silent)
+        external.join([], Path, show_nothing)
     assert said in str(failure.value)
 
 
@@ -142,7 +142,7 @@ def test_join_sets_allocator_as_our_launcher_does(told):
     told.setattr(external, "_join_rendezvous", Mock())
     told.setattr(external, "_await_others", Mock())
     told.setattr(external, "_confirm_words", lambda *_: ExitCode.NOT_READY)
-    assert external.join([], Path, silent) == ExitCode.NOT_READY
+    assert external.join([], Path, show_nothing) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 

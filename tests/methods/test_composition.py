@@ -91,10 +91,10 @@ def test_declared_order_gives_published_sizes_and_targets(now_at, batch_of):
 
 def test_stack_order_does_not_depend_on_input_order():
     names = sorted(HOT)
-    expected = Stack.of(enable(HOT)).table()
+    expected = Stack.of(enable(HOT)).make_table()
     for seed in range(10):
         random.Random(seed).shuffle(names)
-        assert Stack({name: BY_NAME[name]() for name in names}).table() == expected
+        assert Stack({name: BY_NAME[name]() for name in names}).make_table() == expected
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,9 @@ def test_stack_order_does_not_depend_on_input_order():
     ),
 )
 def test_table_shows_how_often_sam_acts(interval, said):
-    assert Stack({"sam": SAM(interval=int(interval))}).table() == {"gradient": [f"sam ({said})"]}
+    assert Stack({"sam": SAM(interval=int(interval))}).make_table() == {
+        "gradient": [f"sam ({said})"]
+    }
 
 
 def test_two_methods_with_exclusive_hook_are_rejected(monkeypatch):
@@ -133,7 +135,7 @@ def test_conflicts_are_one_problem_each(pair):
 
 def test_empty_stack_is_plain_training(batch_of, now_at, network):
     stack, batch = Stack({}), batch_of()
-    assert stack.table() == {}
+    assert stack.make_table() == {}
     assert stack.augment_sample() is None
     assert stack.transform_batch(batch, now_at()) is batch
     assert stack.gradient(lambda: "loss", [], now_at()) == "loss"

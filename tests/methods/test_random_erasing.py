@@ -28,15 +28,15 @@ def test_erased_pixels_are_one_box_of_zeros(now_at, batch_of):
 
 
 def test_p_is_the_fraction_of_erased_images(now_at):
-    boxes = RandomErasing(p=0.1).boxes(20_000, 32, 32, now_at().rng)
+    boxes = RandomErasing(p=0.1).sample_boxes(20_000, 32, 32, now_at().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11
-    top, bottom, _, _ = RandomErasing(p=0.0).boxes(100, 32, 32, now_at().rng)
+    top, bottom, _, _ = RandomErasing(p=0.0).sample_boxes(100, 32, 32, now_at().rng)
     assert (top == bottom).all()
 
 
 def test_areas_and_positions_have_torchvision_distribution():
-    ours = RandomErasing(p=1.0).boxes(4000, 64, 48, np.random.default_rng(0))
+    ours = RandomErasing(p=1.0).sample_boxes(4000, 64, 48, np.random.default_rng(0))
     torch.manual_seed(0)
     image = torch.zeros(3, 64, 48)
     theirs = np.array(
@@ -54,7 +54,9 @@ def test_areas_and_positions_have_torchvision_distribution():
 
 
 def test_boxes_stay_inside_the_image():
-    top, bottom, left, right = RandomErasing(p=1.0).boxes(2000, 20, 30, np.random.default_rng(1))
+    top, bottom, left, right = RandomErasing(p=1.0).sample_boxes(
+        2000, 20, 30, np.random.default_rng(1)
+    )
     assert (top >= 0).all()
     assert (bottom <= 20).all()
     assert (left >= 0).all()
@@ -63,7 +65,7 @@ def test_boxes_stay_inside_the_image():
 
 def test_ratio_is_height_over_width():
     method = RandomErasing(p=1.0, scale=(0.1, 0.1), ratio=(4.0, 4.0))
-    top, bottom, left, right = method.boxes(9, 40, 40, np.random.default_rng(0))
+    top, bottom, left, right = method.sample_boxes(9, 40, 40, np.random.default_rng(0))
     # 160 pixels: 25.3 x 6.3
     assert {*(bottom - top).tolist()} == {25}
     assert {*(right - left).tolist()} == {6}

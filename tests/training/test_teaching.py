@@ -167,7 +167,7 @@ def test_one_file_serves_other_batches_and_seeds(taught_with, words, settings, m
 def test_rank_waits_until_all_outputs_are_written(stored, tmp_path, monkeypatch):
     path, missing = tmp_path / "two.safetensors", []
     name = "resnet_recipes.training.teaching.wait_for_ranks"
-    monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].missing()))
+    monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].find_missing_epochs()))
     stored()
     assert missing == [[0, 1], []]
 
@@ -318,7 +318,7 @@ def test_plan_describes_size_and_repetition_of_outputs(settings, planned, stored
 
 def test_interrupted_file_is_completed_bit_identical(stored):
     complete, part = stored().read_bytes(), stored(name="part", stop=5)  # 4 batches per epoch
-    assert map_outputs(part)[0].missing() == [1]
+    assert map_outputs(part)[0].find_missing_epochs() == [1]
     assert stored(name="part").read_bytes() == complete
 
 
@@ -358,7 +358,7 @@ def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, rep
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, explain_rejection)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
-    assert map_outputs(path)[0].missing() == [0, 1]
+    assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
 
 
 def test_run_rejects_teacher_replaced_after_plan(settings, planned, replaced):

@@ -69,12 +69,12 @@ class TarShards(Shards):
     def path(self, index: int) -> str:
         """Return the name of an image."""
         path, place, _ = self._find(index)
-        header = _bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+        header = _read_bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises BadImageError."""
-        return decode.Picture(_bytes(*self._find(index)))
+        return decode.Picture(_read_bytes(*self._find(index)))
 
 
 class ParquetShards(Shards):
@@ -176,7 +176,7 @@ def _read_names(path: Path, value: object, count: int) -> list[str]:
     raise NotReadyError.at(path, rule)
 
 
-def _bytes(path: str, start: int, size: int) -> bytes:
+def _read_bytes(path: str, start: int, size: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(size)
@@ -223,7 +223,7 @@ def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
     if member.size > _MAX_LABEL_BYTES:
         return None
     try:
-        value: object = _bytes(str(path), member.place, member.size).decode().strip()
+        value: object = _read_bytes(str(path), member.place, member.size).decode().strip()
         if suffix == "json":
             parsed = parse_json(str(value))
             fields = parsed if isinstance(parsed, dict) else {}

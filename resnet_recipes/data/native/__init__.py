@@ -174,9 +174,7 @@ class Engine:
         """Start filling rows [N]; return a ticket to wait for."""
         assert rows.dtype == make_blank_rows(0).dtype
         assert rows.flags.c_contiguous
-        ticket = self._checked(
-            self._library.engine_submit(self._open(), rows.ctypes.data, len(rows))
-        )
+        ticket = self._check(self._library.engine_submit(self._open(), rows.ctypes.data, len(rows)))
         self._kept[ticket] = rows
         return ticket
 
@@ -185,7 +183,7 @@ class Engine:
 
         Other threads keep running.
         """
-        is_done = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
+        is_done = bool(self._check(self._library.engine_wait(self._open(), ticket, seconds)))
         if is_done:
             self._kept.pop(ticket, None)
         return is_done
@@ -205,7 +203,7 @@ class Engine:
             raise RuntimeError("the engine is closed")
         return self._engine
 
-    def _checked(self, result: int) -> int:
+    def _check(self, result: int) -> int:
         if result == -2:
             raise MemoryError
         if result < 0:

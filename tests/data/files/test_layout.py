@@ -15,6 +15,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
@@ -28,7 +29,6 @@ from tests.data.conftest import (
     count_images,
     explain_rejection,
     make_small_config,
-    silent,
 )
 
 SWAPPED = {"ant": "bee", "bee": "ant", "cat": "cat"}
@@ -408,7 +408,7 @@ def test_table_next_to_folders_gives_labels_and_note(listed, folder):
         f"labels come from {listed}/train.csv and {table}"
         in data.measure(make_small_config(listed)).notes
     )
-    convert(listed, listed / "made", ConvertOptions(workers=1), silent)
+    convert(listed, listed / "made", ConvertOptions(workers=1), show_nothing)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees
     table = table.rename(listed / "val.CSV")
