@@ -1,4 +1,4 @@
-"""The contract of every command; docs/contributing/verb.md adds a command."""
+"""The contract of every command; docs/contributing/command.md adds a command."""
 
 import re
 import shlex
