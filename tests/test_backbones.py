@@ -82,7 +82,7 @@ def make_settings(name: str, **more: float) -> dict:
 
 
 @pytest.fixture
-def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
+def build_run(make_run: Callable[..., Run]) -> Callable[..., Run]:
     """Return a function that builds a short run of a library's network."""
 
     def make(name: str, args: Mapping[str, float] | None = None, **changes: object) -> Run:
@@ -102,8 +102,8 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
 @pytest.mark.parametrize(
     "name", [*FEW, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MANY)]
 )
-def test_two_steps_match_library_network_in_plain_torch(name: str, run_of: Callable[..., Run]):
-    run = run_of(name)
+def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Callable[..., Run]):
+    run = build_run(name)
     model, seen, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
@@ -140,21 +140,21 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, run_of: Calla
 
 
 def test_resumed_run_with_drop_path_is_bit_identical(
-    run_of: Callable[..., Run],
+    build_run: Callable[..., Run],
 ):
     changes = {
         "max_duration": "2ba",
         "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
     }
-    whole = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
+    whole = build_run(FEW[0], {"drop_path_rate": 0.5}, **changes)
     notes = record(whole, keep=(1,))
-    resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
+    resumed = build_run(FEW[0], {"drop_path_rate": 0.5}, **changes)
     record(resumed, restore(resumed, notes.states[1]))
     assert find_differing_tensors(resumed, whole) == []
 
 
-def test_run_of_library_network_loads_and_exports(run_of: Callable[..., Run], tmp_path: Path):
-    run = run_of(FEW[1])
+def test_run_of_library_network_loads_and_exports(build_run: Callable[..., Run], tmp_path: Path):
+    run = build_run(FEW[1])
     record(run)
     described = about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
     path = write_weights(run.model, tmp_path / "weights.safetensors", described)

@@ -38,7 +38,7 @@ def parse_variables(words: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment, without the variables of a launcher."""
     for name in [
         *parse_variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="),
@@ -49,9 +49,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def put(told: pytest.MonkeyPatch, words: str) -> None:
+def put(bare_environment: pytest.MonkeyPatch, words: str) -> None:
     for name, value in parse_variables(words).items():
-        told.setenv(name, value)
+        bare_environment.setenv(name, value)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def put(told: pytest.MonkeyPatch, words: str) -> None:
         (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # in a federation of clusters
     ],
 )
-def test_launcher_is_recognized_by_its_environment(words, by, told):
-    put(told, words)
+def test_launcher_is_recognized_by_its_environment(words, by, bare_environment):
+    put(bare_environment, words)
     assert external.find_launcher() == by
 
 
@@ -95,17 +95,17 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663 must be a whole number
 """
     ),
 )
-def test_join_rejects_impossible_variables_by_name(words, said, told):
-    put(told, words)
+def test_join_rejects_impossible_variables_by_name(words, said, bare_environment):
+    put(bare_environment, words)
     with pytest.raises(NotReadyError) as failure:
         external.join([], Path, show_nothing)
     assert said in str(failure.value)
 
 
-def test_join_reports_port_in_use(told):
+def test_join_reports_port_in_use(bare_environment):
     distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        put(told, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
+        put(bare_environment, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
@@ -115,33 +115,35 @@ def test_join_reports_port_in_use(told):
 @pytest.mark.parametrize(
     ("environment", "key"), [(TORCHRUN, "WORLD_SIZE"), (SRUN, "SLURM_STEP_NUM_TASKS")]
 )
-def test_join_reports_once_that_rank_0_waits(environment, key, told):
+def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment):
     said = []
     distributed.open_store.cache_clear()
-    put(told, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
+    put(bare_environment, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
     with socket.create_server(("127.0.0.1", 0)) as free:
-        told.setenv("MASTER_PORT", str(free.getsockname()[1]))
-    told.setattr(external, "_SILENCE_SECONDS", 0.1)
-    told.setattr(external, "_MAX_WAIT_SECONDS", 1.2)
+        bare_environment.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    bare_environment.setattr(external, "_SILENCE_SECONDS", 0.1)
+    bare_environment.setattr(external, "_MAX_WAIT_SECONDS", 1.2)
     with pytest.raises(NotReadyError, match=f"{key}=[28]: not all of these ranks .*\n.*unset"):
         external.join([], Path, said.append)
     assert ["waiting for the other ranks" in text for text in said] == [True]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_join_reports_impossible_port(address, told):
+def test_join_reports_impossible_port(address, bare_environment):
     distributed.open_store.cache_clear()
-    put(told, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
+    put(bare_environment, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
         external._join_rendezvous("command")
 
 
-def test_join_sets_allocator_as_our_launcher_does(told):
-    told.setattr(os, "environ", parse_variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
-    told.setattr(cuda, "has_nvml", lambda: True)
-    told.setattr(external, "_join_rendezvous", Mock())
-    told.setattr(external, "_await_others", Mock())
-    told.setattr(external, "_confirm_words", lambda *_: ExitCode.NOT_READY)
+def test_join_sets_allocator_as_our_launcher_does(bare_environment):
+    bare_environment.setattr(
+        os, "environ", parse_variables(TORCHRUN) | {"PATH": os.environ["PATH"]}
+    )
+    bare_environment.setattr(cuda, "has_nvml", lambda: True)
+    bare_environment.setattr(external, "_join_rendezvous", Mock())
+    bare_environment.setattr(external, "_await_others", Mock())
+    bare_environment.setattr(external, "_confirm_words", lambda *_: ExitCode.NOT_READY)
     assert external.join([], Path, show_nothing) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
@@ -152,7 +154,7 @@ def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     return forks.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
 
-def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, told):
+def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, bare_environment):
     (tmp_path / "behavior").write_text("wrong@0")
     code, _, said = stand_in(forks, tmp_path, 0).wait()
     assert code == 1
@@ -163,7 +165,7 @@ def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, told):
 @pytest.mark.parametrize(
     ("behavior", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks, told):
+def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks, bare_environment):
     (tmp_path / "behavior").write_text(behavior)
     ranks = []
     for rank in (0, 1):
@@ -185,7 +187,7 @@ def test_srun_task_has_the_rank_of_torchrun(nodes, first):
     assert found == parse_variables(f"{ours} MASTER_ADDR={first}")
 
 
-def test_srun_port_exists_for_large_federated_job_id(told):
+def test_srun_port_exists_for_large_federated_job_id(bare_environment):
     found = external._get_variables(parse_variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
     assert found["MASTER_PORT"] == "31841"
 
@@ -193,21 +195,25 @@ def test_srun_port_exists_for_large_federated_job_id(told):
 @pytest.mark.parametrize(
     ("node", "cores", "sharing"), [(0, 1, 8), (2, 1, 4), (2, 4, 4), (2, 1024, 1)]
 )
-def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, told):
-    told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
+def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, bare_environment):
+    bare_environment.setattr(
+        os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False
+    )
     slurm = f"SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_NODEID={node} SLURM_CPUS_ON_NODE={cores}"
     found = external._get_variables(parse_variables(f"{SRUN} {slurm}"))
     assert found["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
-def test_restarted_group_resumes_its_own_run(tmp_path, told):
+def test_restarted_group_resumes_its_own_run(tmp_path, bare_environment):
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
     beats = {"mine": [Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())]}
-    told.setattr(external.watchdog, "read_beats", lambda folder: beats.get(folder.name, []))
+    bare_environment.setattr(
+        external.watchdog, "read_beats", lambda folder: beats.get(folder.name, [])
+    )
     assert external.find_restarted_run(tmp_path) is None
-    told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    bare_environment.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert external.find_restarted_run(tmp_path) == tmp_path / "mine"
 
 
@@ -240,7 +246,7 @@ def start_tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> li
 
 
 @pytest.mark.slow
-def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, told):
+def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, bare_environment):
     (code, out, err), other = (task.wait() for task in start_tasks(forks, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
@@ -251,7 +257,7 @@ def test_srun_tasks_train_one_run_and_print_once(forks, tmp_path, told):
 
 
 @pytest.mark.slow
-def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, told):
+def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, bare_environment):
     started = start_tasks(forks, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")

@@ -85,7 +85,7 @@ def test_sigusr2_and_crashes_dump_stacks(tmp_path):
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
+def beats(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
     """The last heartbeats of the ranks, set by the test."""
     found: list[Beat] = []
     monkeypatch.setattr(watchdog, "read_beats", lambda _: list(found))
@@ -112,20 +112,20 @@ def test_observer_ignores_endings_of_earlier_attempts(tmp_path):
     assert sorted(ending.rank for ending in observer.read_endings()) == [1, 2]
 
 
-def test_observer_ignores_beats_present_at_start(told, tmp_path):
-    told[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
+def test_observer_ignores_beats_present_at_start(beats, tmp_path):
+    beats[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
     observer = Observer(tmp_path)
-    told[0] = Beat(0, 0, 1, 13, 1, "start", "a")
-    assert observer.read_beats() == [told[0]]
+    beats[0] = Beat(0, 0, 1, 13, 1, "start", "a")
+    assert observer.read_beats() == [beats[0]]
 
 
-def test_stall_names_the_rank_that_lags(told, tmp_path, monkeypatch):
+def test_stall_names_the_rank_that_lags(beats, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     observer = Observer(tmp_path)
     now += 600
     assert observer.describe_stall() == ""  # no rank has started yet
-    told[:] = [Beat(0, 21, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "evaluate", "b")]
+    beats[:] = [Beat(0, 21, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "evaluate", "b")]
     assert observer.describe_stall() == ""
     now += 299
     assert observer.describe_stall() == ""
@@ -134,5 +134,5 @@ def test_stall_names_the_rank_that_lags(told, tmp_path, monkeypatch):
         "no progress for 10 minutes; rank 1 is behind: "
         "20 steps done, now in 'evaluate' (process 12 on b)"
     )
-    told[1] = told[1]._replace(count=31)  # a batch of an evaluation
+    beats[1] = beats[1]._replace(count=31)  # a batch of an evaluation
     assert observer.describe_stall() == ""

@@ -20,7 +20,7 @@ TORCHVISION = ("torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def put_in_hub(tmp_path, monkeypatch):
     """Return a function that puts weights into a Hub cache and returns their folder."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
@@ -34,7 +34,7 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", PUBLISHED)
-def test_published_name_sets_network_and_image_settings(place, hub):
+def test_published_name_sets_network_and_image_settings(place, put_in_hub):
     timm = pytest.importorskip("timm")
     model = timm.create_model("test_vit").eval()
     with pytest.raises(AbsentError) as caught:
@@ -42,7 +42,7 @@ def test_published_name_sets_network_and_image_settings(place, hub):
     assert caught.value.problems[0].key == place
     fetch = caught.value.problems[0].fixes[0]
     assert fetch.endswith("hf download timm/test_vit.r160_in1k model.safetensors")
-    hub(model.state_dict(), "timm/test_vit.r160_in1k")
+    put_in_hub(model.state_dict(), "timm/test_vit.r160_in1k")
     network = open_network(place)
     about = network.about
     assert (about.architecture, about.num_classes) == ("timm:test_vit", 1000)
@@ -54,7 +54,7 @@ def test_published_name_sets_network_and_image_settings(place, hub):
     assert network.classes[0] == "n01440764"
 
 
-def test_published_name_of_another_network_is_rejected(hub):
+def test_published_name_of_another_network_is_rejected(put_in_hub):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network("timm:test_vit.r160_in1k", ModelConfig("timm:test_efficientnet"))

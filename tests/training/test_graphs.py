@@ -90,7 +90,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 @pytest.fixture
-def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
+def make_replayed_run(
+    device: Device, make_run: Callable[..., Run]
+) -> Callable[..., tuple[Run, list[str]]]:
     """Return a function that creates a run that may replay its gradients, and its notes."""
 
     def make(words: str = "") -> tuple[Run, list[str]]:
@@ -112,20 +114,20 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
         "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
-def test_replayed_run_is_bit_identical(words, replayed, make_run, device):
-    ours, theirs = replayed(words)[0], make_run(words)
+def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, device):
+    ours, theirs = make_replayed_run(words)[0], make_run(words)
     losses = record(ours).losses
     assert is_identical(losses, record(theirs).losses)
     assert sum(graph.replays for graph in device.graphs) >= 4
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
+def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, device):
     words = (
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
         f"optimizer.lr=0.01 {TINY}"
     )
-    ours, theirs = replayed(words)[0], make_run(words)
+    ours, theirs = make_replayed_run(words)[0], make_run(words)
     record(ours)
     record(theirs)
     assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
@@ -133,8 +135,8 @@ def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_every_image_size_has_its_own_graph(replayed, device):
-    run, texts = replayed(
+def test_every_image_size_has_its_own_graph(make_replayed_run, device):
+    run, texts = make_replayed_run(
         "max_duration=3ep methods.progressive_resizing.initial_scale=0.5 "
         "methods.progressive_resizing.delay=0.2dur "
         "methods.progressive_resizing.finetune=0.2dur"
@@ -154,16 +156,16 @@ def test_every_image_size_has_its_own_graph(replayed, device):
     ]
 
 
-def test_graphs_wait_until_host_is_bottleneck(replayed, device):
-    run, texts = replayed("max_duration=8ba")
+def test_graphs_wait_until_host_is_bottleneck(make_replayed_run, device):
+    run, texts = make_replayed_run("max_duration=8ba")
     device.waits = False
     record(run)
     assert device.graphs == []
     assert texts == []
 
 
-def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
-    ours, theirs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
+def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, device):
+    ours, theirs = make_replayed_run("max_duration=9ba")[0], make_run("max_duration=9ba")
     texts: list[str] = []
     ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
     device.refuses = "operation not permitted when stream is capturing\nand more"
@@ -177,14 +179,14 @@ def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
+def test_added_gradient_is_computed_eagerly(make_replayed_run, make_run, device):
     """A method may compute a batch's gradient twice."""
 
     def compute_twice(compute: Callable, params: list, now: object) -> torch.Tensor:
         compute(sync=False)
         return compute()
 
-    runs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
+    runs = make_replayed_run("max_duration=9ba")[0], make_run("max_duration=9ba")
     for run in runs:
         run.methods.gradient = compute_twice
         record(run)
@@ -192,8 +194,8 @@ def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
     assert find_differing_tensors(*runs) == []
 
 
-def test_replayed_network_has_graph_for_each_shape(replayed, device):
-    run, texts = replayed()
+def test_replayed_network_has_graph_for_each_shape(make_replayed_run, device):
+    run, texts = make_replayed_run()
     teacher = ReplayedNetwork(torch.no_grad()(run.model.eval()), run.graphs)
     sides, numbers = (16, 16, 32, 16), (4, 4, 2, 4, 2)
     for side in sides:
@@ -206,8 +208,8 @@ def test_replayed_network_has_graph_for_each_shape(replayed, device):
     assert texts == []
 
 
-def test_replayed_network_computes_eagerly_after_failed_capture(replayed, device):
-    run, texts = replayed()
+def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_run, device):
+    run, texts = make_replayed_run()
     teacher, images = ReplayedNetwork(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
     device.refuses = "it reads a number back"
     assert all(torch.equal(teacher(images), run.model(images)) for _ in range(3))

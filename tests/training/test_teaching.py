@@ -201,7 +201,7 @@ def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
 
 
 @pytest.fixture
-def refusal(settings: Callable, planned: Callable) -> Callable[..., str]:
+def explain_plan_rejection(settings: Callable, planned: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with stored outputs is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
@@ -212,12 +212,12 @@ def refusal(settings: Callable, planned: Callable) -> Callable[..., str]:
     return explain_rejection
 
 
-def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
+def test_run_with_other_crops_is_rejected_with_values(stored, explain_plan_rejection):
     other = (
         "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
         "max_duration=3ep"
     )
-    message = refusal(RecipeError, stored(RESIZED), other)
+    message = explain_plan_rejection(RecipeError, stored(RESIZED), other)
     for text in (
         "two.safetensors was made with [0.08,1.0]",
         "data.crop_scale='[0.08,1.0]'",
@@ -233,9 +233,9 @@ def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
         assert text in message, message
 
 
-def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusal):
+def test_run_with_other_image_size_is_rejected(settings, planned, stored, explain_plan_rejection):
     path, shrunk = stored(), "data.memory_pixels=64"
-    assert f"{shrunk}: {path} was made with 0" in refusal(RecipeError, path, shrunk)
+    assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     rewrite(path, {"data.memory_pixels": "64"})
@@ -245,9 +245,9 @@ def test_run_with_other_image_size_is_rejected(settings, planned, stored, refusa
     planned(settings(path))
 
 
-def test_run_resized_elsewhere_is_rejected(stored, refusal):
+def test_run_resized_elsewhere_is_rejected(stored, explain_plan_rejection):
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
-    message = refusal(RecipeError, stored(RESIZED), other)
+    message = explain_plan_rejection(RecipeError, stored(RESIZED), other)
     assert "at:loader" in message
     assert "at:device" in message
 
@@ -284,10 +284,12 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("message", "damage"), DAMAGE)
-def test_damaged_file_is_rejected_before_first_step(stored, refusal, damage, message):
+def test_damaged_file_is_rejected_before_first_step(
+    stored, explain_plan_rejection, damage, message
+):
     path = stored()
     damage(path)
-    results = refusal(NotReadyError, path)
+    results = explain_plan_rejection(NotReadyError, path)
     for part in (message, "methods.distill.labels", "try:   resnet-recipes teach NAME"):
         assert part in results
 
@@ -299,7 +301,9 @@ def test_outputs_are_readable_as_safetensors(stored):
     assert results["classes"].max() == len(CLASSES) - 1
 
 
-def test_metadata_is_quoted_in_suggested_commands(settings, planned, stored, refusal):
+def test_metadata_is_quoted_in_suggested_commands(
+    settings, planned, stored, explain_plan_rejection
+):
     path = stored()
     rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
@@ -307,7 +311,7 @@ def test_metadata_is_quoted_in_suggested_commands(settings, planned, stored, ref
     fixes = {problem.key: problem.fix for problem in caught.value.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
     rewrite(path, {"$(reboot)": "1"})
-    assert "reboot" not in refusal(NotReadyError, path)
+    assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 
 
 def test_plan_describes_size_and_repetition_of_outputs(settings, planned, stored):

@@ -18,7 +18,7 @@ class Small(nn.Module):
 
 
 @pytest.fixture
-def small() -> Callable[[], nn.Module]:
+def make_small_model() -> Callable[[], nn.Module]:
     """Return a function that returns equal small models."""
 
     def make() -> nn.Module:
@@ -31,7 +31,7 @@ def small() -> Callable[[], nn.Module]:
 
 
 @pytest.fixture
-def gradients() -> Callable[..., Iterator[list[torch.Tensor]]]:
+def make_gradients() -> Callable[..., Iterator[list[torch.Tensor]]]:
     """Return a function that yields the same random gradients of a model in every call."""
 
     def draw(model: nn.Module, steps: int, scale: float = 1.0) -> Iterator[list[torch.Tensor]]:

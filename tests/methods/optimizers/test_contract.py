@@ -70,10 +70,10 @@ def test_optimizer_defaults_are_valid_and_wrong_values_rejected(optimizer):
 
 
 @every_optimizer
-def test_resumed_optimizer_matches_uninterrupted_one(optimizer, small, gradients):
-    complete, resumed = small(), small()
+def test_resumed_optimizer_matches_uninterrupted_one(optimizer, make_small_model, make_gradients):
+    complete, resumed = make_small_model(), make_small_model()
     ours = optimizer(lr=0.01).build(complete)
-    for step, grads in enumerate(gradients(complete, 6)):
+    for step, grads in enumerate(make_gradients(complete, 6)):
         take_step(complete, ours, grads)
         if step == 2:
             resumed.load_state_dict(complete.state_dict())
@@ -85,10 +85,10 @@ def test_resumed_optimizer_matches_uninterrupted_one(optimizer, small, gradients
 
 
 @every_optimizer
-def test_state_copies_match_size_of_state(optimizer, small, gradients):
-    model = small()
+def test_state_copies_match_size_of_state(optimizer, make_small_model, make_gradients):
+    model = make_small_model()
     built = optimizer(lr=0.01).build(model)
-    take_step(model, built, next(gradients(model, 1)))
+    take_step(model, built, next(make_gradients(model, 1)))
     state_tensors = sum(
         value.numel()
         for state in built.state_dict()["state"].values()
@@ -100,10 +100,10 @@ def test_state_copies_match_size_of_state(optimizer, small, gradients):
 
 
 @every_optimizer
-def test_overflow_changes_nothing_without_host_sync(optimizer, small, gradients):
-    model = small()
+def test_overflow_changes_nothing_without_host_sync(optimizer, make_small_model, make_gradients):
+    model = make_small_model()
     built = optimizer(lr=0.01).build(model)
-    for grads in gradients(model, 2):
+    for grads in make_gradients(model, 2):
         take_step(model, built, grads)
     before = copy.deepcopy([model.state_dict(), built.state_dict()["state"]])
     built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
@@ -132,10 +132,10 @@ def test_scaler_sets_scale_and_overflow_during_step(optimizer):
 
 
 @every_optimizer
-def test_scaled_gradient_is_unscaled(optimizer, small, gradients):
-    unscaled, scaled = small(), small()
+def test_scaled_gradient_is_unscaled(optimizer, make_small_model, make_gradients):
+    unscaled, scaled = make_small_model(), make_small_model()
     ours, theirs = optimizer(lr=0.01).build(unscaled), optimizer(lr=0.01).build(scaled)
-    for grads in gradients(unscaled, 3):
+    for grads in make_gradients(unscaled, 3):
         take_step(unscaled, ours, grads)
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
         take_step(scaled, theirs, [8 * grad for grad in grads])
@@ -181,10 +181,10 @@ def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
 
 
 @every_optimizer
-def test_channels_last_weights_take_equal_steps(optimizer, small, gradients):
-    contiguous, other = small(), small().to(memory_format=torch.channels_last)
+def test_channels_last_weights_take_equal_steps(optimizer, make_small_model, make_gradients):
+    contiguous, other = make_small_model(), make_small_model().to(memory_format=torch.channels_last)
     ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
-    for grads in gradients(contiguous, 3):
+    for grads in make_gradients(contiguous, 3):
         take_step(contiguous, ours, grads)
         pairs = zip(other.parameters(), grads, strict=True)
         take_step(other, theirs, [torch.empty_like(p).copy_(grad) for p, grad in pairs])
@@ -203,8 +203,8 @@ norm_layers | bn1.bias bn1.weight downsample.1.bias downsample.1.weight
 """
     ),
 )
-def test_policy_exempts_its_parameters(policy, expected, small):
-    model = small()
+def test_policy_exempts_its_parameters(policy, expected, make_small_model):
+    model = make_small_model()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
     exempt = {

@@ -51,8 +51,8 @@ def test_checkpoint_keeps_peak_rate_and_momentum():
     )
 
 
-def test_backbone_rate_leaves_decay_at_peak_unchanged(small):
-    model = small()
+def test_backbone_rate_leaves_decay_at_peak_unchanged(make_small_model):
+    model = make_small_model()
     optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01, backbone_rate=0.25).build(model)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for group in optimizer.param_groups:

@@ -65,17 +65,17 @@ FORMULAS = [
 @pytest.mark.parametrize(
     ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
 )
-def test_step_matches_formula(settings, formula, small, gradients):
+def test_step_matches_formula(settings, formula, make_small_model, make_gradients):
     """One tensor starts at zero, and one gradient is zero in the first step.
 
     Their norms are zero, so no ratio can be computed.
     """
-    model = small().double()
+    model = make_small_model().double()
     torch.nn.init.zeros_(model.fc.weight)
     optimizer, params = settings.build(model), list(model.parameters())
     weights = [p.detach().clone() for p in params]
     states = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    for t, grads in enumerate(gradients(model, STEPS), 1):
+    for t, grads in enumerate(make_gradients(model, STEPS), 1):
         rate = PEAK * (1 + cos(pi * t / STEPS)) / 2
         grads = [g.double() for g in grads]
         if t == 1:
