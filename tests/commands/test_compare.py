@@ -42,7 +42,7 @@ def test_compare_reports_noise_of_seeds(compare):
 
 
 def test_compare_suggests_seeds_in_typed_form(compare):
-    names = f"{seeds('a', 70, 1)} {seeds('b', 75, 1, optimizer={'lr': 1.0})}"
+    names = f"{make_runs('a', 70, 1)} {make_runs('b', 75, 1, optimizer={'lr': 1.0})}"
     changes = ("data.root=/pets", "max_duration=5ep", "scale_schedule_ratio=1.0", "seed=0")
     Path("a0/overrides.txt").write_text("\n".join((*changes, "checkpoint.interval=1ep")))
     Path("b0/overrides.txt").write_text("max_duration=5ep\nscale_schedule_ratio=0.4\n")
