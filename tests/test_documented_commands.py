@@ -45,6 +45,7 @@ FEWER = {
     "seed=1,2": "seed=1",
     "data.share=0.1,0.3,1": "data.share=0.3",
     "data.fold=1/5,2/5,3/5,4/5,5/5": "data.fold=1/5",
+    "data.fold=1/3,2/3,3/3": "data.fold=1/3",
     "budget=$20": "budget=9h",
     "budget=2h": "budget=9h",  # enough on any CPU, even with one core
     "budget=30m,1h,2h": "budget=9h",
