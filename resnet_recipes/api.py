@@ -198,9 +198,12 @@ def _find_initial_weights(
     methods = recipe.methods
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
-        details=tuple(start.list_details(recipe.model, recipe.data)),
+        details=tuple(start.list_details(recipe.model)),
         methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
-        notes=tuple(list_notes(start.network, recipe.model.weights)),
+        notes=(
+            *list_notes(start.network, recipe.model.weights),
+            *start.list_notes(recipe.model, recipe.data),
+        ),
     )
 
 

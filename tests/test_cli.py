@@ -60,7 +60,7 @@ def make_unnumbered_error(name: str) -> OSError:
         (
             RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]),
             2,
-            "error: 2 problems\n\n  lr=-1 must be positive\n",
+            "error: 2 problems\n\n  lr=-1: must be positive\n",
         ),
         (
             NotReadyError([Problem("data.root", "/x", "is empty")]),

@@ -144,7 +144,7 @@ class ModelConfig(Section):
             fix = " ".join(f"model.{key}={str(_LIBRARY_INIT[key]).lower()}" for key in misset)
             rule = "is for ResNets; their library initializes other networks"
             yield Problem(misset[0], getattr(self, misset[0]), rule, fix)
-        if self.freeze not in ("none", "backbone"):
+        if self.freeze in FREEZABLE[1:-1]:
             rule = "is a part of a ResNet; other networks freeze all but the classifier"
             yield Problem("freeze", self.freeze, rule, "model.freeze=backbone")
 

@@ -1,7 +1,7 @@
 """Errors that a user can act on: `Problem` holds data, and only its `lines` form sentences.
 
-`Problem(key, value, clause, fix, valid, kind)`: `clause` continues the sentence that the argument
-begins, "lr=-1 must be positive"; use `Statement` for a clause with its own subject. `fix` is a
+`Problem(key, value, clause, fix, valid, kind)`: `clause` follows what was typed: "lr=-1: must be
+positive", "run=first is taken"; use `Statement` for a clause with its own subject. `fix` is a
 command, setting or value that works if it is pasted, or a tuple of them; use `Hint` for prose.
 Allowed values go to `valid`, not into the clause: Problem("data.fit", "x", "", valid=("crop",
 "pad")). If a setting does not apply, `kind=Kind.UNUSED` advises the user to remove it. Code decides
@@ -147,7 +147,9 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        return f"{subject}{self._separator} {self.clause or 'is not valid'}"
+        is_rule = self.value is not None and self.clause.startswith("must ")
+        separator = ":" if is_rule else self._separator
+        return f"{subject}{separator} {self.clause or 'is not valid'}"
 
     def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""

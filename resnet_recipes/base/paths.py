@@ -34,7 +34,7 @@ _COPIES = {
 
 def make_missing_data() -> Problem:
     """Return the problem of a recipe that does not set data.root."""
-    rule = "a folder of images, or a table of their paths and labels"
+    rule = "pass a folder of images, or a table of paths and labels"
     hints = (
         "data=FOLDER for FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg",
         "data=FOLDER data.val_share=0.1 for FOLDER/CLASS/image.jpg",

@@ -141,6 +141,7 @@ def format_duration(seconds: float) -> str:
         ("days", 86400),
         ("hours", 3600),
         ("minutes", 60),
+        ("seconds", 1),
     )
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
     number = seconds / unit

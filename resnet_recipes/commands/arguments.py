@@ -218,7 +218,9 @@ def _explain_missing_value(flag: str, usage: Usage) -> Problem:
     if value == "RUN":
         return Problem(flag, None, "needs a run", f"{flag} last")
     if value.startswith("FILE."):
-        return Problem(flag, None, "needs a file name", f"{flag} {value.lower()}")
+        return Problem(
+            flag, None, "needs a file name", f"{flag} {usage.line.split()[1]}{value[4:]}"
+        )
     return Problem(flag, None, "needs a value", Hint(f"{value}: {usage.flags[f'{flag} {value}']}"))
 
 

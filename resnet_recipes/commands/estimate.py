@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 USAGE = Usage(
     "resnet-recipes estimate [NAME] data=PATH [key=value ...]",
     "measure this machine; predict time, cost and bottleneck of a run",
-    "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
+    "resnet-recipes estimate mild data=/data/imagenet --price 32.77",
     RECIPES
     | {
         "--price PER_HOUR": "price of the machine per hour, to print the cost",
@@ -294,7 +294,7 @@ def _format_offers(
         names = [name for name, why in offers.skipped.items() if why == reason]
         yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in offers.absent.items():
-        yield f"{name} needs weights first: {problem}"
+        yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")
 
 
 def _format_guess(count: float) -> str:

@@ -80,7 +80,7 @@ def run(arguments: Arguments) -> int:
     facts = {
         "network": f"{TARGETS[to].file} for {to}, {format_bytes(exported.bytes)}, {size}",
         "compared": exported.comparison,
-        "written": folder,
+        "saved": folder,
     }
     print("\n".join(format_facts(facts.items(), get_line_width(), 10)))
     if push:

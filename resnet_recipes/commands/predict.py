@@ -84,7 +84,7 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     """Yield the problems of the arguments for a run and for images, and of flags."""
     place, words = arguments.words[:1], arguments.words[1:]
     if not has_images:
-        rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
+        rule, hint = "pass files or folders", Hint("resnet-recipes predict RUN IMAGE ...")
         yield Problem("IMAGE", None, rule, hint, kind=Kind.MISSING)
     if swapped := list(filter(is_run, words)):
         runs = [*filter(is_run, place), *swapped]

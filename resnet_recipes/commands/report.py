@@ -59,5 +59,5 @@ def run(arguments: Arguments) -> int:
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
-    say(f"{out}: {what}, {format_bytes(out.stat().st_size)}")
+    say(f"saved {out}: {what}, {format_bytes(out.stat().st_size)}")
     return 0

@@ -242,7 +242,7 @@ def _format_overview() -> str:
             "",
             *rows,
             "",
-            "More about one of them: resnet-recipes COMMAND --help",
+            "Help for one command: resnet-recipes COMMAND --help",
             "To train: resnet-train NAME data=/path/to/images",
             "",
         ]

@@ -115,9 +115,9 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     if not parent.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration
         rule = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
-        words = f"recipe={place}/{CONFIG} model.weights={place} max_duration={length}"
-        fix = (f"resnet-train {words}", Hint("starts a new run from its weights"))
-        return [Problem(_KEY, recipe.run.extends, rule, fix)]
+        words = f"recipe={place}/{CONFIG} model.weights={place} epochs={length.removesuffix('ep')}"
+        fix = (f"resnet-train {words}", Hint(f"this starts a new run from the weights of {place}"))
+        return [Problem("--extend", recipe.run.extends, rule, fix)]
     if recipe.launch.budget:
         rule = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]

@@ -57,6 +57,6 @@ def describe_missing_run(key: str, word: str) -> Problem:
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
     nearest = find_closest(word.rpartition("/")[2], runs)
-    kinds = Hint(f"a run ({LIST}), a checkpoint or a weights file")
+    kinds = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
     fix = (nearest, kinds if "FILE" in key else LIST)
     return Problem(key, word, "", fix, kind=Kind.ABSENT)

@@ -5,6 +5,7 @@ The folder appears atomically, and documents the training.
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from typing import Any
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import find_folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.jobs.extension import find_stable_state
@@ -171,13 +172,11 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
         rule = f"is running in {folder} " + (f"with {difference}" if keys else "already")
         fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, rule, fix)
-    is_run = (folder / CONFIG).is_file()
-    commands = (
-        (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
-    )
-    rule = f"is taken, as {folder} already exists"
-    fix = (*commands, Hint("or choose another name" if is_run else "choose another name"))
-    return RecipeError.of("run.name", folder.name, rule, fix)
+    names = (f"{folder.name}{number}" for number in itertools.count(2))
+    free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
+    can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
+    fix = (Value(free), f"resnet-train --resume {place}" if can_resume else "")
+    return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fix)
 
 
 def _try_move(draft: LockedFolder, folder: Path) -> bool:

@@ -167,7 +167,7 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
     if assumed and (not name or assumed.architecture not in NETWORKS):
         description = assumed
     elif not name:
-        rule = "it does not name its network, and its parameter names are not those of a ResNet"
+        rule = "it does not name its network, and its parameters are not named as in a ResNet"
         raise UnknownNetworkError(rule, state, path)
     else:
         description = About(name, 1, **published.find_image_settings(name, str(path)))
@@ -191,7 +191,7 @@ class UnknownNetworkError(ArchiveError):
     """A file does not describe its network, and does not fit the assumed one."""
 
     def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
-        super().__init__(f"{rule}: it has {_describe_tensors(state)}")
+        super().__init__(f"{rule} ({_describe_tensors(state)})")
         fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
         self.fixes: tuple[str, ...] = fitting or (Hint(NAMING),)
 

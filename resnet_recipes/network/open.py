@@ -63,7 +63,9 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     A note may have a second line, a command to try.
     """
     about = network.about
-    matched = "tensors matched by order and shape, because their names are another library's"
+    matched = (
+        "tensors are matched by order and shape, because the file uses the names of another library"
+    )
     if network.is_described:
         if network.is_matched_by_order:
             yield f"read as {about.architecture}: {matched}"

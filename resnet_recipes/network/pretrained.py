@@ -32,8 +32,8 @@ class Start(NamedTuple):
         """The description of the file's network."""
         return self.network.about
 
-    def list_details(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
-        """Yield lines for the plan: weights loaded, replaced and frozen, and image settings."""
+    def list_details(self, config: ModelConfig) -> Iterator[str]:
+        """Yield lines for the plan: weights loaded, replaced and frozen."""
         about = self.about
         yield f"{len(self.tensors)} tensors loaded"
         yield self.head
@@ -42,15 +42,15 @@ class Start(NamedTuple):
         if _must_sum_colors(config, about):
             yield "summed over colors, for gray images"
         yield from describe_frozen(config)
+
+    def list_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
+        """Yield notes for the plan on image settings that the authors of the weights used."""
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
-        if (
-            is_public
-            and not about.recipe
-            and (others := [*_find_other_image_settings(about, images)])
-        ):
+        others = [*_find_other_image_settings(self.about, images)]
+        if is_public and others and not self.about.recipe:
             yield (
-                f"these weights were published with {' '.join(others)}: add it to evaluate as "
-                "their authors did"
+                f"the weights were published with {' '.join(others)}; add it to evaluate as their "
+                "authors did"
             )
 
 

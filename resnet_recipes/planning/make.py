@@ -89,13 +89,13 @@ def _find_batch_problems(
         yield Problem(
             "batch.global_size",
             size,
-            f"must be divisible by the {world_size} ranks",
+            f"must be divisible by {world_size}, the number of devices",
             f"bs={lower}",
         )
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
-        rule = f"must divide the {rank_size} examples of each rank (bs={size} on {devices})"
+        rule = f"must divide the {rank_size} images of each device (bs={size} on {devices})"
         yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
 
 

@@ -95,11 +95,10 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"train at {sizes}; evaluate at {recipe.data.eval_size} (resize to "
         f"{recipe.data.eval_resize}, {fit}center crop)",
     )
-    yield (
-        "saving",
-        f"evaluate {_format_interval(recipe.evaluation.interval)}, save a checkpoint "
-        f"{_format_interval(recipe.checkpoint.interval)}",
-    )
+    evaluated = _format_interval(recipe.evaluation.interval)
+    saved = _format_interval(recipe.checkpoint.interval)
+    between = "and" if evaluated == saved else f"{evaluated},"
+    yield "saving", f"evaluate {between} save a checkpoint {saved}"
     methods = [
         f"{method.name}: {_summarize(method)}" for method in plan.new_stack().methods.values()
     ]
@@ -162,7 +161,9 @@ def format_published(result: Published) -> str:
 
 def _describe_scaling(plan: Plan) -> str:
     ratio, base = plan.recipe.scale_schedule_ratio, Duration.parse(plan.recipe.max_duration)
-    return "" if ratio == 1 else f" ({float(base.value):g} x {ratio:g}, rounded down)"
+    is_exact = float(base.value * ratio).is_integer()
+    rounding = "" if is_exact else ", rounded down"
+    return "" if ratio == 1 else f" ({float(base.value):g} x {ratio:g}{rounding})"
 
 
 def _describe_target(plan: Plan) -> str:
@@ -173,8 +174,7 @@ def _describe_target(plan: Plan) -> str:
 def _describe_lr(plan: Plan) -> str:
     """Return a description of the learning rate schedule."""
     config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
-    # a cosine ends one step before its final learning rate
-    last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
+    last = plan.lr_at(plan.total_steps)
     course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
     if config.name == "wsd":
         course = (

@@ -83,11 +83,11 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if before in (None, "", []) or isinstance(before, dict):
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
-    text = list(before) if isinstance(before, tuple) else text
+    text = str(list(before)).replace(" ", "") if isinstance(before, tuple | list) else text
     name = word.partition("=")[0]
     if name == "epochs" and not str(text).isdecimal():
         name = "max_duration"  # in steps
-    return problem._replace(fix=Hint(f"{source} {name}={text}"))
+    return problem._replace(fix=Hint(f"{source} {shlex.quote(f'{name}={text}')}"))
 
 
 def _turn_off(method: str, context: Context) -> Meaning:

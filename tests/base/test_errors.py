@@ -78,8 +78,8 @@ recipe=mild --resume | --resume | needs a run
         (
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
             "unknown recipe hott",
-            "lr=-1 must be positive",
-            "lr=x must be a number",
+            "lr=-1: must be positive",
+            "lr=x: must be a number",
         ),
     ],
 )
@@ -210,7 +210,7 @@ def test_problem_is_a_sentence_below_its_section():
     )
     assert (
         str(problem)
-        == "methods.mixup.alpha=-1 must be positive\n    try:   methods.mixup.alpha=0.2"
+        == "methods.mixup.alpha=-1: must be positive\n    try:   methods.mixup.alpha=0.2"
     )
     assert str(Problem("data.root", None, "is not set")) == "data.root is not set"
 

@@ -32,8 +32,9 @@ format_time | 41.4 | 0:41
 format_time | 59.6 | 1:00
 format_time | 1658 | 27:38
 format_time | 18250 | 5:04:10
-format_duration | 3 | 1 minute
-format_duration | 100 | 2 minutes
+format_duration | 3 | 3 seconds
+format_duration | 100 | 100 seconds
+format_duration | 170 | 3 minutes
 format_duration | 3000 | 50 minutes
 format_duration | 5400 | 90 minutes
 format_duration | 86400 | 24 hours

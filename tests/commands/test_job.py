@@ -30,8 +30,8 @@ def test_job_array_has_runs_of_the_sweep(enter):
     assert re.findall(r"run.name=([^)]+)\) ;;", text) == names
     assert len(names) == 8
     assert "#SBATCH --array=0-7%3\n" in text
-    assert "words=(recipe=hot data.backend=synthetic" in text
-    assert 'resnet-train --resume auto "${words[@]}" gpus=1 &' in text
+    assert "arguments=(recipe=hot data.backend=synthetic" in text
+    assert 'resnet-train --resume auto "${arguments[@]}" gpus=1 &' in text
 
 
 def test_job_array_trains_a_shared_stable_phase_once(enter):

@@ -144,7 +144,7 @@ resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
 resnet-train mild data=images --epochs | epochs=VALUE
 resnet-train mild data=images model.config=hot | recipe=hot
 resnet-train mild --resume | --resume last
-resnet-recipes eval first --csv | --csv file.csv
+resnet-recipes eval first --csv | --csv eval.csv
 resnet-recipes convert images | resnet-recipes convert images images-ffcv
 resnet-recipes compare first | resnet-recipes compare RUN RUN ...
 resnet-recipes mild data=images | resnet-train mild data=images

@@ -129,7 +129,7 @@ def test_offers_omit_small_image_recipes_for_photographs(photographs, enter, mon
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     said = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in said
-    assert "finetune needs weights first: model.weights=torchvision" in said
+    assert "finetune needs its weights first; to fetch them: python" in said
     assert "small 16" in " ".join(
         enter(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
     )

@@ -97,8 +97,8 @@ def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_reje
     parse_rows(
         """
 data={tmp}/others | 3 | differ in name or size
-batch.bn_size=3 | 2 | must divide the 8 examples of each rank (bs=8 on 1 device)
-gpus=3 | 2 | must be divisible by the 3 ranks
+batch.bn_size=3 | 2 | must divide the 8 images of each device (bs=8 on 1 device)
+gpus=3 | 2 | must be divisible by 3, the number of devices
 launch.device=cuda | 3 | torch sees no GPU on this machine
 checkpoint.keep=99 | 3 | GB free, and the run needs another
 evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run

@@ -88,7 +88,7 @@ def test_parallel_sweep_runs_use_one_gpu_each(runs, enter, monkeypatch):
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
     refusal = enter(f"{words} 3", 2).err
-    assert "--parallel 3 must be a whole number from 1 to 2\n" in refusal
+    assert "--parallel 3: must be a whole number from 1 to 2\n" in refusal
     assert "hint:  this machine has 2 GPUs" in refusal
     assert runs == []
 

@@ -159,23 +159,19 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(
-        RecipeError, match=r"is taken, as .* exists\n    hint:  choose another name$"
-    ):
+    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    try:   run=mine2$"):
         create_run("run=mine")
     assert list(other.iterdir()) == []
 
 
-def test_taken_run_name_suggests_two_commands():
+def test_taken_run_name_suggests_free_name_and_resume():
     folder = create_run("run=mine")
     (folder / "weights.pt").touch()
+    create_run("run=mine2")
     with pytest.raises(RecipeError) as refused:
         create_run("run=mine")
-    *first, _ = refused.value.problems[0].lines()[1:]
-    assert first == [
-        f"try:   resnet-train --resume {folder}",
-        f"try:   resnet-recipes runs rm {folder}",
-    ]
+    suggested = refused.value.problems[0].lines()[1:]
+    assert suggested == ["try:   run=mine3", f"try:   resnet-train --resume {folder}"]
 
 
 @pytest.fixture
@@ -259,7 +255,7 @@ def test_plan_rejects_names_that_create_rejects():
     for act in (lambda: check(make_test_plan("mild", "run=mine")), lambda: create_run("run=mine")):
         with pytest.raises(RecipeError, match=r"is taken, as .*mine already exists") as caught:
             act()
-        assert "--resume" in str(caught.value)
+        assert "run=mine2" in str(caught.value)
     Path("runs/file").touch()
     with pytest.raises(RecipeError, match="is taken"):
         check(make_test_plan("mild", "run=file"))

@@ -234,13 +234,13 @@ def test_weights_that_fit_no_network_are_rejected(narrow, tmp_path):
     loop["state_dict"] = loop
     wrong = {
         "bn1.running_var has negative values": state | {"bn1.running_var": -torch.ones(64)},
-        "not those of a ResNet: it has no tensors": loop,
+        "not named as in a ResNet (no tensors)": loop,
         "fc.weight": state | {"fc.weight": torch.zeros(0, 64)},
         "conv1.weight is not": state | {"conv1.weight": torch.zeros(64, 3, 7, 8)},
         "not finite": state | {"bn1.bias": torch.full((64,), torch.nan)},
         "bn1.weight is not": state | {"bn1.weight": torch.zeros(64, dtype=torch.int64)},
         "missing or unknown": state | {"extra": torch.zeros(1)},
-        "not those of a ResNet: it has": {
+        "not named as in a ResNet (": {
             name: tensor for name, tensor in state.items() if not name.startswith("layer4")
         },
         "does not contain": {"model": {1: torch.zeros(1)}},

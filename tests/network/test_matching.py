@@ -72,7 +72,7 @@ def test_unknown_network_error_suggests_fitting_names(model, tmp_path, monkeypat
         open_network(str(path))
     (problem,) = caught.value.problems
     count = len(model.state_dict())
-    assert f"it has {count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
+    assert f"({count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
     assert "model.name=timm:test_efficientnet" in problem.fixes
     for word in problem.fixes:
         assert open_network(str(path), ModelConfig(word.partition("=")[2])).about.num_classes == 5

@@ -92,12 +92,12 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
         if name.startswith("fc.")
     }
     assert is_identical(model.state_dict(), expected)
-    assert text in " ".join(start.list_details(CONFIG, DataConfig()))
+    assert text in " ".join(start.list_details(CONFIG))
     stem = make_config(path, freeze="stem")
-    assert "frozen up to stem" in [*start.list_details(stem, DataConfig())]
+    assert "frozen up to stem" in [*start.list_details(stem)]
     still = make_config(path, freeze_bn=True)
-    assert "BatchNorm statistics frozen" in [*start.list_details(still, DataConfig())]
-    alone = [*start.list_details(replace(still, freeze="backbone"), DataConfig())]
+    assert "BatchNorm statistics frozen" in [*start.list_details(still)]
+    alone = [*start.list_details(replace(still, freeze="backbone"))]
     assert "only the classifier is trained" in alone
     assert not any("frozen" in line for line in alone)
 
@@ -158,7 +158,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
 def test_color_weights_are_summed_for_gray_images(weights):
     gray = make_config(weights, in_channels=1)
     start = pretrained.find(gray, SEVEN)
-    assert "summed over colors" in " ".join(start.list_details(gray, DataConfig()))
+    assert "summed over colors" in " ".join(start.list_details(gray))
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
@@ -170,7 +170,7 @@ def test_timm_weights_state_fit_of_non_square_images():
         images = published.find_image_settings(config.name, config.weights)
         assert images["fit"] == fit
         network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
-        text = " ".join(pretrained.Start(network, {}, "").list_details(config, DataConfig()))
+        text = " ".join(pretrained.Start(network, {}, "").list_notes(config, DataConfig()))
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 
@@ -190,9 +190,9 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
-    text = " ".join(start.list_details(replace(CONFIG, weights="torchvision"), images))
+    text = " ".join(start.list_notes(replace(CONFIG, weights="torchvision"), images))
     assert (
-        "these weights were published with "
+        "the weights were published with "
         "data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
     ) in text
     assert "torchvision:IMAGENET1K_V1" in explain_rejection("torchvision:V9")

@@ -213,7 +213,7 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
     ("words", "ranks", "facts_changes", "key", "expected"),
     parse_values(
         """
- | 3 | {} | batch.global_size | divisible by the 3 ranks
+ | 3 | {} | batch.global_size | divisible by 3, the number of devices
  | 3 | {} | batch.global_size | bs=99
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step

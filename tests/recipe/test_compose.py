@@ -336,7 +336,7 @@ def test_mistake_in_option_is_reported_with_its_line(folder, tmp_path):
     option = "recipes/optimizer/mine.yaml"
     folder(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
     said = explain_rejection("mild", DATA, "optimizer=mine")
-    assert f"{option}:2: optimizer.lr=-1 must be positive" in said
+    assert f"{option}:2: optimizer.lr=-1: must be positive" in said
     assert f"{option}:3: optimizer.momentum=0.5 is not a setting of lamb" in said
     assert "recipes/optimizer/mine.yaml:4: unknown setting optimizer.lrr" in said
     folder(option, "defaults: [lamb]\nname: lamb\n")
@@ -394,7 +394,7 @@ def test_config_of_another_application_is_composed_or_rejected(folder, tmp_path)
     assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))
     with pytest.raises(RecipeError) as caught:
         from_config(tree | {"seed": "x", "sead": 1})
-    assert "seed=x must be a whole number" in str(caught.value)
+    assert "seed=x: must be a whole number" in str(caught.value)
     assert "did you mean seed?" in str(caught.value)
     with pytest.raises(RecipeError, match="nothing"):
         from_config({"about": "${nothing}"})

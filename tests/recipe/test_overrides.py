@@ -104,7 +104,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         (
             f"data.crop_scale={1500 * '['}",
             "at most 4096 characters and 32 brackets",
-            "mild uses data.crop_scale=[0.08, 1.0]",
+            "mild uses 'data.crop_scale=[0.08,1.0]'",
         ),
         (
             f"data.crop_scale={30 * '['}{31 * ']'}",

@@ -24,8 +24,8 @@ _SCRIPT = """\
 #SBATCH --job-name={name}
 {array}#SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node={tasks}
-{gpus}#SBATCH --exclusive                   # all cores of the node, to decode images
-#SBATCH --mem=0                       # and all its memory
+{gpus}#SBATCH --exclusive                   # all cores of the node, for decoding
+#SBATCH --mem=0                       # all memory of the node
 #SBATCH --time={time}
 #SBATCH --requeue                     # after a preemption the job may run again
 #SBATCH --open-mode=append            # and write to the same output file
@@ -50,12 +50,13 @@ exit "$code"
 """
 
 _ONE = """\
-# A requeued job keeps its id, and so finds its run. All nodes must see the folder.
+# A requeued job keeps its id, and so finds its run.
+# All nodes must have access to the folder.
 run={name}-$SLURM_JOB_ID"""
 
 _SEVERAL = """\
 # Each task of the array is a run; a requeued task keeps its number, and so finds its run.
-# All nodes see the folder.
+# All nodes must have access to the folder.
 case $SLURM_ARRAY_TASK_ID in
 {cases}
 *) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;
@@ -91,12 +92,12 @@ def format_array(
     Each run is one task.
     """
     cases = "\n".join(
-        f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
+        f"{number}) arguments=({shlex.join([*words, f'run.name={name}'])}) ;;"
         for number, (name, words) in enumerate(runs.items())
     )
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
     return _fill(
-        '"${words[@]}"',
+        '"${arguments[@]}"',
         allocation,
         name="sweep",
         time=time,

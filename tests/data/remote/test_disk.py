@@ -70,7 +70,7 @@ def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypat
     if planted == "theirs":
         us = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: us + 1)
-    with pytest.raises(NotReadyError, match=r"data\.cache=.*set must be your own folder"):
+    with pytest.raises(NotReadyError, match=r"data\.cache=.*set: must be your own folder"):
         disk.make_folder(home)
     if planted != "file":
         with pytest.raises(NotReadyError, match="must be your own folder"):
