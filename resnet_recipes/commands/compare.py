@@ -118,7 +118,7 @@ def _format_lines(
         yield f"{letter}  {escape_controls(one.folder)}"
     for name, rows in tables.items():
         title = name.upper()
-        yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: the same"]))
+        yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: identical"]))
 
 
 def _compare_groups(
