@@ -100,7 +100,8 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
     import convolutions
 
     shape = convolutions.Convolution(4, 6, kernel, stride, 9)
-    calls = convolutions._list_calls(shape, 2, torch.device("cpu"))
+    operands = convolutions.make_operands(shape, 2, torch.device("cpu"))
+    calls = convolutions.list_calls(shape, *operands)
     side = -(-9 // stride)
     with ChannelsLast():
         sizes = {name: (*call().shape,) for name, call in calls.items()}

@@ -56,6 +56,7 @@ CALLS = {
             Part("ours, Mild", 120, "profiled", ("ours, Mild",)),
             Part("convolutions, searched", 120, "convolutions", ("searched",)),
             Part("bare loop", 80, "profiled", ("bare loop",)),
+            Part("matrix products", 90, "gemms"),
             Part("convolutions, heuristics", 60, "convolutions", ("heuristics",)),
             Part("ours, Mild, kernels off", 90, "profiled", ("ours, Mild, kernels off",)),
         ),

@@ -31,7 +31,7 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
         layers = list_convolutions(model, side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
         for shape, times in shapes.items():
-            case = f"{side} px: {_name(shape)}"
+            case = f"{side} px: {name_convolution(shape)}"
             repeats = 1 if quick else 5
             for row in measure_or_report_fault(case, _measure, case, shape, batch, repeats, device):
                 found.append(row | {"times": times})
@@ -47,7 +47,7 @@ def _measure(
     gpu = find_gpu(device)
     flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
-    for kind, call in _list_calls(shape, batch, device).items():
+    for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
         taken = measure_seconds(call, device, times=3, repeats=repeats)
         share = f", {least / taken:.2f} of the roofline" if gpu else ""
         yield {
@@ -77,24 +77,29 @@ def _sum_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
     }
 
 
-def _name(shape: Convolution) -> str:
+def name_convolution(shape: Convolution) -> str:
+    """Return the name of a shape, as "1x1 64->256 at 56"."""
     kernel = f"{shape.kernel}x{shape.kernel}" + (f"/{shape.stride}" if shape.stride > 1 else "")
     return f"{kernel} {shape.inputs}->{shape.outputs} at {shape.side}"
 
 
-def _list_calls(
-    shape: Convolution, batch: int, device: torch.device
-) -> dict[str, Callable[[], Tensor]]:
-    """Return the three operations of a convolution, without the gradient of the images."""
+def make_operands(shape: Convolution, batch: int, device: torch.device) -> list[Tensor]:
+    """Return random images, weights and gradient of the output, in channels_last memory."""
     sizes = (
         (batch, shape.inputs, shape.side, shape.side),
         (shape.outputs, shape.inputs, shape.kernel, shape.kernel),
         (batch, shape.outputs, shape.out_side, shape.out_side),
     )
-    images, weights, upstream = (
+    return [
         torch.randn(size, device=device).to(choose_dtype(device), memory_format=torch.channels_last)
         for size in sizes
-    )
+    ]
+
+
+def list_calls(
+    shape: Convolution, images: Tensor, weights: Tensor, upstream: Tensor
+) -> dict[str, Callable[[], Tensor]]:
+    """Return the three operations of a convolution, without the gradient of the images."""
     stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
 
     def compute_gradient(position: int) -> Tensor:
