@@ -175,8 +175,8 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
     names = (f"{folder.name}{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-    fix = (Value(free), f"resnet-train --resume {place}" if can_resume else "")
-    return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fix)
+    fixes = (Value(free), f"resnet-train --resume {place}" if can_resume else "")
+    return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fixes)
 
 
 def _try_move(draft: LockedFolder, folder: Path) -> bool:
