@@ -99,7 +99,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(folder: Path, tmp_path: Path) -> Path:
+def copied_images(folder: Path, tmp_path: Path) -> Path:
     """A copy of the images, for tests that change it."""
     return shutil.copytree(folder, tmp_path / "images")
 
@@ -124,6 +124,12 @@ def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return convert_to_small_pages(
         folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1)
     )
+
+
+@pytest.fixture
+def copied_betons(betons: Path, tmp_path: Path) -> Path:
+    """Valid files with their sidecars, for tests that damage them."""
+    return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture

@@ -29,12 +29,6 @@ def make_config(root: Path, **changes) -> DataConfig:
     return make_small_config(root, "ffcv", **{"workers": 2} | changes)
 
 
-@pytest.fixture
-def copied(betons: Path, tmp_path: Path) -> Path:
-    """Valid files with their sidecars, for tests that damage them."""
-    return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True))
-
-
 def overwrite(path: Path, place: int, data: bytes) -> None:
     """Change some bytes of a file."""
     with path.open("r+b") as file:
@@ -54,8 +48,8 @@ def test_engine_pixels_are_close_to_python(betons, request):
 
 @pytest.mark.usefixtures("decoded_by")
 @pytest.mark.parametrize("damage", ["no tables", "another size", "ends early"])
-def test_damaged_jpeg_is_named_without_checksum(copied, damage):
-    path = copied / "train.beton"
+def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
+    path = copied_betons / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == JPEG)[0])
     half, end = int(beton.lengths[index]) // 2, b"\xff\xd9"
@@ -66,32 +60,32 @@ def test_damaged_jpeg_is_named_without_checksum(copied, damage):
     }[damage]
     overwrite(path, int(beton.starts[index]) + place, data)
     for split in ("train", "val"):
-        get_sidecar_path(copied / f"{split}.beton").unlink()
+        get_sidecar_path(copied_betons / f"{split}.beton").unlink()
     with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
-        train_pixels(make_config(copied, workers=0), 6)
+        train_pixels(make_config(copied_betons, workers=0), 6)
 
 
 @pytest.mark.usefixtures("decoded_by")
-def test_truncated_beton_ends_training_with_message(copied):
+def test_truncated_beton_ends_training_with_message(copied_betons):
     # no thread may be decoding at the moment of truncation: see native/test_hostile
-    with closing(open_training(make_config(copied, workers=0))) as loader:
+    with closing(open_training(make_config(copied_betons, workers=0))) as loader:
         batches = loader.batches()
         next(batches)
-        os.truncate(copied / "train.beton", 5000)
+        os.truncate(copied_betons / "train.beton", 5000)
         with pytest.raises(TrainingError, match="the file was truncated after it was opened"):
             list(itertools.islice(batches, 20))
 
 
 @pytest.mark.usefixtures("decoded_by")
 @pytest.mark.parametrize("mode", [JPEG, RAW])
-def test_flipped_bit_is_named_on_first_read(copied, mode):
-    path = copied / "train.beton"
+def test_flipped_bit_is_named_on_first_read(copied_betons, mode):
+    path = copied_betons / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == mode)[3])
     place = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
     overwrite(path, place, bytes([beton.content[place] ^ 1]))
     with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch"):
-        train_pixels(make_config(copied, workers=0), 6)
+        train_pixels(make_config(copied_betons, workers=0), 6)
 
 
 def test_abandoned_loader_leaves_no_thread(betons):
@@ -103,19 +97,19 @@ def test_abandoned_loader_leaves_no_thread(betons):
     assert torch.get_num_threads() == threads
 
 
-def test_mismatched_betons_are_rejected(copied):
-    train, val = (copied / f"{split}.beton.json" for split in ("train", "val"))
-    shutil.copy(copied / "val.beton", copied / "train.beton")
+def test_mismatched_betons_are_rejected(copied_betons):
+    train, val = (copied_betons / f"{split}.beton.json" for split in ("train", "val"))
+    shutil.copy(copied_betons / "val.beton", copied_betons / "train.beton")
     shutil.copy(val, train)
     with pytest.raises(NotReadyError, match=r"train\.beton is the val split according to its"):
-        measure(make_config(copied))
+        measure(make_config(copied_betons))
     older = json.loads(train.read_text())
     del older["split"]
     train.write_text(json.dumps(older))
-    assert measure(make_config(copied)).train_examples == 11
+    assert measure(make_config(copied_betons)).train_examples == 11
     val.write_text(val.read_text().replace('"ant"', '"zebra"'))
     with pytest.raises(NotReadyError, match=r"differs from train\.beton in its classes"):
-        measure(make_config(copied))
+        measure(make_config(copied_betons))
 
 
 @pytest.mark.parametrize(

@@ -31,16 +31,16 @@ BILINEAR, BICUBIC = (
 
 
 @pytest.fixture
-def broken(copied: Path) -> Path:
+def broken(copied_images: Path) -> Path:
     """Return a copy of the images with a truncated, a missing and a text file."""
     cut, gone, text = (
-        copied / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
+        copied_images / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
     )
     os.truncate(cut, cut.stat().st_size // 2)
     gone.unlink()
     gone.symlink_to("nowhere.jpg")
     text.write_text("no image")
-    return copied
+    return copied_images
 
 
 def read_evaluation(settings: DataConfig) -> np.ndarray:
@@ -61,16 +61,18 @@ def test_evaluation_crop_equals_torchvision(folder, how, theirs):
 
 
 @pytest.mark.parametrize("size", [(700, 20), (23, 500), (1, 3000), (121, 20)])
-def test_evaluation_resizes_only_the_middle_of_panoramas(copied, monkeypatch, size):
-    picture = Image.open(next((copied / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
-    picture.save(copied / "val" / "ant" / "!first.png")
+def test_evaluation_resizes_only_the_middle_of_panoramas(copied_images, monkeypatch, size):
+    picture = Image.open(next((copied_images / "val" / "ant").iterdir())).resize(
+        size, Image.BICUBIC
+    )
+    picture.save(copied_images / "val" / "ant" / "!first.png")
     resized_to = []
     monkeypatch.setattr(
         python,
         "resize_exactly",
         lambda pixels, *to: resized_to.append(to) or decode.resize_exactly(pixels, *to),
     )
-    ours = read_evaluation(make_small_config(copied))[0]
+    ours = read_evaluation(make_small_config(copied_images))[0]
     # 40 * 500 / 23 is not an integer
     assert np.abs(ours - np.asarray(BILINEAR(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
@@ -192,9 +194,12 @@ def test_workers_die_with_the_trainer(folder, forks, tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_changed_images_are_not_opened(copied, split):
-    facts, path = data.measure(make_small_config(copied)), next((copied / split).glob("*/*"))
+def test_changed_images_are_not_opened(copied_images, split):
+    facts, path = (
+        data.measure(make_small_config(copied_images)),
+        next((copied_images / split).glob("*/*")),
+    )
     path.write_bytes(path.read_bytes() + b" ")
     opens = data.open_train if split == "train" else data.open_eval
     with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):
-        opens(make_small_config(copied), facts, ALONE)
+        opens(make_small_config(copied_images), facts, ALONE)

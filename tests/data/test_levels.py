@@ -32,7 +32,7 @@ from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
 from tests.data.conftest import ALONE, built, convert_to_small_pages, train_pixels
-from tests.data.images.test_init import make_rows
+from tests.data.images.test_init import make_empty_rows
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
@@ -57,11 +57,11 @@ def make_config(root: Path, **changes) -> DataConfig:
 
 def read_every_image(images: TrainImages, side: int) -> None:
     """Read every image once, cropped to `side` pixels."""
-    images.fill(make_rows(np.arange(len(images.labels)), side=side))
+    images.fill(make_empty_rows(np.arange(len(images.labels)), side=side))
 
 
 @pytest.fixture
-def copied(levels: Path, tmp_path: Path) -> Path:
+def copied_levels(levels: Path, tmp_path: Path) -> Path:
     """Valid files, for tests that damage them."""
     return Path(shutil.copytree(levels, tmp_path / "levels"))
 
@@ -82,12 +82,12 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
 
 
 @built
-def test_crop_size_selects_the_level(levels, copied):
-    get_half_path(copied / "train.beton").unlink()
-    assert np.array_equal(read_pixels(levels, 45), read_pixels(copied, 45))
+def test_crop_size_selects_the_level(levels, copied_levels):
+    get_half_path(copied_levels / "train.beton").unlink()
+    assert np.array_equal(read_pixels(levels, 45), read_pixels(copied_levels, 45))
     small, alone = (
         read_pixels(levels, 12).astype(float),
-        read_pixels(copied, 12, reduced_decode=False),
+        read_pixels(copied_levels, 12, reduced_decode=False),
     )
     assert np.array_equal(read_pixels(levels, 12, reduced_decode=False), alone)
     changed = (small != alone).any(axis=(1, 2, 3))
@@ -106,20 +106,20 @@ def change_quantization(beton, index):
 
 
 @built
-def test_damage_in_small_level_is_named(copied):
-    half = open_beton(get_half_path(copied / "train.beton"))
+def test_damage_in_small_level_is_named(copied_levels):
+    half = open_beton(get_half_path(copied_levels / "train.beton"))
     for index in range(len(half.starts)):
         change_quantization(half, index)
     with pytest.raises(TrainingError, match=r"is damaged in train\.half\.beton: checksum mismatch"):
-        read_pixels(copied, 8)
+        read_pixels(copied_levels, 8)
     assert "37 samples of train.half.beton are damaged" in "".join(
-        finding.what for finding in check_data(copied)
+        finding.what for finding in check_data(copied_levels)
     )
 
 
 @built
-def test_full_level_is_checked_after_small_level(copied):
-    source = open_samples(copied / "train.beton")
+def test_full_level_is_checked_after_small_level(copied_levels):
+    source = open_samples(copied_levels / "train.beton")
     images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
     read_every_image(images, 8)
     change_quantization(source.beton, 0)
@@ -128,35 +128,35 @@ def test_full_level_is_checked_after_small_level(copied):
         read_every_image(images, 45)
 
 
-def test_small_level_of_other_images_is_rejected(copied, betons):
-    sidecar = read_sidecar(copied / "train.beton")
+def test_small_level_of_other_images_is_rejected(copied_levels, betons):
+    sidecar = read_sidecar(copied_levels / "train.beton")
     edited = replace(sidecar, source_sha256="0" * 32)
-    get_sidecar_path(copied / "train.beton").write_text(edited.dump())
+    get_sidecar_path(copied_levels / "train.beton").write_text(edited.dump())
     with pytest.raises(NotReadyError, match="does not hold the images"):
-        open_samples(copied / "train.beton")
-    get_sidecar_path(copied / "train.beton").write_text(sidecar.dump())
+        open_samples(copied_levels / "train.beton")
+    get_sidecar_path(copied_levels / "train.beton").write_text(sidecar.dump())
     for name in ("val.beton", "val.beton.json"):
-        shutil.copy(betons / name, copied / name.replace("val", "train.half"))
+        shutil.copy(betons / name, copied_levels / name.replace("val", "train.half"))
     with pytest.raises(
         NotReadyError, match=r"train\.half\.beton does not hold the images of train\.beton at half"
     ):
-        measure(make_config(copied))
+        measure(make_config(copied_levels))
 
 
-def test_evaluation_ignores_the_small_level(folder, copied):
-    convert(folder / "val", copied / "val.beton", OPTIONS, show_nothing)
-    assert get_half_path(copied / "val.beton").exists()
-    config = DataConfig(root=str(copied), workers=1)
+def test_evaluation_ignores_the_small_level(folder, copied_levels):
+    convert(folder / "val", copied_levels / "val.beton", OPTIONS, show_nothing)
+    assert get_half_path(copied_levels / "val.beton").exists()
+    config = DataConfig(root=str(copied_levels), workers=1)
     with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
         assert images.examples == 11
 
 
-def test_resume_checks_the_small_level(levels, copied):
-    get_half_path(copied / "train.beton").unlink()
-    before, after = (measure(make_config(root)) for root in (levels, copied))
+def test_resume_checks_the_small_level(levels, copied_levels):
+    get_half_path(copied_levels / "train.beton").unlink()
+    before, after = (measure(make_config(root)) for root in (levels, copied_levels))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        open_train(make_config(copied), replace(before, root=copied), ALONE)
+        open_train(make_config(copied_levels), replace(before, root=copied_levels), ALONE)
 
 
 @pytest.mark.usefixtures("small_pages")

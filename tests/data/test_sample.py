@@ -50,64 +50,64 @@ def test_strata_are_distinct_and_cover_all_sizes(count):
     assert all(found >= 0)
 
 
-def test_sample_skips_damaged_and_special_files(copied):
-    files = sorted((copied / "train").glob("*/*.jpg"))
-    facts = data.measure(make_small_config(copied))
+def test_sample_skips_damaged_and_special_files(copied_images):
+    files = sorted((copied_images / "train").glob("*/*.jpg"))
+    facts = data.measure(make_small_config(copied_images))
     files[0].write_bytes(b"no image")
     files[1].unlink()
     files[2].unlink()
     os.mkfifo(files[2])
     looked_at = Sample.of(facts)
     assert len(looked_at.indices) == len(files) - 3
-    assert looked_at.crop_seconds(make_small_config(copied), None, 32) > (0.0, 0.0)
+    assert looked_at.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
 
 
-def test_crops_with_equal_settings_are_timed_once(copied, monkeypatch):
+def test_crops_with_equal_settings_are_timed_once(copied_images, monkeypatch):
     built, build = [], module.build_train_pipeline
     monkeypatch.setattr(module, "build_train_pipeline", lambda *a: built.append(a) or build(*a))
-    found = Sample.of(data.measure(make_small_config(copied)))
+    found = Sample.of(data.measure(make_small_config(copied_images)))
     times = []
     for depth in (None, 1, 2):
         for side in (16, 32):
             for _ in range(2):  # separate objects, as in the runs of a sweep
                 augment = RandAugment(depth=depth).augment_sample() if depth else None
-                times.append(found.crop_seconds(make_small_config(copied), augment, side))
+                times.append(found.crop_seconds(make_small_config(copied_images), augment, side))
     assert times[::2] == times[1::2]
     assert all(first == later for first, later in times)  # nothing is kept
     assert len(built) == 6
 
 
-def test_truncated_images_give_no_time(copied):
-    for path in (copied / "train").glob("*/*.jpg"):
+def test_truncated_images_give_no_time(copied_images):
+    for path in (copied_images / "train").glob("*/*.jpg"):
         path.write_bytes(path.read_bytes()[:-200])
-    config = make_small_config(copied)
+    config = make_small_config(copied_images)
     with pytest.raises(TrainingError):
         Sample.of(data.measure(config)).crop_seconds(config, None, 32)
 
 
-def test_sample_without_images_is_a_typical_photograph(copied):
+def test_sample_without_images_is_a_typical_photograph(copied_images):
     """A photograph of 500 x 367 pixels becomes 352 x 258."""
-    facts = data.measure(make_small_config(copied))
-    shutil.rmtree(copied / "train")
+    facts = data.measure(make_small_config(copied_images))
+    shutil.rmtree(copied_images / "train")
     typical = Sample.of(facts)
     assert typical.source_text.startswith("by a table")
     assert typical.estimate_bytes(352) == 3 * 352 * 258 * (
         facts.train_examples + facts.eval_examples
     )
-    config = replace(make_small_config(copied), memory_pixels=352)
+    config = replace(make_small_config(copied_images), memory_pixels=352)
     first, later = typical.crop_seconds(config, None, 176)
     assert first > later > 0
-    assert typical.crop_seconds(make_small_config(copied), None, 176).first < first
+    assert typical.crop_seconds(make_small_config(copied_images), None, 176).first < first
 
 
-def test_large_images_are_cropped_until_timeout(copied, monkeypatch):
+def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
     monkeypatch.setattr(module, "MAX_CROP_SECONDS", 0.0)
     built, run = [], Pipeline.run
     monkeypatch.setattr(
         Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
     )
-    found = Sample.of(data.measure(make_small_config(copied)))
-    assert found.crop_seconds(make_small_config(copied), None, 32) > (0.0, 0.0)
+    found = Sample.of(data.measure(make_small_config(copied_images)))
+    assert found.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
     assert len(found.indices) > 16
     assert [len(orders[0].indices) for orders in built] == [16, 16, 16]  # three laps of one batch
 

@@ -21,7 +21,7 @@ class Slow:
         self.delay = delay
         self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
 
-    def make_batches(self, first_step: int = 0):
+    def batches(self, first_step: int = 0):
         """Yield batches whose pixels all equal the step."""
         for step in itertools.count(first_step):
             time.sleep(self.delay)

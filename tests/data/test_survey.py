@@ -24,15 +24,15 @@ def test_missing_and_empty_roots_are_named(tmp_path):
 
 
 def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
-    copied = Path(shutil.copytree(folder, tmp_path / "two words"))
+    copied_images = Path(shutil.copytree(folder, tmp_path / "two words"))
     lines = []
-    for path in list((copied / "val").glob("*/*")):
+    for path in list((copied_images / "val").glob("*/*")):
         name = f"ILSVRC2012_val_{path.name}"
         lines.append(f"{name},{path.parent.name}\n")
-        path.rename(copied / "val" / name)
+        path.rename(copied_images / "val" / name)
     for name in CLASSES:
-        (copied / "val" / name).rmdir()
-    fix = explain_rejection(make_small_config(copied)).splitlines()[1]
+        (copied_images / "val" / name).rmdir()
+    fix = explain_rejection(make_small_config(copied_images)).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
@@ -40,37 +40,37 @@ def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypat
     assert count_images(make_small_config(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 
-def test_class_mismatches_are_reported_together(copied):
-    shutil.move(copied / "val" / "bee", copied / "val" / "wasp")
-    shutil.rmtree(copied / "train" / "cat")
-    (copied / "train" / "cat").mkdir()
-    message = explain_rejection(make_small_config(copied))
+def test_class_mismatches_are_reported_together(copied_images):
+    shutil.move(copied_images / "val" / "bee", copied_images / "val" / "wasp")
+    shutil.rmtree(copied_images / "train" / "cat")
+    (copied_images / "train" / "cat").mkdir()
+    message = explain_rejection(make_small_config(copied_images))
     for said in ("has bee in train but not in val", "has cat, wasp in val but not in train"):
         assert said in message
 
 
-def test_images_without_class_folders_are_one_problem(copied):
+def test_images_without_class_folders_are_one_problem(copied_images):
     for split in ("train", "val"):
-        for path in list((copied / split).glob("*/*")):
-            path.rename(copied / split / path.name)
+        for path in list((copied_images / split).glob("*/*")):
+            path.rename(copied_images / split / path.name)
         for name in CLASSES:
-            (copied / split / name).rmdir()
-    line, fix = explain_rejection(make_small_config(copied)).split("\n", 1)
-    assert f"{copied} contains images without class folders" in line
+            (copied_images / split / name).rmdir()
+    line, fix = explain_rejection(make_small_config(copied_images)).split("\n", 1)
+    assert f"{copied_images} contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
 
 
 @pytest.mark.parametrize("splits", [["train"], ["val"], ["train", "val"]])
-def test_empty_class_folder_is_one_problem(copied, splits):
+def test_empty_class_folder_is_one_problem(copied_images, splits):
     for split in splits:
-        (copied / split / "eel").mkdir()
-    line, fix = explain_rejection(make_small_config(copied)).splitlines()
-    assert line == f"data.root={copied} has no images in eel"
+        (copied_images / split / "eel").mkdir()
+    line, fix = explain_rejection(make_small_config(copied_images)).splitlines()
+    assert line == f"data.root={copied_images} has no images in eel"
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
 
-def test_hidden_files_and_archive_debris_are_ignored(copied):
+def test_hidden_files_and_archive_debris_are_ignored(copied_images):
     for name in (
         "train/.ipynb_checkpoints/a.jpg",
         "train/ant/.hidden.jpg",
@@ -80,52 +80,56 @@ def test_hidden_files_and_archive_debris_are_ignored(copied):
         "train/ant/@eaDir/thumbnail.jpg",
         "val/lost+found/thumbnail.jpg",
     ):
-        (copied / name).parent.mkdir(parents=True, exist_ok=True)
-        (copied / name).touch()
-    assert count_images(make_small_config(copied)) == (37, 11, CLASSES)
+        (copied_images / name).parent.mkdir(parents=True, exist_ok=True)
+        (copied_images / name).touch()
+    assert count_images(make_small_config(copied_images)) == (37, 11, CLASSES)
 
 
 @pytest.mark.skipif(
     find_spec("pillow_heif") is not None, reason="pillow-heif is installed: .heic is known"
 )
-def test_files_of_unknown_kinds_are_counted_and_named(copied):
+def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     for number in range(3):
-        (copied / "train" / "ant" / f"{number}.HEIC").touch()
-    (copied / "val" / "bee" / "README").touch()
+        (copied_images / "train" / "ant" / f"{number}.HEIC").touch()
+    (copied_images / "val" / "bee" / "README").touch()
     said = (
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
         "pip install pillow-heif  makes .heic readable"
     )
-    assert data.measure(make_small_config(copied)).notes[0] == said
-    for path in (copied / "train" / "ant").glob("*.jpg"):
+    assert data.measure(make_small_config(copied_images)).notes[0] == said
+    for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
-    message = explain_rejection(make_small_config(copied))
+    message = explain_rejection(make_small_config(copied_images))
     assert "has ant in val but not in train" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
 
-def test_impossible_class_names_are_rejected(copied):
+def test_impossible_class_names_are_rejected(copied_images):
     for split in ("train", "val"):
-        (copied / split / "ant").rename(copied / split / os.fsdecode(b"ant\xff"))
-    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejection(make_small_config(copied))
+        (copied_images / split / "ant").rename(copied_images / split / os.fsdecode(b"ant\xff"))
+    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejection(
+        make_small_config(copied_images)
+    )
 
 
-def test_linked_classes_count_and_link_loops_end(copied):
-    (copied / "train" / "ant" / "loop").symlink_to(copied / "train")
-    shutil.move(copied / "train" / "bee", copied / "elsewhere")
-    (copied / "train" / "bee").symlink_to(copied / "elsewhere")
-    (copied / "train" / "cat" / "linked.jpg").symlink_to(next((copied / "elsewhere").iterdir()))
-    assert count_images(make_small_config(copied)) == (38, 11, CLASSES)
-    facts = data.measure(DataConfig(root=str(copied)))
+def test_linked_classes_count_and_link_loops_end(copied_images):
+    (copied_images / "train" / "ant" / "loop").symlink_to(copied_images / "train")
+    shutil.move(copied_images / "train" / "bee", copied_images / "elsewhere")
+    (copied_images / "train" / "bee").symlink_to(copied_images / "elsewhere")
+    (copied_images / "train" / "cat" / "linked.jpg").symlink_to(
+        next((copied_images / "elsewhere").iterdir())
+    )
+    assert count_images(make_small_config(copied_images)) == (38, 11, CLASSES)
+    facts = data.measure(DataConfig(root=str(copied_images)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]
 
 
-def test_files_are_sorted_by_class_and_name(copied):
-    (copied / "train" / "bee" / "a b\n\u00e9.jpg").touch()
-    files = Files(Listing.of(copied / "train"))
+def test_files_are_sorted_by_class_and_name(copied_images):
+    (copied_images / "train" / "bee" / "a b\n\u00e9.jpg").touch()
+    files = Files(Listing.of(copied_images / "train"))
     paths = [Path(files.path(index)) for index in range(len(files))]
     assert paths == [
-        path for name in CLASSES for path in sorted((copied / "train" / name).iterdir())
+        path for name in CLASSES for path in sorted((copied_images / "train" / name).iterdir())
     ]
     assert [path.parent.name for path in paths] == [CLASSES[label] for label in files.labels]

@@ -110,9 +110,9 @@ OTHERS = (
 
 
 @pytest.fixture
-def file(betons: Path, tmp_path: Path) -> Path:
+def file(copied_betons: Path) -> Path:
     """A copy of a valid file with its sidecar, for tests that damage it."""
-    return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True)) / "train.beton"
+    return copied_betons / "train.beton"
 
 
 def test_beton_round_trips_through_its_file(file):

@@ -120,14 +120,16 @@ def test_folds_divide_the_images(flowers, parts):
     assert again == names[0] != list_validation(replace(configs[0], val_seed=4))
 
 
-def test_folds_are_described_and_divide_training_images(flowers, copied):
+def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
     assert said in list_notes(flowers, fold="1/3")
-    config = make_small_config(copied, fold="1/3")
+    config = make_small_config(copied_images, fold="1/3")
     assert count_images(config) == (24, 13, CLASSES)
-    assert list_validation(config) | list_training(config) == {*Listing.of(copied / "train").names}
+    assert list_validation(config) | list_training(config) == {
+        *Listing.of(copied_images / "train").names
+    }
     assert "val is not used: data.fold divides the training images" in list_notes(
-        copied, fold="1/3"
+        copied_images, fold="1/3"
     )
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
@@ -167,10 +169,10 @@ def list_training(config: DataConfig) -> set[str]:
     return {*list_split(config, "train").names}
 
 
-def test_share_is_taken_from_each_class_and_nested(copied):
-    counts = Counter(name[:3] for name in list_training(make_small_config(copied)))
+def test_share_is_taken_from_each_class_and_nested(copied_images):
+    counts = Counter(name[:3] for name in list_training(make_small_config(copied_images)))
     chosen = [
-        list_training(make_small_config(copied, share=share))
+        list_training(make_small_config(copied_images, share=share))
         for share in (0.01, 0.1, 0.3, 0.5, 1.0)
     ]
     for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
@@ -178,21 +180,23 @@ def test_share_is_taken_from_each_class_and_nested(copied):
         assert Counter(name[:3] for name in names) == wanted
     for fewer, more in pairwise(chosen):
         assert fewer <= more
-    facts = data.measure(make_small_config(copied, share=0.3))
+    facts = data.measure(make_small_config(copied_images, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
-    assert "12 images are trained on, a fraction of 0.3" in list_notes(copied, share=0.3)
+    assert "12 images are trained on, a fraction of 0.3" in list_notes(copied_images, share=0.3)
 
 
-def test_share_depends_on_val_seed_and_names(copied):
+def test_share_depends_on_val_seed_and_names(copied_images):
     first, again, other = (
-        list_training(make_small_config(copied, share=0.4, val_seed=seed, seed=run))
+        list_training(make_small_config(copied_images, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
     )
     assert first == again != other
-    (copied / "train" / "ant" / "001.jpg").touch()
-    shutil.copy(copied / "train" / "ant" / "000.jpg", copied / "train" / "ant" / "-first.jpg")
-    assert len(first - list_training(make_small_config(copied, share=0.4))) <= 1
+    (copied_images / "train" / "ant" / "001.jpg").touch()
+    shutil.copy(
+        copied_images / "train" / "ant" / "000.jpg", copied_images / "train" / "ant" / "-first.jpg"
+    )
+    assert len(first - list_training(make_small_config(copied_images, share=0.4))) <= 1
 
 
 def test_share_keeps_validation_images(flowers):
@@ -201,8 +205,8 @@ def test_share_keeps_validation_images(flowers):
     assert list_training(part) < list_training(whole)
 
 
-def test_resume_checks_the_share(copied):
-    config = make_small_config(copied, share=0.5)
+def test_resume_checks_the_share(copied_images):
+    config = make_small_config(copied_images, share=0.5)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
@@ -366,12 +370,14 @@ def test_hugging_face_metadata_gives_labels(folder, tmp_path):
     assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
 
 
-def test_tables_without_labels_are_named(copied):
-    (copied / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
-    (copied / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
-    (copied / "labels.csv").write_text("path,label\na.jpg,x\n")
-    assert count_images(make_small_config(copied)) == (37, 11, CLASSES)
-    assert f"not from {copied}/labels.csv, {copied}/train.csv" in list_notes(copied)
+def test_tables_without_labels_are_named(copied_images):
+    (copied_images / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
+    (copied_images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
+    (copied_images / "labels.csv").write_text("path,label\na.jpg,x\n")
+    assert count_images(make_small_config(copied_images)) == (37, 11, CLASSES)
+    assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in list_notes(
+        copied_images
+    )
 
 
 def test_resume_checks_the_validation_fraction(flowers):
@@ -391,14 +397,14 @@ def test_doctor_checks_every_image_of_every_layout(flowers, table):
 
 
 @pytest.fixture
-def listed(copied: Path) -> Path:
+def listed(copied_images: Path) -> Path:
     """Return images in class folders, next to tables that swap ant and bee."""
     for split in ("train", "val"):
         lines = ["path,label"]
-        for path in sorted((copied / split).glob("*/*.jpg")):
-            lines.append(f"{path.relative_to(copied)},{SWAPPED[path.parent.name]}")
-        (copied / f"{split}.csv").write_text("\n".join(lines))
-    return copied
+        for path in sorted((copied_images / split).glob("*/*.jpg")):
+            lines.append(f"{path.relative_to(copied_images)},{SWAPPED[path.parent.name]}")
+        (copied_images / f"{split}.csv").write_text("\n".join(lines))
+    return copied_images
 
 
 def test_table_next_to_folders_gives_labels_and_note(listed, folder):

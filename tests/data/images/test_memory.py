@@ -133,19 +133,19 @@ def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
 
 
 @pytest.fixture
-def copied(mixed: Path, tmp_path: Path) -> Path:
+def copied_mixed(mixed: Path, tmp_path: Path) -> Path:
     """A copy of the images, which the test deletes."""
     return shutil.copytree(mixed, tmp_path / "images")
 
 
 @built
-def test_image_is_decoded_once_by_all_processes(copied):
-    expected = read_crops(make_memory_config(copied))
-    config = make_memory_config(copied, workers=2)
+def test_image_is_decoded_once_by_all_processes(copied_mixed):
+    expected = read_crops(make_memory_config(copied_mixed))
+    config = make_memory_config(copied_mixed, workers=2)
     with closing(open_training(config)) as first:
         read(first, count=8)  # more than two epochs: every image
         with closing(open_training(config)) as second:
-            for path in (copied / "train").glob("*/*"):
+            for path in (copied_mixed / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
             assert read(second) == expected[:STEPS]
 
@@ -158,14 +158,14 @@ def _read_all(pickled: bytes) -> None:
 
 
 @built
-def test_memory_is_shared_by_name(copied):
-    files, name = Files.of(make_memory_config(copied), "train"), f"test {os.getpid()}"
+def test_memory_is_shared_by_name(copied_mixed):
+    files, name = Files.of(make_memory_config(copied_mixed), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
     pickled = pickle.dumps(source)
     process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
     process.start()
     process.join()
-    shutil.rmtree(copied / "train")
+    shutil.rmtree(copied_mixed / "train")
     decoded = [index for index in range(len(source)) if source._arrays["entries"][index]]
     assert len(decoded) == len(source) - 2  # Python decodes two
     assert all(source.read(index).width for index in decoded)
@@ -306,10 +306,6 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     assert kept == [True, False, False]
 
 
-def _delete(path: Path) -> None:
-    path.unlink()
-
-
 def _replace_by_fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -324,7 +320,7 @@ HOSTILE = {
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:300]),
     "empty": _write(b""),
     "text": _write(b"<html>404 Not Found</html>"),
-    "not there": _delete,
+    "not there": Path.unlink,
     "FIFO": _replace_by_fifo,
     "folder": lambda path: (path.unlink(), path.mkdir()),
     "huge": _write(encode_image(Image.new("L", (9000, 9000)), "PNG")),

@@ -81,7 +81,7 @@ class Batch:
         assert engine.wait(engine.submit(self.rows), 60)
         return self.rows["status"]
 
-    def decoded(self, engine: Engine) -> np.ndarray:
+    def decode(self, engine: Engine) -> np.ndarray:
         """Fill all rows, and return their pixels."""
         assert not self.fill(engine).any()
         return self.pixels

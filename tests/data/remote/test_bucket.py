@@ -48,8 +48,8 @@ def test_bucket_copy_is_compared_with_md5(bucket, betons, tmp_path):
     facts = data.measure(config)
     assert facts.digest == data.measure(DataConfig(root=str(betons))).digest
     assert "the MD5 that the store gives (4 files)" in facts.notes[0]
-    copied = Path(data.fetch(config).root)
-    assert (copied / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
+    copied_images = Path(data.fetch(config).root)
+    assert (copied_images / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
 
 
 def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):

@@ -90,14 +90,14 @@ def write_sums(folder: Path) -> None:
 def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     assert data.fetch(config, stopped=lambda: True) is None
     assert not list_requested_ranges(site)
-    copied = fetch(config)
-    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
+    copied_images = fetch(config)
+    assert {path.name: path.read_bytes() for path in copied_images.iterdir()} == {
         name: (origin / name).read_bytes() for name in FILES
     }
     pieces = sum(-(-(origin / name).stat().st_size // PIECE_BYTES) for name in FILES)
     assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)}) == pieces
     site.asked.clear()
-    assert fetch(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied
+    assert fetch(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied_images
     assert not list_requested_ranges(site)
 
 
@@ -193,9 +193,11 @@ def test_copy_never_mixes_file_versions(config, site, origin):
     new = (origin / "val.beton").read_bytes()
     (origin / "train.beton").write_bytes(new)  # a new size and ETag
     (origin / "train.beton.json").unlink()
-    copied = fetch(config)
-    assert (copied / "train.beton").read_bytes() == new
-    assert sorted(path.name for path in copied.parent.iterdir()) == sorted([copied.name, "lock"])
+    copied_images = fetch(config)
+    assert (copied_images / "train.beton").read_bytes() == new
+    assert sorted(path.name for path in copied_images.parent.iterdir()) == sorted(
+        [copied_images.name, "lock"]
+    )
 
 
 @pytest.mark.parametrize("has_etag", [True, False])
@@ -331,11 +333,11 @@ def test_table_fetches_its_images(table, origin):
     facts = data.measure(table)
     local = data.measure(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest
-    copied = fetch(table)
-    assert copied.name == "labels.csv"
+    copied_images = fetch(table)
+    assert copied_images.name == "labels.csv"
     there, here = (
         {path.name: path.read_bytes() for path in (root / "img").iterdir()}
-        for root in (origin, copied.parent)
+        for root in (origin, copied_images.parent)
     )
     assert len(there) == 8
     assert here == there
