@@ -129,8 +129,9 @@ def _rank_names(name: str, names: Iterable[str]) -> list[str]:
     for key in names:
         place = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
-        is_inside = section in places and place != section and place.startswith("methods.")
-        if slips is None or is_inside or name.startswith(f"{key}."):  # name is in the same section
+        is_method = section in places and "methods." in (place[:8], section[:8])
+        is_elsewhere = is_method and place != section  # a method's settings are never moved
+        if slips is None or is_elsewhere or name.startswith(f"{key}."):
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(place), 6)
         ranked.setdefault(slips + (3 if far is None else far), []).append(key)

@@ -37,8 +37,6 @@ from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import MAX_RECIPE_DEPTH, find_changed_settings
 
-_KEY = "run.extends"
-
 
 class StableState(NamedTuple):
     """The state at the end of a run's stable phase."""
@@ -74,9 +72,9 @@ def find_stable_state(plan: Plan) -> StableState | None:
     run = plan.recipe.run
     if not run.extends:
         return None
-    folder = Path(run.root, run.extends)
+    folder, flag = Path(run.root, run.extends), f"--extend {run.extends}"
     if not (folder / CONFIG).is_file():
-        raise NotYetError.of(_KEY, run.extends, Statement(f"there is no run {folder} yet"))
+        raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
     refuse_links(folder)
     recipe = frozen.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
@@ -88,13 +86,13 @@ def find_stable_state(plan: Plan) -> StableState | None:
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
         rule = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
-        raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, then run the same command again"))
+        raise NotYetError.of(flag, None, rule, Hint("wait, then run the same command again"))
     if checkpoint is None:
         rule = f"has no checkpoint before step {plan.stable_steps:,}, where this run cools down"
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
-        raise NotReadyError.of(_KEY, run.extends, rule, fix)
+        raise NotReadyError.of(flag, None, rule, fix)
     NotReadyError.raise_if_any(_find_edits(folder, checkpoint[1], recipe))
     return StableState(folder, *checkpoint)
 
@@ -117,7 +115,7 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
         rule = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         words = f"recipe={place}/{CONFIG} model.weights={place} epochs={length.removesuffix('ep')}"
         fix = (f"resnet-train {words}", Hint(f"this starts a new run from the weights of {place}"))
-        return [Problem("--extend", recipe.run.extends, rule, fix)]
+        return [Problem(f"--extend {recipe.run.extends}", None, rule, fix)]
     if recipe.launch.budget:
         rule = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]

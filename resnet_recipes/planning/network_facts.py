@@ -90,7 +90,8 @@ class BuiltNetwork:
         is_resnet = backbones.is_resnet(self._plain)
         self.draws_in_forward = not is_resnet
         library = backbones.get_library(model.name)
-        drawn = f", initialized by {library}" if model.init == "library" else ""
+        is_drawn = model.init == "library" and not model.weights
+        drawn = f", initialized by {library}" if is_drawn else ""
         kernels = "" if is_resnet else ", without the fused kernels for ResNets"
         built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
         self.text = built + drawn + kernels
