@@ -9,7 +9,7 @@ from resnet_recipes.recipe.compose import compose
 
 @cache
 def plan_imagenet(words: str, ranks: int = 8) -> Plan:
-    """Return the plan of a recipe with changes: `imagenet("mild epochs=18")`."""
+    """Return the plan of a recipe with changes: `plan_imagenet("mild epochs=18")`."""
     name, *changes = words.split()
     composed = compose(name, changes, needs_data=False)
     return make_plan(composed.recipe, IMAGENET, ranks, composed.origin)

@@ -67,7 +67,7 @@ def describe_recipes() -> Iterator[str]:
     rows.sort(key=lambda row: (row["group"] == "baselines", row["name"]))
     yield "# Recipes\n"
     yield (
-        "A recipe is one file, with the unit and the source of every number. "
+        "A recipe is one file, with the unit of every number, and its source if it was published. "
         "[Choose a recipe](../howto/choose.md) helps to select one, and "
         "[your own recipe](../howto/recipe.md) can start from any of them.\n\n"
         "Letters in brackets, such as \\[R\\], refer to the sources at the top of each file. "

@@ -29,7 +29,7 @@ NETWORK = "timm:tf_efficientnet_lite0"
 SIDE = 96  # image size in pixels, in `select` and `arms`
 IMAGES = (".jpg", ".jpeg", ".png")
 
-#: The factors of the selection with two levels each, the recipe's level first.
+#: The factors of the selection with two levels each; first that of the recipe before this study.
 FACTORS = {
     "backbone": ("rate", "third"),
     "head": ("rate", "tenfold"),
@@ -147,7 +147,7 @@ def list_test_runs(options: argparse.Namespace) -> Iterator[Run]:
 def make_design() -> list[tuple[int, ...]]:
     """Return a 2^(7-4) design of resolution III and its foldover, together of resolution IV.
 
-    The recipe's levels come first. The last four factors are products of the first three.
+    The levels before this study come first. The last four factors are products of the first three.
     """
     rows = []
     for a, b, c in itertools.product((0, 1), repeat=3):

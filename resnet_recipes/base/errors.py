@@ -5,7 +5,7 @@ positive", "run=first is taken"; use `Statement` for a clause with its own subje
 command, setting or value that works if it is pasted, or a tuple of them; use `Hint` for prose.
 Allowed values go to `valid`, not into the clause: Problem("data.fit", "x", "", valid=("crop",
 "pad")). If a setting does not apply, `kind=Kind.UNUSED` advises the user to remove it. Code decides
-by `key`, `kind`, `valid` and `fixes`, and never parses a clause or a message.
+by `key`, `kind`, `valid` and `fixes`, and never parses a message.
 """
 
 import re

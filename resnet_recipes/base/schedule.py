@@ -1,8 +1,8 @@
 """Learning-rate curves: the fraction of the peak learning rate, as a pure function of the step.
 
-Step k uses the value at k completed steps, so the first step of a warm-up has learning rate 0.
-Composer up to 0.9, which produced the published results, does the same. From 0.10, Composer uses
-the value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`,
+Step k uses the value at k completed steps, so the first step of a warm-up from 0 has learning rate
+0. Composer up to 0.9, which produced the published results, does the same. From 0.10, it uses the
+value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`,
 up to the end of the warm-up, times a curve that then falls until step `total`. All durations are
 steps from the start of the run.
 """

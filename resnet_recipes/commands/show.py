@@ -1,4 +1,4 @@
-"""`resnet-recipes show NAME`: one recipe, with the source of every value."""
+"""`resnet-recipes show NAME`: one recipe, with the sources of its values."""
 
 import hashlib
 import shutil
@@ -11,7 +11,7 @@ from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(
     "resnet-recipes show NAME",
-    "print a recipe file, with the source of every value",
+    "print a recipe file, with the sources of its values",
     "resnet-recipes show mild",
     RECIPES,
     words=(1, 1),

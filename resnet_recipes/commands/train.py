@@ -26,7 +26,7 @@ USAGE = Usage(
     "resnet-train hot data=/data/imagenet epochs=180 '~methods.sam'",
     {
         "--list": "list recipes",
-        "--describe NAME": "print a recipe, with the source of every value",
+        "--describe NAME": "print a recipe, with the sources of its values",
         "--dry-run": "print the plan and start nothing",
         "--verbose": "print the full plan, and all times in the summary",
         "--no-plan": "start without printing the plan",

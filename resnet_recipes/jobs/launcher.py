@@ -36,7 +36,7 @@ ECHO_SECONDS = 0.5
 
 
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
-    """Train the frozen recipe in a folder and return its ending; no process remains.
+    """Run the training or the task of a folder and return its ending; no process remains.
 
     `say` shows a line to the user; `shows_all_times` is passed to the summary. Call it in the main
     thread. The ending is also written to RUN/exit.json. Raises TrainingError if the folder was

@@ -43,7 +43,7 @@ MAX_SMALL_SIDE = 96
 MAX_MEASURED_IMAGES = 16
 
 #: Settings that a run may change and still count as a run of its recipe.
-_FIXED_SETTINGS = (
+_FREE_SETTINGS = (
     "max_duration",
     "scale_schedule_ratio",
     "seed",
@@ -161,14 +161,14 @@ def _find_lengths(
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
     """Return the mean accuracies of runs on the same images, by recipe and epochs.
 
-    Only runs count whose settings equal their recipe, except for settings that do not affect
-    accuracy.
+    Only runs count whose settings equal their recipe, except for duration, seed, and those
+    that do not affect accuracy.
     """
     seeds: dict[tuple[str, float], list[float]] = {}
     for run in list_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
-        is_plain = all(change.startswith(_FIXED_SETTINGS) for change in run.changes)
+        is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
         about = read_json(run.folder / DATA, may_be_absent=True)
         if is_plain and about.get("train_digest") == facts.train_digest:
             seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)

@@ -1,4 +1,4 @@
-"""Low-pass filters before every layer that downsamples."""
+"""Low-pass filters before layers that downsample."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Fused operations: each module implements one in plain torch and as a GPU kernel."""
+"""Fused operations, in plain torch and as GPU kernels, and the checks before they are used."""
 
 from collections.abc import Callable
 from functools import cache

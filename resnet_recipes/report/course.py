@@ -67,7 +67,7 @@ def _read_points(folder: Path) -> list[dict[str, Any]]:
 
 
 def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
+    """Yield at most MAX_POINTS rows: the mean of each quantity over equally many logged steps."""
     size = -(-len(steps) // MAX_POINTS) or 1
     for start in range(0, len(steps), size):
         part = steps[start : start + size]

@@ -1,6 +1,6 @@
 """The files of a run folder: names, metrics, summary, endings.
 
-Reading them does not require torch. No other package repeats the names.
+Reading them does not require torch.
 """
 
 CONFIG = "config.yaml"  # the recipe, with all settings

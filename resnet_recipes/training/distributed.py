@@ -189,10 +189,11 @@ def wait_for_ranks() -> None:
 
 
 class Vote:
-    """Lets ranks agree to stop without waiting for each other or the device.
+    """Lets ranks agree to stop without waiting for the device.
 
-    The votes of a step are counted in the next step. Signals reach ranks at different times, and a
-    rank that stopped alone would leave the others blocked in a collective.
+    The votes of a step are counted in the next step, so ranks rarely wait for each other. Signals
+    reach ranks at different times, and a rank that stopped alone would leave the others blocked in
+    a collective.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ Eager = Callable[[Batch, bool, Callable[[], object]], Tensor]
 class Graphs:
     """Detects when the host is the bottleneck, and replays gradients from then on.
 
-    A replay takes one launch, and its results are bit-identical.
+    A replay takes one launch and a copy of each input, and its results are bit-identical.
 
     Only the graph of the current image size is kept, with its own memory. At a new size the first
     gradient is computed eagerly, which compiles kernels and selects convolution algorithms. The

@@ -66,7 +66,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         is_asked = vote.cast(reporter.is_asked_to_stop())
         reporter.step(done, losses)
         if plan.logs_at(done) or plan.evaluates_at(done) or is_asked:
-            reporter.log(done, stream)  # the only place in training that waits for the device
+            reporter.log(done, stream)  # waits until the device has finished this step
         if plan.evaluates_at(done):
             reporter.evaluate(done)
         verdict = run.verdict(done, end, is_asked)

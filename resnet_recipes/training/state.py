@@ -27,7 +27,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 
 #: Settings that may differ between a checkpoint and the run that resumes from it: they do not
-#: change the weights.
+#: change the weights of a step, but an accuracy in `evaluation` may end the run.
 SAFE_SETTINGS = (
     "launch",
     "log",

@@ -76,11 +76,11 @@ def collect_verdicts(facts: list[dict]) -> list[str]:
         return list(pool.map(rank, range(len(facts))))
 
 
-def test_meeting_accepts_ranks_with_equal_facts():
+def test_rendezvous_accepts_ranks_with_equal_facts():
     assert collect_verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
-def test_meeting_names_differing_rank_to_all():
+def test_rendezvous_names_differing_rank_to_all():
     said = collect_verdicts(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
@@ -88,7 +88,7 @@ def test_meeting_names_differing_rank_to_all():
     assert said[0].startswith("torch is 2.14 on rank 0, but 2.15 on rank 2 (")
 
 
-def test_meeting_names_fact_of_a_single_rank():
+def test_rendezvous_names_fact_of_a_single_rank():
     (said, _) = collect_verdicts([{}, {"seed": 9}])
     assert "seed is not given on rank 0, but 9 on rank 1" in said
 

@@ -223,7 +223,7 @@ import json, step
 print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.safetensors"])))
 """
 
-#: A run from the command line, with three image sizes.
+#: The scripts of the tests by name, such as a run from the command line with three image sizes.
 SCRIPTS = {
     "refused": REFUSED,
     "unbuffered": UNBUFFERED,
