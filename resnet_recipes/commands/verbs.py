@@ -210,7 +210,7 @@ def _refuse_verb(argv: Sequence[str], typed: str = "") -> None:
     if ours not in (*VERBS, "train"):
         return
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    fix = shlex.join([*command, *rest])
+    fix = shlex.join([*command, *(names[:1] if ours == "show" else rest)])
     if name in VERBS:
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     noun = "flag" if typed.startswith("-") else "command"

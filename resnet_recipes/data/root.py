@@ -150,7 +150,7 @@ def _explain_missing(root: Path) -> Problem:
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     names = {name.lower(): name for name in _list_folders(there)}
-    for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
+    for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.7):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
             return _make_absent_problem(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])

@@ -208,6 +208,7 @@ resnet-recipes convert images b write_mode=jgp | write_mode=jpg
 resnet-train mild data=images ~methods.mixpu | resnet-train mild --cfg   prints every setting
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild
+resnet-train --list mild data=x | resnet-recipes show mild
 resnet-recipes ls nosuch | resnet-recipes ls
 resnet-recipes predict images | resnet-recipes predict RUN IMAGE
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
