@@ -283,7 +283,7 @@ class RawBatch(NamedTuple):
     # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU; synthetic images are on the GPU
     pixels: Tensor
     labels: Tensor  # int64 [N]
-    taught: Tensor | None = None  # float32 [N, K], a teacher's stored probabilities, if any
+    soft_labels: Tensor | None = None  # float32 [N, K], a teacher's stored probabilities, if any
 
 
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data

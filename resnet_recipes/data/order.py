@@ -47,7 +47,7 @@ def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, 0, _ORDER_SEED)).permutation(examples)
 
 
-def list_train_batches(
+def generate_train_batches(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffle
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
@@ -160,7 +160,7 @@ def _sample_class(rng: np.random.Generator, images: np.ndarray, quota: int) -> n
     return np.concatenate([np.tile(images, rounds), rng.permutation(images)[:rest]])
 
 
-def find_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
+def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     """Yield a note if the largest class has at least three times the images of the smallest."""
     most, least = int(counts.max()), int(counts[counts > 0].min())
     if most < 3 * least:

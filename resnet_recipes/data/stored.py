@@ -51,7 +51,7 @@ class TeacherStorage:
         self._storage.fill(rows)
         place = rows.epoch, rows.copies, rows.indices
         values, classes = self._outputs.values[place], self._outputs.classes[place]
-        spread_probabilities(values, classes, self._stored.temperature, rows.taught)
+        spread_probabilities(values, classes, self._stored.temperature, rows.soft_labels)
 
 
 def _open_checked(stored: StoredOutputs) -> "Outputs":

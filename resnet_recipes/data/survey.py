@@ -25,7 +25,7 @@ from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.doubtful import find_doubts, find_inner_folders, list_first
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, list_images
-from resnet_recipes.data.order import find_imbalance
+from resnet_recipes.data.order import describe_imbalance
 from resnet_recipes.data.root import (
     LAYOUT,
     SPLITS,
@@ -216,7 +216,7 @@ def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: boo
             "some class folders contain folders: data.nested_classes=true makes each of "
             "these a class"
         )
-    yield from find_imbalance(train.counts, config)
+    yield from describe_imbalance(train.counts, config)
 
 
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
@@ -335,7 +335,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
 def _list_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield notes about these files on this machine."""
     train = samples.beton
-    yield from find_imbalance(np.bincount(train.labels), config)
+    yield from describe_imbalance(np.bincount(train.labels), config)
     if not fits_memory(train):
         hint = (
             ""

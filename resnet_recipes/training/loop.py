@@ -51,7 +51,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         # Every method gets the complete batch once, even if several gradients are computed on it.
         with torch.no_grad():
             images = normalize(raw.pixels, data.mean, data.std)
-            batch = Batch.of(images, raw.labels, plan.num_classes, raw.taught)
+            batch = Batch.of(images, raw.labels, plan.num_classes, raw.soft_labels)
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()

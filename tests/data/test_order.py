@@ -8,9 +8,9 @@ import pytest
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import (
     count_occurrences,
-    find_imbalance,
+    describe_imbalance,
+    generate_train_batches,
     list_epoch_batches,
-    list_train_batches,
     sample_classes,
     shuffle,
 )
@@ -27,7 +27,9 @@ def test_every_epoch_has_another_permutation():
 
 def test_global_batch_is_a_slice_of_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
-    orders = list(itertools.islice(list_train_batches(DataConfig(), share, 50, first_step=3), 3))
+    orders = list(
+        itertools.islice(generate_train_batches(DataConfig(), share, 50, first_step=3), 3)
+    )
     assert [order.epoch for order in orders] == [0, 1, 1]
     assert np.array_equal(orders[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
     assert np.array_equal(orders[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
@@ -35,10 +37,10 @@ def test_global_batch_is_a_slice_of_permutation():
 
 def test_sizes_follow_the_epoch_and_last_stays():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
-    orders = list_train_batches(DataConfig(), share, 1, 0)
+    orders = generate_train_batches(DataConfig(), share, 1, 0)
     assert [order.pixels for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
     assert (
-        next(list_train_batches(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
+        next(generate_train_batches(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
         == 160
     )
 
@@ -55,7 +57,7 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
-        order = next(list_train_batches(DataConfig(repeats=repeats), share, examples, 0))
+        order = next(generate_train_batches(DataConfig(repeats=repeats), share, examples, 0))
         assert order.indices.tolist() == theirs
 
 
@@ -142,10 +144,10 @@ def test_impossible_settings_are_named(words, said):
 
 
 def test_unequal_classes_suggest_a_setting():
-    (note,) = find_imbalance(np.array(COUNTS), DataConfig())
+    (note,) = describe_imbalance(np.array(COUNTS), DataConfig())
     assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
     assert "data.sampling=sqrt" in note
-    assert not list(find_imbalance(np.array([100, 150]), DataConfig()))
+    assert not list(describe_imbalance(np.array([100, 150]), DataConfig()))
 
 
 def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
@@ -154,7 +156,9 @@ def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[in
     if repeats > 1:
         permute = shuffle
     shares = [Share(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
-    orders = [list_train_batches(config, share, len(LABELS), first, permute) for share in shares]
+    orders = [
+        generate_train_batches(config, share, len(LABELS), first, permute) for share in shares
+    ]
     return [
         (order.epoch, *key)
         for _ in range(steps)

@@ -210,7 +210,7 @@ def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
     firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
     wanted = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
-    assert filled.taught[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
+    assert filled.soft_labels[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
 
 
 def test_rewritten_file_is_read_again(tmp_path):
@@ -221,4 +221,4 @@ def test_rewritten_file_is_read_again(tmp_path):
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
         TeacherStorage(Mock(), open_stored(path)).fill(filled)
         wanted = torch.tensor(found).softmax(0).tolist()
-        assert filled.taught[0].tolist() == pytest.approx(wanted, abs=1e-3)
+        assert filled.soft_labels[0].tolist() == pytest.approx(wanted, abs=1e-3)

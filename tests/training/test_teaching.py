@@ -179,10 +179,10 @@ def test_missing_one_output_changes_loss_little(settings, make_run, stored):
         results.append(next(iter(make_run(settings(path)).train_data.batches())))
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
-    assert raw.taught.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
+    assert raw.soft_labels.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
     # the last output is the remainder, so that only float16 rounding differs
-    torch.testing.assert_close(raw.taught, exact.taught, rtol=0, atol=2e-3)
-    assert not torch.equal(raw.taught, exact.taught)
+    torch.testing.assert_close(raw.soft_labels, exact.soft_labels, rtol=0, atol=2e-3)
+    assert not torch.equal(raw.soft_labels, exact.soft_labels)
 
 
 def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
@@ -191,7 +191,7 @@ def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
         raw = next(batches)
-        seen += zip(raw.labels.tolist(), raw.pixels.clone(), raw.taught.clone(), strict=True)
+        seen += zip(raw.labels.tolist(), raw.pixels.clone(), raw.soft_labels.clone(), strict=True)
     first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
     again = [
         (one[2], other[2]) for one in first for other in second if torch.equal(one[1], other[1])

@@ -17,9 +17,9 @@ from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.order import (
     BatchOrder,
     Permute,
+    generate_train_batches,
     list_epoch_batches,
     list_eval_batches,
-    list_train_batches,
     shuffle,
 )
 
@@ -99,7 +99,7 @@ class TrainLoader(EvalLoader):
         with the path of an unreadable image.
         """
         return self.source.run(
-            list_train_batches(
+            generate_train_batches(
                 self._config, self._share, self.examples, first_step, self.source.permute
             )
         )
@@ -218,5 +218,9 @@ class Pipeline(BatchSource):
 
 def _make_batch(rows: Rows) -> RawBatch:
     """Return a batch that is a view of rows."""
-    pixels, labels, taught = map(torch.from_numpy, (rows.pixels, rows.labels, rows.taught))
-    return RawBatch(pixels.permute(0, 3, 1, 2), labels, taught if taught.shape[1] else None)
+    pixels, labels, soft_labels = map(
+        torch.from_numpy, (rows.pixels, rows.labels, rows.soft_labels)
+    )
+    return RawBatch(
+        pixels.permute(0, 3, 1, 2), labels, soft_labels if soft_labels.shape[1] else None
+    )

@@ -52,15 +52,15 @@ class Capacity(NamedTuple):
     prefetch: int  # batches to read ahead of the current one
     rows: int  # images of the largest batch
     pixels: int  # height and width of the largest image
-    taught: int = 0  # teacher probabilities per image
+    teacher_classes: int = 0  # probabilities per image that a teacher stored
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
-        taught = share.stored.classes if share.stored else 0
+        teacher_classes = share.stored.classes if share.stored else 0
         parallel = count_workers(config, share.world_size)
-        return cls(parallel, config.prefetch, share.rank_size, pixels, taught)
+        return cls(parallel, config.prefetch, share.rank_size, pixels, teacher_classes)
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
@@ -89,7 +89,7 @@ class Capacity(NamedTuple):
         return {
             "pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)),
             "labels": ("i8", shape),
-            "taught": ("f4", (*shape, self.taught)),
+            "soft_labels": ("f4", (*shape, self.teacher_classes)),
             "reading": ("?", shape),
         }
 
@@ -115,7 +115,7 @@ class Slots:
             pixels.reshape(count, order.pixels, order.pixels, 3),
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
-            memory["taught"][slot, rows],
+            memory["soft_labels"][slot, rows],
         )
 
     def pin(self) -> list[str]:

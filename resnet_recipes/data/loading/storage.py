@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     # bool [n], true while a row is being read: shows which image a worker is stuck on
     reading: np.ndarray
     # float32 [n, K], output: a teacher's probabilities; K is 0 without stored soft labels
-    taught: np.ndarray = np.empty((0, 0), np.float32)
+    soft_labels: np.ndarray = np.empty((0, 0), np.float32)
 
     def select_row(self, row: int) -> "Rows":
         """Return the rows with this single row."""
