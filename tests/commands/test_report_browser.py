@@ -95,7 +95,7 @@ def has_tooltip(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("count", "plots"), [(1, 7), (500, 10)])
+@pytest.mark.parametrize(("count", "plots"), [(1, 7), (500, 8)])
 def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     (tmp_path / "runs").mkdir()
     for i in range(count):
