@@ -220,7 +220,8 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             bounds = f", training {low} to {high}"
         yield (
             "time",
-            f"{forecast.format_time(60 * result.total_minutes)}{bounds}: {forecast.source}",
+            f"{forecast.format_time(60 * result.total_minutes)} with evaluations{bounds}: "
+            f"{forecast.source}",
         )
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"

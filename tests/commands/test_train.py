@@ -153,7 +153,7 @@ def test_plan_starts_with_images_device_and_cpu_time(started, enter, monkeypatch
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
-        "  time       about 14 weeks: a guess from the FLOPs of the network;",
+        "  time       about 14 weeks with evaluations: a guess from the FLOPs of the",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
     said = enter("resnet-train mild --dry-run precision.dtype=bf16").out
