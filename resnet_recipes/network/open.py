@@ -80,8 +80,8 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
             f"{name} also accepts this file, and differs in {', '.join(how)}; if you are not sure "
-            "which one the file is from, compare their accuracies: "
-            f"`resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH`"
+            "which one the file is from, compare their accuracies:\n"
+            f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
         )
 
 

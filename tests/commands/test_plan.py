@@ -38,7 +38,10 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "images/s" not in text
     monkeypatch.setattr(cores, "count_cores", lambda: 1000)
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
-    assert "minutes with evaluations: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures" in text
+    assert (
+        "minutes with evaluations: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures"
+        in text
+    )
     assert "images/s at 88 px (memory traffic), " in text
     assert "images/s at 176 px (memory traffic)" in text
 

@@ -238,7 +238,7 @@ schedule: {warmup: 5} | warmup: 5ep
 lr=0.1 | lr: 0.1
 extends: hot |
 _base_: hot |
-early_stopping: 5 |
+early_stopping: 5 | checkpoint.best
 layer_decay: 0.7 |
 resume: true |
 """
