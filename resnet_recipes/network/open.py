@@ -71,16 +71,17 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
             yield f"read as {about.architecture}: {matched}"
         return
     mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
-    facts = ["without BlurPool"] if about.architecture in NETWORKS else []
-    facts += [matched] if network.is_matched_by_order else []
-    facts.append(f"images normalized with a mean of {mean}")
+    blur = ", without BlurPool," if about.architecture in NETWORKS else ""
     yield (
-        f"the file does not describe its network; read as {about.architecture}: {'; '.join(facts)}"
+        f"the file does not describe its network, and is read as {about.architecture}{blur} with "
+        f"images normalized by a mean of {mean}"
     )
+    if network.is_matched_by_order:
+        yield matched
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
-            f"{name} also accepts this file, and differs in {', '.join(how)}; if you are not sure "
-            "which one the file is from, compare their accuracies:\n"
+            f"the file also fits {name}, which differs in {', '.join(how)}; if you are not sure "
+            "which network it is, compare their accuracies:\n"
             f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
         )
 

@@ -95,8 +95,8 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"train at {sizes}; evaluate at {recipe.data.eval_size} (resize to "
         f"{recipe.data.eval_resize}, {fit}center crop)",
     )
-    evaluated = _format_interval(recipe.evaluation.interval)
-    saved = _format_interval(recipe.checkpoint.interval)
+    evaluated = _format_interval(plan, recipe.evaluation.interval)
+    saved = _format_interval(plan, recipe.checkpoint.interval)
     between = "and" if evaluated == saved else f"{evaluated},"
     yield "saving", f"evaluate {between} save a checkpoint {saved}"
     methods = [
@@ -185,8 +185,14 @@ def _describe_lr(plan: Plan) -> str:
     return f"{rise}{course}"
 
 
-def _format_interval(duration: str) -> str:
-    """Return a description of an interval: "every epoch", "every 4 epochs"."""
+def _format_interval(plan: Plan, duration: str) -> str:
+    """Return a description of an interval: "every epoch", "every 4 epochs", "every 10% of the run".
+
+    A fraction of the run that is below two steps is given in steps.
+    """
+    steps = plan.steps(duration)
+    if duration.endswith("dur") and steps == 1:
+        return "every step"
     return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
 
 

@@ -3,6 +3,7 @@
 Needs neither torch nor Hydra.
 """
 
+import filecmp
 import os
 import re
 import shlex
@@ -127,7 +128,7 @@ class Library:
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
         usable = names.RECIPE.fullmatch(name)
-        if usable and name in self.user:
+        if usable and name in self.user and not self._is_copy(name):
             return Entry(name, self.user[name], "user", self.packaged.get(name))
         if usable and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
@@ -141,6 +142,15 @@ class Library:
         if fix:
             raise RecipeError.of("recipe", name, rule, fix)
         raise _make_unknown_error("recipe", name, self.list_names())
+
+    def _is_copy(self, name: str) -> bool:
+        """Return whether a user's recipe equals the packaged one, as in a clone."""
+        try:
+            return name in self.packaged and filecmp.cmp(
+                self.user[name], self.packaged[name], shallow=False
+            )
+        except OSError:
+            return False
 
     def find_option(self, group: str, name: str) -> Entry:
         """Return an option of a group. Raises RecipeError with the existing names."""

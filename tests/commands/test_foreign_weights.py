@@ -92,7 +92,7 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, ent
     assert {row["class"] for row in found["classes"]} == {
         get_wordnet_ids()[each] for each in LABELS
     }
-    assert "read as timm:test_vit: images normalized with a mean of 0.5/0.5/0.5" in said.err
+    assert "read as timm:test_vit with images normalized by a mean of 0.5/0.5/0.5" in said.err
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err

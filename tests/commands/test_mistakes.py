@@ -56,6 +56,7 @@ log.to=csv | 'log.to=[csv]'
 --eval-every 2 | evaluation.interval=2ep
 val_split=0.2 | data.val_share=0.2
 freeze=10 | model.freeze=backbone model.weights=torchvision
+freeze=none | model.freeze=none
 --sync-bn | remove it
 --local-rank 0 | remove it
 task=classify | resnet-train trains a classifier with one label for each image

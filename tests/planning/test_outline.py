@@ -54,6 +54,12 @@ def test_outline_describes_each_learning_rate_schedule():
     assert "rises to 2.048 over 500 steps, then multistep to 0.0205" in outline_text
 
 
+def test_interval_below_two_steps_is_described_as_every_step():
+    words = "mild max_duration=12ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
+    outline_text = " ".join(write_outline(f"{words} checkpoint.interval=0.5dur").split())
+    assert "evaluate every step, save a checkpoint every 50% of the run" in outline_text
+
+
 def test_rate_of_a_frozen_backbone_is_omitted():
     words = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
     plan = plan_imagenet(words)

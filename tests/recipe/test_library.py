@@ -22,3 +22,14 @@ def test_file_without_a_valid_name_is_not_found(tmp_path):
 def test_name_prefix_is_completed_from_four_letters():
     assert find_fixes("fine", Library()) == ("finetune",)
     assert find_fixes("fin", Library()) == ()
+
+
+def test_equal_copy_of_a_packaged_recipe_counts_as_packaged(tmp_path):
+    packaged = Library().packaged["mild"].read_text()
+    (tmp_path / "mild.yaml").write_text(packaged)
+    (tmp_path / "hot.yaml").write_text(packaged.replace("name: mild", "name: hot"))
+    library = Library(tmp_path)
+    assert library.find("mild").place == "packaged"
+    assert library.find("mild").shadows is None
+    assert library.find("hot").path == tmp_path / "hot.yaml"
+    assert library.find("hot").shadows == library.packaged["hot"]
