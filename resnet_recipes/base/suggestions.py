@@ -129,8 +129,9 @@ def _rank_names(name: str, names: Iterable[str]) -> list[str]:
     for key in names:
         place = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
-        is_method = section in places and "methods." in (place[:8], section[:8])
-        is_elsewhere = is_method and place != section  # a method's settings are never moved
+        # a setting of a method is not taken for one of another section
+        of_method = place.startswith("methods.") or section.startswith("methods.")
+        is_elsewhere = of_method and section in places and place != section
         if slips is None or is_elsewhere or name.startswith(f"{key}."):
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(place), 6)

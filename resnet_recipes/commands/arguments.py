@@ -35,9 +35,8 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.base.text import wrap_text
 
 WIDTH = 80  # columns of a help page in the documentation
-NARROW_COLUMNS = (
-    60  # columns; below this width, texts are under their labels instead of to the right
-)
+#: Below this width, texts are under their labels instead of to the right.
+NARROW_COLUMNS = 60
 
 #: Flags and descriptions of RUN that several pages share.
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}

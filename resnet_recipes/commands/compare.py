@@ -202,7 +202,7 @@ def _format_repetition(run: RunRecord) -> str:
     if "scale_schedule_ratio=1.0" in changes:  # written by epochs=
         changes.remove("scale_schedule_ratio=1.0")
         changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
-    words = [re.sub("^data.root=", "data=", text) for text in changes]
+    words = [re.sub(r"^data\.root=", "data=", text) for text in changes]
     return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *words, "seed=1,2,3"]))
 
 

@@ -174,7 +174,8 @@ def _describe_target(plan: Plan) -> str:
 def _describe_lr(plan: Plan) -> str:
     """Return a description of the learning rate schedule."""
     config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
-    last = plan.lr_at(plan.total_steps)
+    # a curve reaches its final rate after the last step; a milestone there has no effect
+    last = plan.lr_at(plan.total_steps - (config.name == "multistep"))
     course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
     if config.name == "wsd":
         course = (
@@ -188,10 +189,9 @@ def _describe_lr(plan: Plan) -> str:
 def _format_interval(plan: Plan, duration: str) -> str:
     """Return a description of an interval: "every epoch", "every 4 epochs", "every 10% of the run".
 
-    A fraction of the run that is below two steps is given in steps.
+    A fraction of the run that is rounded down to one step is "every step".
     """
-    steps = plan.steps(duration)
-    if duration.endswith("dur") and steps == 1:
+    if duration.endswith("dur") and plan.steps(duration) == 1:
         return "every step"
     return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
 

@@ -85,9 +85,8 @@ _NUMBERS = {
 }
 
 _MAX_BYTES = 512 << 20  # bytes, about two million records
-_TAIL_BYTES = (
-    64 << 10
-)  # bytes at the end that contain the last step and evaluation of an unfinished run
+#: The end of a file, which has the last step and evaluation of an unfinished run.
+_TAIL_BYTES = 64 << 10
 
 
 def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:

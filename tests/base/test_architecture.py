@@ -28,3 +28,17 @@ width=2.0 name=torchvision:resnet18 | model.width=1.0
 )
 def test_invalid_stem_or_width_is_rejected(words, said):
     assert said in "".join(map(str, ModelConfig(**parse_settings(words)).problems()))
+
+
+@pytest.mark.parametrize(
+    ("freeze", "rules"),
+    [
+        ("backbone", []),
+        ("layer2", ["is a part of a ResNet; other networks freeze all but the classifier"]),
+        ("all", []),  # not a valid value, which another check reports
+    ],
+)
+def test_parts_of_a_resnet_cannot_be_frozen_in_other_networks(freeze, rules):
+    config = ModelConfig(name="timm:vit_tiny_patch16_224", weights="w.pth", freeze=freeze)
+    problems = [problem for problem in config.problems() if problem.key == "freeze"]
+    assert [problem.clause for problem in problems if not problem.valid] == rules

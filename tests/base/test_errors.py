@@ -213,6 +213,7 @@ def test_problem_is_a_sentence_below_its_section():
         == "methods.mixup.alpha=-1: must be positive\n    try:   methods.mixup.alpha=0.2"
     )
     assert str(Problem("data.root", None, "is not set")) == "data.root is not set"
+    assert str(Problem("data.root", None, "must be set")) == "data.root must be set"
 
 
 def test_clause_with_its_own_subject_follows_a_colon():

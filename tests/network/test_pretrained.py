@@ -262,3 +262,11 @@ def test_freezing_random_weights_is_rejected():
     random = replace(CONFIG, freeze_bn=True)
     assert [problem.fix for problem in random.problems()] == ["model.freeze_bn=false"]
     assert not list(make_config(Path("weights.pt"), freeze_bn=True).problems())
+
+
+def test_own_weights_have_no_note_on_image_settings(weights):
+    images = DataConfig(eval_size=192)
+    own = make_config(weights)
+    assert list(pretrained.find(own, SEVEN).list_notes(own, images)) == []
+    published_as = replace(own, weights="torchvision")
+    assert list(pretrained.find(own, SEVEN).list_notes(published_as, images))

@@ -52,6 +52,13 @@ def test_outline_describes_each_learning_rate_schedule():
     assert "rises to 2.048 over 1 epoch, then cosine" in outline_text
     outline_text = write_outline("mild schedule=step schedule.warmup=500ba")
     assert "rises to 2.048 over 500 steps, then multistep to 0.0205" in outline_text
+    outline_text = write_outline("mild schedule=step schedule.milestones=[0.5dur,1dur]")
+    assert "2.048, multistep to 0.205\n" in outline_text
+
+
+def test_scaling_is_called_rounded_only_where_it_is():
+    assert "36 epochs (90 x 0.4) of" in write_outline("mild")
+    assert "28 epochs (90 x 0.32, rounded down) of" in write_outline("mild_mlperf")
 
 
 def test_interval_below_two_steps_is_described_as_every_step():

@@ -423,3 +423,12 @@ def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
     )
     changed = compose(str(tmp_path / "config.yaml"), ["run.root=/new"])
     assert changed.recipe.run.root == "/new"
+
+
+def test_method_that_weights_may_switch_on_can_be_removed():
+    words = [DATA, "model.weights=hf:someone/network"]
+    assert compose("finetune", [*words, "~methods.blurpool"]).recipe.methods.blurpool is None
+    with pytest.raises(RecipeError) as refused:
+        compose("finetune", [*words, "~methods.mixup"])
+    (problem,) = refused.value.problems
+    assert problem.advice == ("methods that are on: none",)
