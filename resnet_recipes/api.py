@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, show_nothing
@@ -165,7 +165,9 @@ def plan(
     Without `needs_weights`, missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
-        raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
+        raise RecipeError.of(
+            "ranks", ranks, Rule("must be a whole number from 1"), "plan(recipe, 8)"
+        )
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
@@ -236,7 +238,7 @@ def _create(
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
-        rule = f"must be a plan, and not {_describe_kind(planned)}"
+        rule = Rule(f"must be a plan, and not {_describe_kind(planned)}")
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
@@ -250,7 +252,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
-        rule = f"must be what compose() returns, and not {_describe_kind(recipe)}"
+        rule = Rule(f"must be what compose() returns, and not {_describe_kind(recipe)}")
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen.find_problems(recipe)
     RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
@@ -412,7 +414,9 @@ def _open(place: object, words: Sequence[str]) -> "TrainedNetwork":
 def _locate(place: object) -> Path:
     """Return the path of a run or a file. Raises NotReadyError if it does not exist."""
     if not isinstance(place, str | os.PathLike):
-        rule = f"must name a run, a checkpoint or a weights file, and is {_describe_kind(place)}"
+        rule = Rule(
+            f"must name a run, a checkpoint or a weights file, and is {_describe_kind(place)}"
+        )
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return find_network(os.fspath(place), "place")
 
@@ -427,7 +431,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
         elif isinstance(change, str):
             words.append(change)
         else:
-            rule = f"must be text or a mapping, and not {_describe_kind(change)}"
+            rule = Rule(f"must be text or a mapping, and not {_describe_kind(change)}")
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.raise_if_any(problems)

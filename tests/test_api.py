@@ -42,7 +42,7 @@ SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.wo
 DARKEN = '''
 from collections.abc import Iterator
 from dataclasses import dataclass
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Rule
 from resnet_recipes.methods import Batch, Method, Now
 
 @dataclass
@@ -57,7 +57,7 @@ class Darken(Method):
 
     def problems(self) -> Iterator[Problem]:
         if not self.factor > 0:
-            yield Problem("factor", self.factor, "must be positive")
+            yield Problem("factor", self.factor, Rule("must be positive"))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         return batch._replace(images=batch.images * self.factor)

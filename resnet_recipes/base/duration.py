@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
+from resnet_recipes.base.errors import Rule
 from resnet_recipes.base.names import DECIMAL
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
@@ -48,7 +49,7 @@ class Duration:
         """Parse a duration. Raises ValueError with the expected format."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError("must be a number and a unit: 8ep, 100ba or 0.5dur")
+            raise ValueError(Rule("must be a number and a unit: 8ep, 100ba or 0.5dur"))
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run; use 0dur to 1dur")
@@ -81,13 +82,13 @@ class Duration:
 def parse_time(text: str) -> float:
     """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the format."""
     if not (match := _CLOCK.fullmatch(text)):
-        raise ValueError("must be a number and a unit: 3.5h, 90m or 45s")
+        raise ValueError(Rule("must be a number and a unit: 3.5h, 90m or 45s"))
     return _check_bound(float(match[1]) * _UNITS[match[2]])
 
 
 def _check_bound(seconds: float) -> float:
     if not seconds:
-        raise ValueError("must be positive")
+        raise ValueError(Rule("must be positive"))
     if seconds > _MAX_SECONDS:
         raise ValueError("is longer than ten years")
     return seconds
@@ -103,7 +104,7 @@ def parse_budget(text: str, price: float | None) -> float:
             raise NoPriceError("needs launch.price, the price of the machine per hour")
         return _check_bound(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
-        raise ValueError("must be a time (2h, 90m, 45s) or an amount ('$20')")
+        raise ValueError(Rule("must be a time (2h, 90m, 45s) or an amount ('$20')"))
     return parse_time(text)
 
 
@@ -119,7 +120,7 @@ def find_epochs_rule(text: str) -> str:
     """Return the rule that a value of `epochs` breaks: a number or a duration; "" if none."""
     if is_duration(text) or (DECIMAL.fullmatch(text) and float(text)):
         return ""
-    return "must be a positive number of epochs, or a duration such as 400ba"
+    return Rule("must be a positive number of epochs, or a duration such as 400ba")
 
 
 def to_fraction(value: float | str) -> Fraction:

@@ -9,7 +9,7 @@ from math import inf
 from typing import Annotated, Any, get_args
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Fix, Problem, Statement
+from resnet_recipes.base.errors import Fix, Problem, Rule, Statement
 
 
 class Limit:
@@ -41,7 +41,7 @@ class Bounds(Limit):
             is_number and self.least <= value <= self.most and self.above < value < self.below
         ):
             return ""
-        return (
+        return Rule(
             f"must be {f'{self.word} or ' if self.word else ''}{self.text or self._format_rule()}"
         )
 
@@ -77,10 +77,10 @@ class IsDuration(Limit):
         try:
             duration = Duration.parse(str(value))
         except ValueError as error:
-            return str(error)
+            return error.args[0]
         if duration.unit not in self.units:
-            return f"must be given in {' or '.join(self.units)}"
-        return "" if duration.value or self.may_be_zero else "must be positive"
+            return Rule(f"must be given in {' or '.join(self.units)}")
+        return "" if duration.value or self.may_be_zero else Rule("must be positive")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Span(Limit):
         if 0 < low <= high <= self.most:
             return ""
         end = f" <= {self.most}" if self.most < inf else ""
-        return f"must be [low, high] with 0 < low <= high{end}"
+        return Rule(f"must be [low, high] with 0 < low <= high{end}")
 
 
 #: Common limits: a probability, a fraction below 1, a strength.
@@ -113,7 +113,7 @@ def find_number_problem(
     """Return the problem of text that must be an integer; None if it is an integer."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
-    return Problem(key, text, f"must be a whole number from {least} to {most:,}", fix)
+    return Problem(key, text, Rule(f"must be a whole number from {least} to {most:,}"), fix)
 
 
 @cache

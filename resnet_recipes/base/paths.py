@@ -6,7 +6,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.text import format_bytes
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -56,7 +56,7 @@ def parse_path(key: str, text: str) -> Path:
         rule = "is an address, but only local files and folders can be read here"
         if key == "data.root":
             supported = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
-            rule = f"must start with {supported}"
+            rule = Rule(f"must start with {supported}")
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule
 from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, get_kinds
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
@@ -49,7 +49,7 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
     try:
         return convert(value, kinds[name])
     except WrongTypeError as error:
-        rule, is_number = f"must be {error}", kinds[name] in (int, float)
+        rule, is_number = Rule(f"must be {error}"), kinds[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:
             rule = durations[0].find_broken_rule("")

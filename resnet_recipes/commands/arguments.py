@@ -17,6 +17,7 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
+    Rule,
     Statement,
 )
 from resnet_recipes.base.names import SHORT, expand_short_name, find_short_name
@@ -340,7 +341,9 @@ def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield the problem of an output file's name."""
     path = parse_path(flag, name)
     if path.suffix not in ("", ending):
-        yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
+        yield Problem(
+            flag, name, Rule(f"must end in {ending}"), f"{flag} {path.with_suffix(ending)}"
+        )
 
 
 def _require_folder(flag: str, name: str) -> None:

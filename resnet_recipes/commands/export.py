@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator
 
-from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError, Rule
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.base.suggestions import FORMATS, Meaning, find_misspelled
 from resnet_recipes.base.text import format_bytes, format_facts
@@ -110,4 +110,4 @@ def _find_problems(
     if dtype not in ("float32", "float16", "int8"):
         yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
-        yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")
+        yield Problem("--lose", lose, Rule("must be a number of points"), "--lose 0.5")

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import VALUES, make_unknown
@@ -170,11 +170,11 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of --time and --parallel."""
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
     if not (length := slurm.parse_seconds(time)):
-        rule = "must be a time limit as Slurm accepts it"
+        rule = Rule("must be a time limit as Slurm accepts it")
         yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
     elif length < slurm.MIN_JOB_SECONDS:
         least = slurm.MIN_JOB_SECONDS // 60
-        rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
+        rule = Rule(f"must be at least {least} minutes: the run saves 3 minutes before the limit")
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", most, "is only for a sweep", "-m")
@@ -211,8 +211,8 @@ def _find_place_problems(
         if root:
             yield Problem("run.root", root, "is set by the job: /storage/runs", kind=Kind.UNUSED)
         if data and not data.startswith("/") and "://" not in data:
-            rule = "must be an absolute path on the machines of the job"
+            rule = Rule("must be an absolute path on the machines of the job")
             yield Problem("data", data, rule, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
-        rule = "must be an absolute path that all nodes can access"
+        rule = Rule("must be an absolute path that all nodes can access")
         yield Problem("run.root", root, rule, "run.root=/a/shared/folder")

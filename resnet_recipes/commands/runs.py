@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import starmap
 
-from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError, Rule
 from resnet_recipes.base.suggestions import VALUES
 from resnet_recipes.base.suggestions import VERBS as FOREIGN_VERBS
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
@@ -129,7 +129,7 @@ def read_price(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise RecipeError.of("--price", text, "must be a price per hour", "--price 32.77")
+        raise RecipeError.of("--price", text, Rule("must be a price per hour"), "--price 32.77")
     return price
 
 

@@ -11,7 +11,14 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    ExitCode,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Rule,
+    Statement,
+)
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataConfig
@@ -159,7 +166,7 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     """
     sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(sizes) < 2:
-        rule = "must be at least two epochs: the first is counted like the second"
+        rule = Rule("must be at least two epochs: the first is counted like the second")
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sample_epochs(sizes, count)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule
 from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.paths import get_cache_folder
 
@@ -21,7 +21,7 @@ WEIGHTS = "model.safetensors"
 def parse_repository(key: str, place: str) -> str:
     """Return the USER/NAME in hf:USER/NAME. Raises RecipeError if `place` is not a repository."""
     if not names.REPOSITORY.fullmatch(place):
-        raise RecipeError.of(key, place, "must name a repository", Hint("hf:USER/NAME"))
+        raise RecipeError.of(key, place, Rule("must name a repository"), Hint("hf:USER/NAME"))
     return place.removeprefix("hf:")
 
 

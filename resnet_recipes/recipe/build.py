@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.kinds import describe_kind, find_dataclasses, get_kinds, to_plain
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
@@ -40,7 +40,7 @@ def fit_sections(
             fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
-            problems.append(Problem(key, value, f"must be {describe_kind(kind)}"))
+            problems.append(Problem(key, value, Rule(f"must be {describe_kind(kind)}")))
         elif isinstance(value, dict):
             fits[name] = fit_sections(value, problems, f"{key}.", in_file)
         else:

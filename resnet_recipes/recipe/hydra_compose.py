@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
@@ -70,7 +70,7 @@ def read_value(override: str) -> Any:
     except (HydraException, ValueError, RecursionError):
         raise ValueError("cannot be read") from None
     if several:
-        raise ValueError("must be one value")
+        raise ValueError(Rule("must be one value"))
     return parsed.value()
 
 
@@ -87,7 +87,7 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
         except ValueError as error:
             fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
             fix = OWN_APPLICATION if is_unlisted(word.partition("=")[2]) else fix
-            problems.append(Problem(word, None, str(error), fix))
+            problems.append(Problem(word, None, error.args[0], fix))
     if count > MAX_POINTS:
         problems.append(
             Problem(
@@ -137,7 +137,9 @@ def _list_texts(override: str, most: int) -> list[str]:
             return list(map(str, numbers))
         return list(islice(parsed.sweep_iterator(transformer=_format_text), most))
     except (HydraException, ArithmeticError, ValueError):
-        raise ValueError("must be a range of finite numbers with a step other than 0") from None
+        raise ValueError(
+            Rule("must be a range of finite numbers with a step other than 0")
+        ) from None
 
 
 def _format_text(value: Any) -> str:

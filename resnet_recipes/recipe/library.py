@@ -22,6 +22,7 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
+    Rule,
     Statement,
 )
 from resnet_recipes.base.names import SHORT, expand_short_name
@@ -279,7 +280,7 @@ def read_defaults(document: Document) -> list[Default]:
     items = document.tree.get("defaults", [])
     pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
     if None in pairs:
-        rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
+        rule = Rule(f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}")
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
         raise RecipeError([_make_defaults_problem(document, rule, fix)])
     own_place = Default("", "_self_")

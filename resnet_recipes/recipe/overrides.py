@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base import duration
 from resnet_recipes.base.duration import find_epochs_rule
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Statement, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Rule, Statement, Value
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
@@ -124,7 +124,7 @@ def _find_refusal(word: str) -> Problem | None:
         or sum(map(word.count, "[{(")) > MAX_BRACKETS
     ):
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
-        return Problem(key[:40], None, f"must be one line of at most {limits}")
+        return Problem(key[:40], None, Rule(f"must be one line of at most {limits}"))
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
         fix, rule = (
@@ -202,10 +202,10 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             fit_sections(nest(key, override.read()), problems)
             yield from problems
             if get_origin(get_kind(key)) in (list, tuple) and value[:1] != "[":
-                yield _add_help(Problem(key, value, "must be a list"))
+                yield _add_help(Problem(key, value, Rule("must be a list")))
         except ValueError as error:
             is_list = get_origin(get_kind(key)) in (list, tuple) and "," in value
-            clause = Statement("a list needs brackets") if is_list else str(error)
+            clause = Statement("a list needs brackets") if is_list else error.args[0]
             yield _add_help(Problem(key, value, clause, _respell(key, value)))
 
 

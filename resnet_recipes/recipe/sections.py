@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
-from resnet_recipes.base.errors import Hint, Problem, Statement, Value
+from resnet_recipes.base.errors import Hint, Problem, Rule, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -217,7 +217,7 @@ class LaunchConfig(Section):
                     elif not fix:  # a shell makes 0 of an unquoted $20
                         quotes = "; an amount needs quotes: '$20'" if is_budget else ""
                         fix = Hint(f"for example, 2h{quotes}")
-                yield Problem(key, value, str(error), fix)
+                yield Problem(key, value, error.args[0], fix)
 
 
 @dataclass
@@ -235,7 +235,7 @@ class RunConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `run`."""
         if not names.RUN.fullmatch(self.name):
-            rule = (
+            rule = Rule(
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
             )

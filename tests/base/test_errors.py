@@ -13,6 +13,7 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
+    Rule,
     Statement,
     TrainingError,
 )
@@ -205,7 +206,7 @@ def test_missing_data_exits_with_3(capsys, tmp_path):
 
 
 def test_problem_is_a_sentence_below_its_section():
-    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
+    problem = Problem("alpha", -1, Rule("must be positive"), "methods.mixup.alpha=0.2").under(
         "methods.mixup"
     )
     assert (
