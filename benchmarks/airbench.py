@@ -30,22 +30,23 @@ BATCH = 1024
 MOMENTUM = 0.85
 # The author gives learning rate and decay for a step as long as the mean gradient of a long run.
 # Nesterov momentum makes the step this many times longer.
-LONGER = 1 + 1 / (1 - MOMENTUM)
-LR = 11.5 / LONGER
-DECAY = 0.0153 / LONGER  # fraction of a weight lost in a step at the peak lr
+NESTEROV_FACTOR = 1 + 1 / (1 - MOMENTUM)
+PEAK_LR = 11.5 / NESTEROV_FACTOR
+DECAY = 0.0153 / NESTEROV_FACTOR  # fraction of a weight lost in a step at the peak lr
 BIAS_SCALE = 64  # learning rate of BatchNorm biases, relative to LR
 SMOOTHING = 0.2
-WHITENED = 3  # number of epochs that train the bias of the first layer
-SHIFT = 2  # maximum translation of a training image, in pixels
+FIRST_BIAS_EPOCHS = 3  # epochs that train the bias of the first layer
+MAX_SHIFT_PIXELS = 2  # translation of a training image
 WIDTHS = (64, 256, 256)
-NORM_MEMORY = 0.6  # fraction of the BatchNorm running statistics kept per step
-LOGITS = 1 / 9
-WARMUP, FIRST, LAST = 0.23, 0.2, 0.07  # fraction of the run; relative lr at its start and end
-LOOKAHEAD = 5  # steps between updates of the slow weights
+STATISTICS_DECAY = 0.6  # fraction of the BatchNorm running statistics kept per step
+LOGIT_SCALE = 1 / 9
+WARMUP_FRACTION = 0.23  # fraction of the run
+FIRST_LR, LAST_LR = 0.2, 0.07  # at the start and end of the run, relative to PEAK_LR
+LOOKAHEAD_STEPS = 5  # steps between updates of the slow weights
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
-SMALL_EPOCH = 0.0105  # PFLOPs
+SMALL_EPOCH_PFLOPS = 0.0105
 SMALL = ["small", "precision.dtype=bf16", "model.width=0.25", "evaluation.flip=true"]
 
 
@@ -92,7 +93,7 @@ def make_convolution(inputs: int, outputs: int) -> nn.Conv2d:
 
 def make_batch_norm(channels: int) -> nn.BatchNorm2d:
     """Return a BatchNorm with a trainable bias and a fixed weight."""
-    layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=1 - NORM_MEMORY)
+    layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=1 - STATISTICS_DECAY)
     layer.weight.requires_grad = False
     return layer
 
@@ -124,21 +125,21 @@ def build_network(images: Tensor) -> nn.Sequential:
 def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
     """Return the scaled outputs, float32 [N, 10], computed in bfloat16."""
     with torch.autocast(images.device.type, torch.bfloat16):
-        return model(images.contiguous(memory_format=torch.channels_last)).float() * LOGITS
+        return model(images.contiguous(memory_format=torch.channels_last)).float() * LOGIT_SCALE
 
 
 def draw_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield shuffled batches endlessly, translated by up to SHIFT pixels.
+    """Yield shuffled batches endlessly, translated by up to MAX_SHIFT_PIXELS pixels.
 
     Half of the images are flipped horizontally, the other half in the next epoch.
     """
     device, side = images.device, torch.arange(32, device=images.device)
     mirrored = torch.rand(len(images), device=device) < 0.5
-    padded = F.pad(images, (SHIFT,) * 4, "reflect")
+    padded = F.pad(images, (MAX_SHIFT_PIXELS,) * 4, "reflect")
     while True:
         order = torch.randperm(len(images), device=device)
         for chosen in order.split(BATCH)[: len(images) // BATCH]:
-            corner = torch.randint(0, 2 * SHIFT + 1, (2, len(chosen), 1), device=device)
+            corner = torch.randint(0, 2 * MAX_SHIFT_PIXELS + 1, (2, len(chosen), 1), device=device)
             y, x = corner + side
             x = torch.where(mirrored[chosen][:, None], x.flip(-1), x)
             batch = padded[chosen[:, None, None], :, y[:, :, None], x[:, None, :]]
@@ -148,9 +149,9 @@ def draw_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tenso
 
 def compute_rate(done: float) -> float:
     """Return the learning rate, relative to its peak, after this fraction of the run."""
-    if done < WARMUP:
-        return FIRST + (1 - FIRST) * done / WARMUP
-    return 1 - (1 - LAST) * (done - WARMUP) / (1 - WARMUP)
+    if done < WARMUP_FRACTION:
+        return FIRST_LR + (1 - FIRST_LR) * done / WARMUP_FRACTION
+    return 1 - (1 - LAST_LR) * (done - WARMUP_FRACTION) / (1 - WARMUP_FRACTION)
 
 
 def group_parameters(model: nn.Sequential) -> list[dict]:
@@ -160,7 +161,7 @@ def group_parameters(model: nn.Sequential) -> list[dict]:
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
     return [
         {"params": chosen, "lr": peak, "peak": peak, "weight_decay": DECAY / peak}
-        for chosen, peak in ((biases, LR * BIAS_SCALE), (others, LR))
+        for chosen, peak in ((biases, PEAK_LR * BIAS_SCALE), (others, PEAK_LR))
     ]
 
 
@@ -168,11 +169,13 @@ def train(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, flo
     """Train for this number of epochs, and return the network and its PFLOPs."""
     model = build_network(images[:5000])
     steps = round(length * (len(images) // BATCH))
-    optimizer = torch.optim.SGD(group_parameters(model), lr=LR, momentum=MOMENTUM, nesterov=True)
+    optimizer = torch.optim.SGD(
+        group_parameters(model), lr=PEAK_LR, momentum=MOMENTUM, nesterov=True
+    )
     slow = {name: value.clone() for name, value in model.state_dict().items()}
     counted = FlopCounterMode(display=False)
     for step, (batch, targets) in zip(range(steps), draw_batches(images, labels), strict=False):
-        model[0].bias.requires_grad = step < WHITENED * (len(images) // BATCH)
+        model[0].bias.requires_grad = step < FIRST_BIAS_EPOCHS * (len(images) // BATCH)
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * compute_rate(step / steps)
         with counted if step == 0 else torch.enable_grad():
@@ -181,7 +184,7 @@ def train(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, flo
             loss.backward()
         optimizer.step()
         last = step + 1 == steps
-        if last or (step + 1) % LOOKAHEAD == 0:
+        if last or (step + 1) % LOOKAHEAD_STEPS == 0:
             memory = 1.0 if last else 0.95**5 * ((step + 1) / steps) ** 3
             for name, value in model.state_dict().items():
                 if value.is_floating_point():
@@ -202,7 +205,7 @@ def compute_top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[floa
         ]
         plain.append(means[0])
         moved.append(2 * means[0] + means[1] + means[2])
-    right = [(torch.cat(found).argmax(1) == labels).float().mean() for found in (plain, moved)]
+    right = [(torch.cat(logits).argmax(1) == labels).float().mean() for logits in (plain, moved)]
     return 100 * right[0].item(), 100 * right[1].item()
 
 
@@ -241,14 +244,14 @@ def main() -> None:
             reached = f"{moved:.2f} % ({mirror:.2f} % with mirror images only)"
             print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
         for seed in seeds:
-            done = train_small(data, max(1, round(pflops / SMALL_EPOCH)), seed)
+            done = train_small(data, max(1, round(pflops / SMALL_EPOCH_PFLOPS)), seed)
             ours.append(done["raw_top1_percent"])
             print(
                 f"small, {done['training_pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f}%",
                 flush=True,
             )
-        found = statistics.mean(ours), statistics.mean(theirs)
-        case, (mine, peer) = f"small / airbench94, {pflops:.2f} PFLOPs", found
+        means = statistics.mean(ours), statistics.mean(theirs)
+        case, (mine, peer) = f"small / airbench94, {pflops:.2f} PFLOPs", means
         row = {"case": case, "ours": mine, "peer": peer, "ratio": mine / peer}
         rows.append(row | {"unit": "top-1 percent"})
     if arguments.json:

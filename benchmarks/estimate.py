@@ -20,17 +20,18 @@ from typing import Any
 
 from resnet_recipes.base.duration import parse_budget
 
-WORDS = """
+SETTINGS = """
 model.name=resnet18 bs=64 batch.bn_size=64 lr=0.1 schedule.warmup=0.5ep data.crop_scale=[0.5,1]
 methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.interval=100ep
 """
 
-IMAGES, LENGTH = 150, "epochs=5"  # images per class to train on; epochs without --budget
+TRAIN_IMAGES_PER_CLASS = 150
+EPOCHS = "epochs=5"  # without --budget
 
 
 def link_part(source: Path, root: Path) -> Path:
     """Build a dataset of the first images of each class: all to train, a fifth to validate."""
-    for split, count in (("train", IMAGES), ("val", IMAGES // 5)):
+    for split, count in (("train", TRAIN_IMAGES_PER_CLASS), ("val", TRAIN_IMAGES_PER_CLASS // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)
             for image in sorted(folder.iterdir())[:count]:
@@ -45,7 +46,7 @@ class Case:
         self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
         sizes = (f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size"))
         spread = ["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []
-        self.words = [f"recipe={name}", f"data={data}", *WORDS.split(), *sizes, *spread]
+        self.words = [f"recipe={name}", f"data={data}", *SETTINGS.split(), *sizes, *spread]
 
     def run(self, *words: str) -> str:
         """Run `resnet-recipes` in the folder, and return its output."""
@@ -67,9 +68,9 @@ class Case:
 
 def measure_error(case: Case) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
-    said = json.loads(case.run("estimate", *case.words, LENGTH, "--json"))
-    done = case.train(LENGTH)
-    minutes = said["training_minutes"], *said["bounds_minutes"], said["evaluation_minutes"]
+    report = json.loads(case.run("estimate", *case.words, EPOCHS, "--json"))
+    done = case.train(EPOCHS)
+    minutes = report["training_minutes"], *report["bounds_minutes"], report["evaluation_minutes"]
     estimated, low, high, evaluation = (60 * each for each in minutes)
     trained, evaluated = done["training_seconds"], done["evaluation_seconds"]
     percent = 100 * (estimated / trained - 1)

@@ -33,12 +33,12 @@ from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.training.checkpoint import Checkpoints
 
 STEPS = 24
-INTERVAL = 3  # steps between checkpoints
+CHECKPOINT_STEPS = 3  # steps between checkpoints
 
 RECIPE = f"""
 recipe=hot data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32
 model.name=resnet18 model.num_classes=auto batch.global_size=4 batch.bn_size=2 batch.eval_size=50
-max_duration={STEPS}ba ssr=1 schedule.warmup=2ba checkpoint.interval={INTERVAL}ba
+max_duration={STEPS}ba ssr=1 schedule.warmup=2ba checkpoint.interval={CHECKPOINT_STEPS}ba
 evaluation.interval=12ba log.interval=1ba launch.device=cpu optimizer.lr=0.01 methods.sam.interval=3
 methods.ema.half_life=4ba methods.ema.update_interval=2ba gpus=2
 """.split()
@@ -98,15 +98,15 @@ class CampaignRun:
 
     def list_processes(self) -> list[int]:
         """Return all processes whose command line contains the run folder."""
-        found = []
+        pids = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes().decode(errors="replace")
             except OSError:
                 continue
             if str(self.folder) in words or f"run.name={self.folder.name}\0" in words:
-                found.append(int(path.parent.name))
-        return found
+                pids.append(int(path.parent.name))
+        return pids
 
 
 def find_latest_step(beats: list[watchdog.Beat]) -> int:
@@ -184,8 +184,8 @@ def train_uninterrupted(root: Path) -> dict[int, str]:
     if run.process.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
     checkpoints = Checkpoints(run.folder / "checkpoints")
-    found = [checkpoints.load_newest(step) for step in range(1, STEPS + 1)]
-    digests = {step: compute_state_digest(state) for step, state in found}
+    saved = [checkpoints.load_newest(step) for step in range(1, STEPS + 1)]
+    digests = {step: compute_state_digest(state) for step, state in saved}
     shutil.rmtree(run.folder)
     return digests
 
@@ -227,7 +227,7 @@ def count_losable_steps(fault: str, code: int, done: int) -> int:
         return 0 if done > 1 else 1  # asked to stop: saved, unless it had barely started
     if fault == "disk full, SIGTERM":
         return STEPS  # no later save was possible
-    return (3 if fault == "damaged checkpoint" else 2) * INTERVAL
+    return (3 if fault == "damaged checkpoint" else 2) * CHECKPOINT_STEPS
 
 
 def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:

@@ -38,16 +38,16 @@ def predict_with_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes
     tensors = torch.load(weights, weights_only=True).values()
     model.load_state_dict(dict(zip(model.state_dict(), tensors, strict=True)))
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    found = {}
+    predictions = {}
     for start in range(0, len(paths), BATCH):
         batch = paths[start : start + BATCH]
         images = torch.stack([transform(Image.open(path).convert("RGB")) for path in batch])
         with torch.inference_mode():
             labels = model(images).argmax(1).tolist()
-        found |= {
+        predictions |= {
             str(path): get_wordnet_ids()[label] for path, label in zip(batch, labels, strict=True)
         }
-    return found
+    return predictions
 
 
 def predict_with_command(
@@ -69,12 +69,12 @@ def predict_with_onnx(file: Path, paths: Sequence[Path]) -> Classes:
     """Return the predictions of an ONNX file with preprocessing for unprocessed images."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-    found = {}
+    predictions = {}
     for batch, pixels in _read_batches(paths):
         shares = session.run(["probabilities"], {"images": pixels})[0]
         best = shares.argmax(1).tolist()
-        found |= {str(path): classes[label] for path, label in zip(batch, best, strict=True)}
-    return found
+        predictions |= {str(path): classes[label] for path, label in zip(batch, best, strict=True)}
+    return predictions
 
 
 def _read_batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarray]]:
@@ -91,13 +91,13 @@ def main() -> None:
     for name in ("weights", "name", "images"):
         parser.add_argument(name)
     parser.add_argument("--json")
-    words = parser.parse_args()
-    images = Path(words.images).absolute()
+    arguments = parser.parse_args()
+    images = Path(arguments.images).absolute()
     paths = sorted(path for path in (images / "val").glob("*/*") if path.is_file())
-    network = [words.weights, f"model.name={words.name}"]
+    network = [arguments.weights, f"model.name={arguments.name}"]
     with tempfile.TemporaryDirectory() as folder:
         files = {way: Path(folder, f"{way}.csv") for way in ("eval", "predict")}
-        ways = {"timm": predict_with_timm(words.weights, words.name, paths)}
+        ways = {"timm": predict_with_timm(arguments.weights, arguments.name, paths)}
         written = [*network, f"data={images}", "--images", str(files["eval"])]
         ways["eval"] = predict_with_command("eval", written, files["eval"], ("path", "prediction"))
         written = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
@@ -109,14 +109,14 @@ def main() -> None:
         run("export", *written, str(out))
         ways["onnx"] = predict_with_onnx(out / "model.onnx", paths)
     rows = []
-    for way, found in ways.items():
-        right = sum(found[str(path)] == path.parent.name for path in paths)
-        others = sum(found[str(path)] != ways["timm"][str(path)] for path in paths)
+    for way, predictions in ways.items():
+        right = sum(predictions[str(path)] == path.parent.name for path in paths)
+        others = sum(predictions[str(path)] != ways["timm"][str(path)] for path in paths)
         rows.append({"way": way, "images": len(paths), "right": right, "differ_from_timm": others})
         accuracy = f"{100 * right / len(paths):6.2f}%  {right:,} of {len(paths):,}"
         print(f"{way:<8} {accuracy} correct, {others} other predictions than timm")
-    if words.json:
-        Path(words.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -75,17 +75,17 @@ def main() -> None:
     sizes, memories = (
         [int(side) for side in words.split(",")] for words in (arguments.sizes, arguments.memory)
     )
-    found = []
+    rows = []
     print("crop  images  changed  median  5th percentile (dB, of changed crops)")
     for row in measure_rows(arguments.folder.absolute(), sizes, memories):
-        found.append(row)
+        rows.append(row)
         print(
             f"{row['crop']:4} {row['memory']:6}  {row['changed_percent']:6}%  {row['median_db']}  "
             f"{row['low_db']}",
             flush=True,
         )
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

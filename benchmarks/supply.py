@@ -47,10 +47,10 @@ def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[s
         config = replace(base, train_size=side, memory_pixels=pixels)
         first, later = sample.crop_seconds(config, None, side)
         measured = measure_epochs(config, facts, 3 if pixels else 2)
-        found = {"later": (later, measured[-1])}
+        epochs = {"later": (later, measured[-1])}
         if pixels:
-            found["first epoch"] = first, measured[0]
-        for epoch, (expected, taken) in found.items():
+            epochs["first epoch"] = first, measured[0]
+        for epoch, (expected, taken) in epochs.items():
             place = f"memory at {pixels} px, {epoch}" if pixels else "files"
             yield {
                 "case": f"{folder.name}, {side} px, {place}",
@@ -68,18 +68,18 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=352, help="longer side of images in memory")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
-    sizes, found = [int(side) for side in arguments.sizes.split(",")], []
+    sizes, rows = [int(side) for side in arguments.sizes.split(",")], []
     print(f"{'images per CPU-second':<56}{'predicted':>10}{'measured':>10}{'error':>9}")
     for folder in arguments.folders:
         for row in measure_rows(folder.absolute(), sizes, arguments.memory):
-            found.append(row)
+            rows.append(row)
             print(
                 f"{row['case']:<56}{row['predicted']:>10,}{row['measured']:>10,}"
                 f"{row['error_percent']:>+8.1f}%",
                 flush=True,
             )
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

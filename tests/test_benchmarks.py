@@ -156,7 +156,7 @@ def test_factor_effects_match_means_of_published_table(proof):
         )
         assert effect.points == pytest.approx(second - first)
         assert effect.error == pytest.approx(0.28, abs=0.005)  # docs/lab/gentle.md
-        assert (effect.p < factors["LEVEL"]) == (name == "smallest_crop")
+        assert (effect.p < factors["SIGNIFICANT_P"]) == (name == "smallest_crop")
 
 
 def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):

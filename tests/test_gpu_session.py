@@ -41,15 +41,16 @@ def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[i
 
 
 def test_session_five_commands_cover_every_call(session):
-    from calls import CALLS, LIMIT
-    from calls import SESSION as SECONDS
+    from calls import CALLS, COMMAND_SECONDS, SESSION_SECONDS
 
     page = (SESSION.parents[1] / "docs" / "contributing" / "gpu_session.md").read_text()
     commands = re.findall(r"gpu_session --call ([a-z ]+?) --out", page.partition("\n## ")[0])
     assert [name for names in commands for name in names.split()] == list(CALLS)
     assert len(commands) == 5
-    assert all(sum(CALLS[name].seconds for name in names.split()) <= LIMIT for names in commands)
-    assert sum(call.seconds for call in CALLS.values()) <= SECONDS
+    assert all(
+        sum(CALLS[name].seconds for name in names.split()) <= COMMAND_SECONDS for names in commands
+    )
+    assert sum(call.seconds for call in CALLS.values()) <= SESSION_SECONDS
     assert all(part.seconds <= call.seconds for call in CALLS.values() for part in call.parts)
 
 
@@ -215,9 +216,9 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     import check_steps
 
     cpu, changed = torch.device("cpu"), check_steps.compute_changes
-    expected = changed(check_steps.NONE, cpu)
+    expected = changed(check_steps.NO_METHODS, cpu)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    found = changed(check_steps.NONE, cpu)
+    found = changed(check_steps.NO_METHODS, cpu)
     lost = [update.clone() for update in found]
     for update in lost:
         update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0

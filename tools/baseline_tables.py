@@ -23,8 +23,8 @@ from timm.optim import param_groups_weight_decay
 from timm.scheduler import CosineLRScheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR, StepLR
 
-OUT = Path(__file__).parents[1] / "tests/recipes/golden/peers.json"
-IMAGES = 1_281_167
+TABLES = Path(__file__).parents[1] / "tests/recipes/golden/peers.json"
+IMAGENET_IMAGES = 1_281_167
 
 #: Changes to the NVIDIA recipe for the reference convergence point on one GPU.
 ONE_GPU = "bs=1632 lr=7.4 epochs=35 schedule.final=1.3513513513513514e-05"
@@ -34,7 +34,7 @@ FFCV = {16: (11, 13), 24: (17, 20), 32: (23, 27), 40: (29, 34), 56: (41, 48), 88
 
 MODEL = torchvision.models.resnet50()
 NAMES = {id(parameter): name for name, parameter in MODEL.named_parameters()}
-BY_NAME = [name for name in NAMES.values() if "bn" in name]
+NORM_NAMES = [name for name in NAMES.values() if "bn" in name]
 
 Rate = Callable[[int], float]  # learning rate as a function of the step
 
@@ -51,7 +51,7 @@ def make_nvidia_dle() -> dict:
         epoch = step // 625
         return compute_cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a learning rate of zero
 
-    return make_table(compute_rate, 625, 8, [224] * 90, BY_NAME)
+    return make_table(compute_rate, 625, 8, [224] * 90, NORM_NAMES)
 
 
 def compute_cosine(done: int, warmup: int, total: int) -> float:
@@ -107,7 +107,7 @@ def make_ffcv(epochs: int) -> dict:
         return int(np.round(np.interp([epoch], [start, end], [160, 192])[0] / 32)) * 32
 
     return make_table(
-        compute_rate, 312, 2, [compute_size(epoch) for epoch in range(epochs)], BY_NAME
+        compute_rate, 312, 2, [compute_size(epoch) for epoch in range(epochs)], NORM_NAMES
     )
 
 
@@ -116,7 +116,7 @@ def make_mlperf(batch: int, lr: float, epochs: int) -> dict:
 
     Its warm-up is not part of the decay.
     """
-    steps = IMAGES // batch
+    steps = IMAGENET_IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
 
     def compute_rate(step: int) -> float:
@@ -174,7 +174,7 @@ def make_table(
 
 def main() -> None:
     """Write all tables."""
-    found = {
+    recipes = {
         "nvidia_hparams": make_nvidia_hparams(),
         "nvidia_hparams_mlperf": make_nvidia_hparams(),
         "nvidia_dle": make_nvidia_dle(),
@@ -187,12 +187,12 @@ def main() -> None:
         f"nvidia_mlperf_pt {ONE_GPU}": make_mlperf(1632, 7.4, 35),
     } | {f"ffcv_rn50 epochs={epochs}": make_ffcv(epochs) for epochs in FFCV}
     policies: list[list[str]] = []
-    for entry in found.values():  # four lists of names, not sixteen
+    for entry in recipes.values():  # four lists of names, not sixteen
         if entry["not_decayed"] not in policies:
             policies.append(entry["not_decayed"])
         entry["not_decayed"] = policies.index(entry["not_decayed"])
-    tables = {"not_decayed": policies, "recipes": found}
-    OUT.write_text(json.dumps(tables, separators=(",", ":")) + "\n")
+    tables = {"not_decayed": policies, "recipes": recipes}
+    TABLES.write_text(json.dumps(tables, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ from resnet_recipes.data.native import PATH, Engine, load_library
 from resnet_recipes.data.native.rows import BOX, CENTER, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch, encode_image, make_photo
 
-BUILT = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
+SANITIZED_LIBRARY = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
 SIDE = 33  # pixels; a line is not a multiple of the vector size
-LEAST, MOST = 72, 140  # original sizes, px; the small level is used from 2 * SIDE on
+MIN_SIDE, MAX_SIDE = 72, 140  # original sizes, px; the small level is used from 2 * SIDE on
 BATCH_SECONDS = 60  # seconds; a decoder that takes longer for 100 small images hangs
 
 
@@ -45,13 +45,13 @@ def build() -> None:
 
     This enables its Huffman decoder.
     """
-    BUILT.parent.mkdir(parents=True, exist_ok=True)
+    SANITIZED_LIBRARY.parent.mkdir(parents=True, exist_ok=True)
     flags = "-std=c++17 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -fvisibility=hidden -fPIC"
     checks = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
     inside = "-DJPEG_INSIDE -l:libjpeg.a -Wl,--exclude-libs,ALL"
     sources = map(str, (PATH.parent / "src").glob("*.cpp"))
     command = f"g++ -shared -pthread {flags} {checks} -o".split()
-    subprocess.run([*command, BUILT, *sources, *inside.split()], check=True)
+    subprocess.run([*command, SANITIZED_LIBRARY, *sources, *inside.split()], check=True)
 
 
 class Images(NamedTuple):
@@ -66,20 +66,20 @@ class Images(NamedTuple):
 
         Some have another checksum or size, or are omitted.
         """
-        made = np.zeros(len(self.sources), SMALL)
-        made["data"] = [source.ctypes.data for source in self.sources]
-        made["length"] = list(map(len, self.sources))
-        made["size"], made["raw"] = self.sizes, self.raw
-        made["crc"] = [zlib.crc32(source) for source in self.sources]
-        made["crc"][rng.random(len(made)) < 0.05] ^= 1
-        made["size"][rng.random(len(made)) < 0.05] = rng.integers(1, MOST, 2)
-        made["data"][rng.random(len(made)) < 0.5] = 0
-        return made
+        pointers = np.zeros(len(self.sources), SMALL)
+        pointers["data"] = [source.ctypes.data for source in self.sources]
+        pointers["length"] = list(map(len, self.sources))
+        pointers["size"], pointers["raw"] = self.sizes, self.raw
+        pointers["crc"] = [zlib.crc32(source) for source in self.sources]
+        pointers["crc"][rng.random(len(pointers)) < 0.05] ^= 1
+        pointers["size"][rng.random(len(pointers)) < 0.05] = rng.integers(1, MAX_SIDE, 2)
+        pointers["data"][rng.random(len(pointers)) < 0.5] = 0
+        return pointers
 
 
 def make_picture(rng: np.random.Generator) -> Image.Image:
     """Return an image of random size."""
-    return make_photo(int(rng.integers(1 << 32)), *rng.integers(LEAST, MOST, 2).tolist())
+    return make_photo(int(rng.integers(1 << 32)), *rng.integers(MIN_SIDE, MAX_SIDE, 2).tolist())
 
 
 def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
@@ -129,9 +129,9 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
     Fails if the status or pixels depend on neighbors or on previous memory contents.
     """
     order = np.random.default_rng(len(sources)).permutation(len(sources))
-    there = {name: np.asarray(column)[order] for name, column in columns.items()}
+    reordered = {name: np.asarray(column)[order] for name, column in columns.items()}
     once = Batch(sources, SIDE, **columns)
-    again = Batch([sources[place] for place in order], SIDE, **there)
+    again = Batch([sources[place] for place in order], SIDE, **reordered)
     again.pixels.fill(255)
     tickets = engine.submit(once.rows), engine.submit(again.rows)
     status = once.rows["status"]
@@ -150,7 +150,7 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
 
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
-    originals, found = make_jpegs(rng), Counter()
+    originals, counts = make_jpegs(rng), Counter()
     sizes = np.array([read_frame_size(original)[:2] for original in originals])
 
     def make_images() -> Images:
@@ -174,8 +174,8 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
             "size": np.where(has_small, images.sizes, 0),
             "small": small,
         }
-        found.update(decode_twice(engine, images.sources, columns))
-    return found
+        counts.update(decode_twice(engine, images.sources, columns))
+    return counts
 
 
 def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
@@ -185,12 +185,12 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             make_picture(rng).save(path, quality=80)
-    options, made = ConvertOptions(workers=1, levels=2), folder / "converted"
-    convert(folder, made, options, lambda done, total: None)
-    path, found = made / "train.beton", Counter()
+    options, converted = ConvertOptions(workers=1, levels=2), folder / "converted"
+    convert(folder, converted, options, lambda done, total: None)
+    path, counts = converted / "train.beton", Counter()
     for _ in range(count):
         beton, half = (open_mutated(original, rng) for original in (path, get_half_path(path)))
-        found["refused when opened"] += (beton is None) + (half is None)
+        counts["refused when opened"] += (beton is None) + (half is None)
         if beton is not None:
             images, halves = read_samples(beton), read_samples(half or beton)
             corner, share = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
@@ -202,8 +202,8 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
             }
             if half is not None and len(half) == len(beton):
                 columns["small"] = halves.make_small(rng)
-            found.update(decode_twice(engine, images.sources, columns))
-    return found
+            counts.update(decode_twice(engine, images.sources, columns))
+    return counts
 
 
 def open_mutated(original: Path, rng: np.random.Generator) -> Beton | None:
@@ -241,20 +241,21 @@ def main() -> None:
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }
         os.execve(sys.executable, sys.orig_argv, environment)
-    native.load_library = lambda: load_library(BUILT)
+    native.load_library = lambda: load_library(SANITIZED_LIBRARY)
     began, rng = time.monotonic(), np.random.default_rng(args.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
         print_counts(f"{args.jpegs} JPEGs", fuzz_jpegs(engine, args.jpegs, rng))
         print_counts(
-            f"{args.betons} .beton files", fuzz_betons(engine, args.betons, rng, Path(folder))
+            f"{args.betons} .beton files",
+            fuzz_betons(engine, args.betons, rng, Path(folder)),
         )
     print(f"nothing found in {time.monotonic() - began:.0f} s")
 
 
-def print_counts(what: str, found: Counter) -> None:
+def print_counts(what: str, counter: Counter) -> None:
     """Print the counts with their names, the highest first."""
     counts = (
-        f"{count} {getattr(kind, 'name', kind).lower()}" for kind, count in found.most_common()
+        f"{count} {getattr(kind, 'name', kind).lower()}" for kind, count in counter.most_common()
     )
     print(f"{what}: {', '.join(counts)}", flush=True)
 

@@ -22,7 +22,7 @@ import yaml
 from slurm_check import RECIPE, read_steps, report_same_weights, run_command
 
 #: Programs that read a job from stdin with the engine's code.
-SKYPILOT = """
+SKYPILOT_PROGRAM = """
 import sys, yaml, jsonschema
 from sky.utils import schemas
 task = yaml.safe_load(sys.stdin)
@@ -32,7 +32,7 @@ for mount in task.get("file_mounts", {}).values():
     jsonschema.Draft202012Validator(schemas.get_storage_schema()).validate(mount)
 """
 
-TRAINJOB = """
+TRAINJOB_PROGRAM = """
 import sys, yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 given = yaml.safe_load(sys.stdin)
@@ -40,7 +40,7 @@ read = TrainerV1alpha1TrainJob.from_dict(given).to_dict()
 assert read == given, f"fields that the API does not know: {given} became {read}"
 """
 
-ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
+RENDEZVOUS_VARIABLES = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 
 def write_job(engine: str, *words: str) -> str:
@@ -66,9 +66,9 @@ def run_on_two_nodes(
 def run_skypilot(words: list[str]) -> Path:
     """Run a task on two nodes, stop one node, and start both again; return its run."""
     text = write_job("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
-    validate(SKYPILOT, "skypilot==0.14.1", text)
+    validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", text)
     bucket = write_job("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
-    validate(SKYPILOT, "skypilot==0.14.1", bucket)
+    validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", bucket)
     task = yaml.safe_load(text)
     block = ["bash", "-c", task["run"].replace("/storage/", f"{Path.cwd()}/sky/")]
     variables = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1"}
@@ -89,12 +89,12 @@ def run_skypilot(words: list[str]) -> Path:
 def run_trainjob(words: list[str]) -> Path:
     """Run the command of a TrainJob on two nodes, and return its run."""
     text = write_job("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
-    validate(TRAINJOB, "kubeflow-trainer-api==2.3.0", text)
+    validate(TRAINJOB_PROGRAM, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
     command = [word.replace("/storage/", f"{Path.cwd()}/k8s/") for word in command]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}
-    variables |= {f"PET_{name}": value for name, value in ADDRESS.items()}
+    variables |= {f"PET_{name}": value for name, value in RENDEZVOUS_VARIABLES.items()}
     nodes = run_on_two_nodes(command, variables, "PET_NODE_RANK")
     print(f"kubernetes: exit codes {[node.wait(600) for node in nodes]}")
     return Path("k8s/runs", document["metadata"]["name"])

@@ -30,13 +30,13 @@ def main() -> None:
         os.chdir(folder)
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         for count, cell in enumerate(cells, start=1):
-            said = {"stderr": io.StringIO(), "stdout": io.StringIO()}
-            with redirect_stdout(said["stdout"]), redirect_stderr(said["stderr"]):
+            streams = {"stderr": io.StringIO(), "stdout": io.StringIO()}
+            with redirect_stdout(streams["stdout"]), redirect_stderr(streams["stderr"]):
                 exec("".join(cell["source"]), names)
             cell["execution_count"] = count
             cell["outputs"] = [
                 {"output_type": "stream", "name": name, "text": text.splitlines(keepends=True)}
-                for name, stream in said.items()
+                for name, stream in streams.items()
                 if (text := stream.getvalue().replace(f"{folder}/", ""))
             ]
     if "--check" in sys.argv:

@@ -23,9 +23,14 @@ RECIPES = ("mild", "medium", "hot")
 
 #: Our experiments, accuracy against cost: the picture, its recipes, and the location of runs.
 PROOF = ROOT / "benchmarks" / "proof"
-MINUTES = ("--minutes", PROOF / "minutes.csv")
 PROOFS = (
-    ("proof.png", "tiny_baseline,tiny_mild,tiny_medium,tiny_hot", PROOF / "results.csv", *MINUTES),
+    (
+        "proof.png",
+        "tiny_baseline,tiny_mild,tiny_medium,tiny_hot",
+        PROOF / "results.csv",
+        "--minutes",
+        PROOF / "minutes.csv",
+    ),
     ("gentle.png", "tiny_baseline,tiny_mild,tiny_gentle", PROOF / "test_gpu.csv"),
 )
 
@@ -69,9 +74,9 @@ def main() -> None:
     lines = (
         find_pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES
     )
-    own = [row for line in lines for row in line]
+    pareto = [row for line in lines for row in line]
     baselines = [row for row in rows if row["series"] not in RECIPES]
-    plot = plot_accuracy(own, "minutes", "training time on 8x A100 (min)", baselines)
+    plot = plot_accuracy(pareto, "minutes", "training time on 8x A100 (min)", baselines)
     plot["layer"] = plot["layer"][1:]  # without the Pareto front, which omits the baselines
     write_pictures(DOCS, {"published": plot})
     for name, recipes, *runs in PROOFS:

@@ -39,10 +39,10 @@ LINKS: dict[str, str | Callable[[re.Match[str]], str]] = {
 }
 
 #: The pages of sections with a page of their own.
-FILES = {"methods": "methods.md", "optimizer": "optimizers.md"}
+SECTION_PAGES = {"methods": "methods.md", "optimizer": "optimizers.md"}
 
 #: Keys of a published result, in the order of a table's columns.
-RESULT = ("top1", "epochs", "minutes", "hardware", "source")
+RESULT_KEYS = ("top1", "epochs", "minutes", "hardware", "source")
 
 
 FOLDER = Path(__file__).parents[1] / "docs/reference"
@@ -150,7 +150,9 @@ def describe_settings() -> Iterator[str]:
         if isinstance(item.default_factory, type)
     }
     links = ", ".join(
-        f"[{name}]({FILES.get(name, f'#{name}')})" for name in sections if name != "published"
+        f"[{name}]({SECTION_PAGES.get(name, f'#{name}')})"
+        for name in sections
+        if name != "published"
     )
     yield f"Sections: {links}.\n"
     yield (
@@ -165,7 +167,7 @@ def describe_settings() -> Iterator[str]:
     yield "\n## General\n"
     yield from _format_table("", Recipe, sections)
     for name, section in sections.items():
-        if name not in (*FILES, "published"):
+        if name not in (*SECTION_PAGES, "published"):
             yield f"## {name}\n"
             purpose = section.__doc__.splitlines()[0].partition(": ")[2]
             yield f"{_format_text(purpose[:1].upper() + purpose[1:])}\n"
@@ -225,7 +227,9 @@ def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     yield f"{_format_text(about.rstrip())}\n"
     if results := tree.get("published"):
         yield "| top-1 (%) | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
-        yield from (_format_row(str(result.get(key, "")) for key in RESULT) for result in results)
+        yield from (
+            _format_row(str(result.get(key, "")) for key in RESULT_KEYS) for result in results
+        )
         yield ""
     if names := tree.get("methods"):
         yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
@@ -237,12 +241,12 @@ def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str
     card = make_card(item)
     yield f"## {card.name}\n"
     yield from (f"{_format_text(text)}\n" for text in (card.summary, *card.details))
-    known = {
+    paper = {
         "Gain": _format_text(card.gain),
         "Cost": _format_text(card.cost),
         "Avoid when": _format_text(card.avoid_when),
     } | facts
-    yield from (f"**{label}:** {text}\n" for label, text in known.items() if text)
+    yield from (f"**{label}:** {text}\n" for label, text in paper.items() if text)
     if card.settings:
         yield from _format_table(f"{key}.", item, ["name"])
 

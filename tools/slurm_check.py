@@ -31,9 +31,9 @@ batch.bn_size=8 lr=0.05 model.name=resnet18 schedule.warmup=1ba ssr=1 launch.dev
 checkpoint.interval=25ba evaluation.interval=1dur
 """
 
-ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
+END_STATES = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 
-CONFIGURATION = """\
+SLURM_CONF = """\
 ClusterName=one
 SlurmctldHost={host}(127.0.0.1)
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
@@ -71,7 +71,7 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
         node = run_command("slurmd", "-C").splitlines()[0] + " NodeAddr=127.0.0.1 State=UNKNOWN"
-        text = CONFIGURATION.format(host=host, folder=folder, node=node)
+        text = SLURM_CONF.format(host=host, folder=folder, node=node)
         Path("slurm.conf").write_text(text)
         names = ("socket", "pid-file", "log-file", "seed-file")
         munge = [f"--{name}={folder / 'munge'}.{name.partition('-')[0]}" for name in names]
@@ -131,8 +131,10 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
     """
     by_hand, restarts = False, dict.fromkeys(runs, "0")
     while True:
-        shown = {task: run_command("scontrol", "show", "job", "-o", task) for task in runs}
-        jobs = {task: dict(re.findall(r"(\S+?)=(\S*)", text)) for task, text in shown.items()}
+        descriptions = {task: run_command("scontrol", "show", "job", "-o", task) for task in runs}
+        jobs = {
+            task: dict(re.findall(r"(\S+?)=(\S*)", text)) for task, text in descriptions.items()
+        }
         for task, job in jobs.items():
             done = read_steps(runs[task])
             if job["Restarts"] != restarts[task]:
@@ -143,7 +145,7 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
                 by_hand = True
                 run_command("scontrol", "requeue", task)
                 print(f"job {task}: requeued by hand after step {done}")
-        if all(job["JobState"] in ENDED for job in jobs.values()):
+        if all(job["JobState"] in END_STATES for job in jobs.values()):
             for task, job in jobs.items():
                 print(f"job {task}: {job['JobState']} after {job['Restarts']} restarts")
             return list(jobs.values())

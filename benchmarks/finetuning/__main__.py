@@ -27,7 +27,7 @@ import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
 SIDE = 96  # image size in pixels, in `select` and `arms`
-IMAGES = (".jpg", ".jpeg", ".png")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 #: The factors of the selection with two levels each; first that of the recipe before this study.
 FACTORS = {
@@ -266,7 +266,9 @@ def split(folder: Path, out: Path, chosen: Images) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     rest = []
     for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = sort_by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
+        files = sort_by_digest(
+            path for path in kind.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES
+        )
         count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
         link(files[:count], out / "train" / kind.name)
         rest += files[count:]

@@ -40,9 +40,10 @@ from torchvision.transforms import InterpolationMode
 
 import resnet_recipes as rr
 
-NAME = "tf_efficientnet_lite0"
-SIDE, RESIZED = 224, 256  # pixels: crop size, and shorter side before a center crop
-HALF = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
+NETWORK = "tf_efficientnet_lite0"
+CROP_PIXELS = 224
+RESIZE_PIXELS = 256  # shorter side before a center crop
+MEAN_AND_STD = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
 
 class Task(NamedTuple):
@@ -101,12 +102,12 @@ def train_with_resnet_recipes(task: Task, frozen: str) -> float:
     """Train as `resnet-train finetune model.freeze=...` does."""
     recipe = rr.compose(
         "finetune",
-        f"model.name=timm:{NAME}",
+        f"model.name=timm:{NETWORK}",
         f"model.freeze={frozen}",
         f"model.weights={task.weights.absolute()}",
-        f"data.train_size={SIDE}",
-        f"data.eval_size={SIDE}",
-        f"data.eval_resize={RESIZED}",
+        f"data.train_size={CROP_PIXELS}",
+        f"data.eval_size={CROP_PIXELS}",
+        f"data.eval_resize={RESIZE_PIXELS}",
         "data.eval_interpolation=bicubic",
         f"max_duration={task.epochs}ep",
         "evaluation.interval=1dur",
@@ -123,8 +124,8 @@ def train_like_tutorial(task: Task) -> float:
     model = build_network(task, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * task.epochs)), 0.1)
-    crop = [T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip(), T.ToTensor()]
-    transform = T.Compose([*crop, T.Normalize(HALF, HALF)])
+    crop = [T.RandomResizedCrop(CROP_PIXELS), T.RandomHorizontalFlip(), T.ToTensor()]
+    transform = T.Compose([*crop, T.Normalize(MEAN_AND_STD, MEAN_AND_STD)])
     for batches in open_epochs(task, 4, transform):
         for images, labels in batches:
             optimizer.zero_grad()
@@ -146,7 +147,12 @@ def train_with_timm(task: Task) -> float:
     )
     loss_of = LabelSmoothingCrossEntropy(0.1)
     transform = create_transform(
-        SIDE, is_training=True, hflip=0.5, color_jitter=0.4, mean=HALF, std=HALF
+        CROP_PIXELS,
+        is_training=True,
+        hflip=0.5,
+        color_jitter=0.4,
+        mean=MEAN_AND_STD,
+        std=MEAN_AND_STD,
     )
     done = 0
     for batches in open_epochs(task, 16, transform):
@@ -170,13 +176,13 @@ def train_with_fastai(task: Task) -> float:
         seed=task.seed,
         bs=16,
         num_workers=0,
-        item_tfms=fastai.Resize(RESIZED),
+        item_tfms=fastai.Resize(RESIZE_PIXELS),
         batch_tfms=[
-            *fastai.aug_transforms(size=SIDE),
-            fastai.Normalize.from_stats(HALF, HALF),
+            *fastai.aug_transforms(size=CROP_PIXELS),
+            fastai.Normalize.from_stats(MEAN_AND_STD, MEAN_AND_STD),
         ],
     )
-    learner = fastai.vision_learner(images, NAME, normalize=False, pretrained=False)
+    learner = fastai.vision_learner(images, NETWORK, normalize=False, pretrained=False)
     body = learner.model[0].model
     body.load_state_dict(build_network(task, 2).state_dict(), strict=False)
     with learner.no_bar(), learner.no_logging():
@@ -210,17 +216,19 @@ def fit_linear_classifier(task: Task) -> float:
 @torch.no_grad()
 def compute_features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
     """Return the network output for each image, and the labels."""
-    found = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
-    outputs, labels = zip(*found, strict=True)
+    outputs_and_labels = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
+    outputs, labels = zip(*outputs_and_labels, strict=True)
     return torch.cat(outputs), torch.cat(labels)
 
 
 def build_network(task: Task, classes: int) -> nn.Module:
     """Return the network with its weights and a new classifier, with the torch initialization."""
-    model = timm.create_model(NAME, num_classes=classes)
-    found = rr.load(task.weights, f"model.name=timm:{NAME}").model.state_dict()
-    kept = {name: tensor for name, tensor in found.items() if not name.startswith("classifier.")}
-    model.load_state_dict(kept, strict=False)
+    model = timm.create_model(NETWORK, num_classes=classes)
+    state = rr.load(task.weights, f"model.name=timm:{NETWORK}").model.state_dict()
+    backbone = {
+        name: tensor for name, tensor in state.items() if not name.startswith("classifier.")
+    }
+    model.load_state_dict(backbone, strict=False)
     if classes:
         model.classifier.reset_parameters()
     return model.to(memory_format=torch.channels_last)
@@ -234,8 +242,10 @@ def measure_accuracy(model: nn.Module, task: Task) -> float:
 
 def make_val_transform() -> T.Compose:
     """Return the transform of validation images."""
-    resize = T.Resize(RESIZED, InterpolationMode.BICUBIC)
-    return T.Compose([resize, T.CenterCrop(SIDE), T.ToTensor(), T.Normalize(HALF, HALF)])
+    resize = T.Resize(RESIZE_PIXELS, InterpolationMode.BICUBIC)
+    return T.Compose(
+        [resize, T.CenterCrop(CROP_PIXELS), T.ToTensor(), T.Normalize(MEAN_AND_STD, MEAN_AND_STD)]
+    )
 
 
 def open_folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:

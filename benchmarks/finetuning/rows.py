@@ -18,7 +18,7 @@ def read_finished_rows(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [{name: found[name] for name in row} for found in csv.DictReader(file)]
+        return [{name: cells[name] for name in row} for cells in csv.DictReader(file)]
 
 
 def append(path: Path, row: dict[str, str]) -> None:

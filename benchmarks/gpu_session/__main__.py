@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from calls import CALLS, LIMIT, PATIENCE
+from calls import CALLS, COMMAND_SECONDS, QUICK_TIME_FACTOR
 from part import run
 from ratios import compute_ratios
 from rows import Rows
@@ -51,22 +51,24 @@ def parse_arguments() -> argparse.Namespace:
     names = [part.name for call in args.call for part in CALLS[call].parts]
     if unknown := set(args.only) - set(names):
         parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {names}")
-    if (seconds := sum(CALLS[call].seconds for call in args.call)) > LIMIT:
-        parser.error(f"these calls take {seconds} s; a command may take {LIMIT} s: leave one out")
+    if (seconds := sum(CALLS[call].seconds for call in args.call)) > COMMAND_SECONDS:
+        parser.error(
+            f"these calls take {seconds} s; a command may take {COMMAND_SECONDS} s: leave one out"
+        )
     return args
 
 
 def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
     """Run the parts of a call that fit into the remaining time."""
-    call, patience = CALLS[name], PATIENCE if args.quick else 1
-    ends = time.monotonic() + patience * call.seconds
-    print(f"{name}: at most {patience * call.seconds} s")
+    call, factor = CALLS[name], QUICK_TIME_FACTOR if args.quick else 1
+    ends = time.monotonic() + factor * call.seconds
+    print(f"{name}: at most {factor * call.seconds} s")
     for part in call.parts:
         if args.only and part.name not in args.only:
             continue
         if part.module == "learn":
             part = part._replace(words=(str(args.images), f"runs/{args.out.stem}"))
-        left = min(patience * part.seconds, ends - time.monotonic())
+        left = min(factor * part.seconds, ends - time.monotonic())
         for row in run(part._replace(seconds=left), args.device, args.quick):
             rows.add(part.name, row)
     for row in compute_ratios(rows.measured):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.data.base import MEAN, STD
 
-ON_CPU = "eager"  # compiler backend that generates no code, for tests of the session
+CPU_BACKEND = "eager"  # compiler backend that generates no code, for tests of the session
 
 
 class Weights:
@@ -84,5 +84,5 @@ def make_normalizer(device: torch.device) -> Callable[[Tensor], Tensor]:
 
 def _compile(function: Callable, device: torch.device, mode: str) -> Callable:
     if device.type == "cpu":
-        return torch.compile(function, backend=ON_CPU)
+        return torch.compile(function, backend=CPU_BACKEND)
     return torch.compile(function, mode=mode, dynamic=False)

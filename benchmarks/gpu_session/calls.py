@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-LIMIT, SESSION = 540, 1740  # seconds: limit for the calls of one command, and for all calls
-PATIENCE = 5  # factor on time limits, for machines that only test a session
+COMMAND_SECONDS = 540  # limit for the calls of one command
+SESSION_SECONDS = 1740  # limit for all calls
+QUICK_TIME_FACTOR = 5  # factor on time limits, for machines that only test a session
 
 
 class Part(NamedTuple):
@@ -28,7 +29,7 @@ def _list_steps(*names: str, seconds: int = 60) -> tuple[Part, ...]:
 
 MACHINE = Part("machine", 60, "machine")
 #: Seconds, including compiling the kernels on a new machine.
-FIRST = _list_steps("ours, Mild", seconds=120)
+COMPILING_STEPS = _list_steps("ours, Mild", seconds=120)
 
 #: Correctness comes before speed, and decisive measurements come before explanations. Each call may
 #: be the first on its machine, and records the machine. Among the peers our steps run first and
@@ -48,7 +49,12 @@ CALLS = {
         ),
     ),
     "decide": Call(
-        200, (MACHINE, *FIRST, *_list_steps("bare loop, blurred", "ours, no methods", "bare loop"))
+        200,
+        (
+            MACHINE,
+            *COMPILING_STEPS,
+            *_list_steps("bare loop, blurred", "ours, no methods", "bare loop"),
+        ),
     ),
     "profile": Call(
         210,
@@ -65,7 +71,7 @@ CALLS = {
         320,
         (
             MACHINE,
-            *FIRST,
+            *COMPILING_STEPS,
             *_list_steps(
                 "timm, blurred",
                 "Composer, transcribed",

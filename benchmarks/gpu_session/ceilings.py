@@ -22,6 +22,6 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
 
 
 def _measure_speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:
-    gpu, found = find_gpu(device), measure()
+    gpu, speed = find_gpu(device), measure()
     predicted = gpu and (gpu.traffic if unit == "TB/s" else gpu.flops) / 1e12
-    yield {"value": found / 1e12, "unit": unit, "predicted": predicted}
+    yield {"value": speed / 1e12, "unit": unit, "predicted": predicted}

@@ -42,11 +42,11 @@ def _check_nan(device: torch.device) -> dict:
     x = torch.ones(2, 64, 8, 8, device=device)
     x[0, 5] = float("nan")
     x = x.contiguous(memory_format=torch.channels_last)
-    found = []
+    masks = []
     for form in (batch_norm.unfused, batch_norm.fused):
         norm = Norm.of(nn.BatchNorm2d(64, device=device))
-        found.append(form(x, norm, Epilogue(relu=True)).isnan())
-    return make_verdict(float((found[0] != found[1]).sum()), 0, "values differ")
+        masks.append(form(x, norm, Epilogue(relu=True)).isnan())
+    return make_verdict(float((masks[0] != masks[1]).sum()), 0, "values differ")
 
 
 def _check_determinism(device: torch.device) -> dict:
@@ -60,10 +60,10 @@ def _check_determinism(device: torch.device) -> dict:
         with torch.cuda.stream(side):
             torch.mm(noise, noise)
         running = torch.zeros(2, 64, device=device)
-        own = norm._replace(running_mean=running[0], running_var=running[1])
-        y = batch_norm.fused(leaf, own, Epilogue(relu=True))
+        norm_copy = norm._replace(running_mean=running[0], running_var=running[1])
+        y = batch_norm.fused(leaf, norm_copy, Epilogue(relu=True))
         gradients = torch.autograd.grad(y, [leaf, norm.weight, norm.bias], leaf.detach())
-        found = [running, y.detach(), *gradients]
-        first = first or found
-        wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
+        results = [running, y.detach(), *gradients]
+        first = first or results
+        wrong += sum((a != b).any() for a, b in zip(results, first, strict=True))
     return make_verdict(float(wrong), 0, "of their results differ")

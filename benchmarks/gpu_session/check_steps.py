@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import torch
 from check_operations import Check
-from session import NONE, make_facts, make_recipe, make_run, make_training_loop
+from session import NO_METHODS, make_facts, make_recipe, make_run, make_training_loop
 from torch import Tensor, nn
 from verdict import make_verdict
 
@@ -26,27 +26,27 @@ from resnet_recipes.training.run import Run
 #: An update is wrong if its error exceeds this, relative to the root mean square of its tensor's
 #: updates. Rounding flips a few ReLUs and maxima: with weights that are 5e-6 apart, up to 5e-4 of
 #: the updates are wrong; if one in a hundred is omitted, 5e-3 or more.
-WRONG, ALLOWED = 0.2, 1e-3
+UPDATE_TOLERANCE, WRONG_FRACTION = 0.2, 1e-3
 
 #: Enough images that BatchNorm has enough values at the smallest maps; a learning rate that keeps
 #: weights 1e-6 apart close; and no decay, which would dominate each update at that learning rate.
 SIDE, BATCH = 48, 8
-CALM = {
+STABLE_SETTINGS = {
     "optimizer": {"lr": 2e-4, "weight_decay": 0.0},
     "schedule": {"warmup": "0ba"},
     "precision": {"dtype": "fp32"},
 }
 
 #: Methods that act only after three steps, or that amplify rounding errors.
-SOON = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
+METHOD_SETTINGS = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
 
 #: SAM at every second step, and a nonzero learning rate after the first, so that updates act.
-EARLY = {"methods": {"sam": SOON["sam"]}, "schedule": {"warmup": "1ba"}}
+SAM_SETTINGS = {"methods": {"sam": METHOD_SETTINGS["sam"]}, "schedule": {"warmup": "1ba"}}
 
 
 def list_decisive_checks(device: torch.device) -> Iterator[Check]:
     """Yield checks of a step, and of GPU features: replays, no waiting, NCCL."""
-    yield "3 steps, no methods", partial(_compare_with_cpu, NONE, device)
+    yield "3 steps, no methods", partial(_compare_with_cpu, NO_METHODS, device)
     if device.type == "cuda":
         for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
             case = f"12 steps of {name} as CUDA graphs, {dtype}"
@@ -71,7 +71,7 @@ def list_method_checks(device: torch.device) -> Iterator[Check]:
         # GPUs sample different numbers; synthetic images are not augmented and have no teacher
         in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
-            alone = NONE | {cls.name: SOON.get(cls.name, {})}
+            alone = NO_METHODS | {cls.name: METHOD_SETTINGS.get(cls.name, {})}
             yield f"3 steps, {cls.name}", partial(_compare_with_cpu, alone, device)
     if device.type == "cuda":
         yield "3 steps of Mild in the largest micro-batch", partial(_check_largest_batch, device)
@@ -79,20 +79,22 @@ def list_method_checks(device: torch.device) -> Iterator[Check]:
 
 def _compare_with_cpu(chosen: dict, device: torch.device) -> dict:
     """Compare the changes of three steps with those on the CPU, with equal random numbers."""
-    expected, found = (compute_changes(chosen, place) for place in (torch.device("cpu"), device))
-    wrong = sum(map(_count_wrong, expected, found)) / sum(update.numel() for update in expected)
-    return make_verdict(wrong, ALLOWED, "of the updates are wrong")
+    expected, actual = (compute_changes(chosen, place) for place in (torch.device("cpu"), device))
+    wrong = sum(map(_count_wrong, expected, actual)) / sum(update.numel() for update in expected)
+    return make_verdict(wrong, WRONG_FRACTION, "of the updates are wrong")
 
 
-def _count_wrong(expected: Tensor, found: Tensor) -> int:
+def _count_wrong(expected: Tensor, actual: Tensor) -> int:
     """Return the number of updates that are too far from the expected ones, or NaN."""
     scale = expected.square().mean().sqrt()
-    return int((~((found - expected).abs() <= WRONG * scale)).sum())
+    return int((~((actual - expected).abs() <= UPDATE_TOLERANCE * scale)).sum())
 
 
 def compute_changes(chosen: dict, device: torch.device) -> list[Tensor]:
     """Return the changes of a float32 ResNet-18's evaluation tensors in three steps."""
-    run = make_run(make_recipe("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
+    run = make_run(
+        make_recipe("mild", SIDE, BATCH, True, methods=dict(chosen), **STABLE_SETTINGS), device
+    )
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     make_training_loop(run)(3)
     with run.methods.eval_weights(run.model):
@@ -119,13 +121,13 @@ def _check_overflow(device: torch.device) -> dict:
     precision = Precision(device, torch.float16, model)
     optimizer = DecoupledSGDW(lr=0.1).build(model)
     floats = {name: v for name, v in model.state_dict().items() if v.is_floating_point()}
-    kept = {name: value.clone() for name, value in floats.items()}
+    copies = {name: value.clone() for name, value in floats.items()}
     precision.before_step()
     with precision.autocast():
         squares = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square()
     precision.backward(squares.sum() * float("inf"))
     precision.step(optimizer, None)
-    changed = sum(not torch.equal(floats[name], value) for name, value in kept.items())
+    changed = sum(not torch.equal(floats[name], value) for name, value in copies.items())
     return make_verdict(changed, 0, "tensors changed")
 
 
@@ -148,20 +150,21 @@ def _check_weights_move(
 
 def _check_replay(name: str, dtype: str, device: torch.device) -> dict:
     """Check that twelve steps with replayed gradients are bit-identical to twelve without."""
-    recipe, told = make_recipe(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
+    recipe = make_recipe(name, 64, 16, True, precision={"dtype": dtype}, **SAM_SETTINGS)
+    messages: list[str] = []
     with patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         replayed, plain = make_run(recipe, device), make_run(recipe, device)
-        replayed.notes.listen(told.append)
-        told.clear()  # notes from building the run
+        replayed.notes.listen(messages.append)
+        messages.clear()  # notes from building the run
         plain.graphs = None
         row = _compare_bits(replayed, plain)
-    refused = [{"fault": text} for text in told if "cannot" in text]
-    return row | (refused[0] if refused else {})
+    faults = [{"fault": text} for text in messages if "cannot" in text]
+    return row | (faults[0] if faults else {})
 
 
 def _check_all_reduce(device: torch.device) -> dict:
     """Check that steps in an NCCL group of one rank are bit-identical to steps without one."""
-    recipe = make_recipe("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
+    recipe = make_recipe("medium", 64, 16, True, precision={"dtype": "fp32"}, **SAM_SETTINGS)
     alone, grouped = make_run(recipe, device), make_run(recipe, device)
     alone.graphs = grouped.graphs = None  # a graph would keep the all-reduce of a single process
     store = torch.distributed.HashStore()
@@ -190,7 +193,9 @@ def _compare_bits(one: Run, other: Run) -> dict:
 
 def _check_no_sync(device: torch.device) -> dict:
     """Take 20 steps of Medium while torch raises an error for operations that wait for the GPU."""
-    steps = make_training_loop(make_run(make_recipe("medium", 64, 16, True, **EARLY), device))
+    steps = make_training_loop(
+        make_run(make_recipe("medium", 64, 16, True, **SAM_SETTINGS), device)
+    )
     steps(12)
     torch.cuda.set_sync_debug_mode("error")
     try:

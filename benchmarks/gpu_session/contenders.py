@@ -12,7 +12,7 @@ from bare import make_bare_loop, make_normalizer
 from ratios import MODES
 from session import (
     CLASSES,
-    NONE,
+    NO_METHODS,
     Memory,
     Steps,
     choose_dtype,
@@ -52,7 +52,7 @@ def _make_ours(
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
-    methods = NONE if "no methods" in traits else {}
+    methods = NO_METHODS if "no methods" in traits else {}
     recipe = make_recipe("mild", side, batch, quick, precision=precision, methods=methods)
     return make_training_loop(make_run(recipe, device, "heuristics" not in traits))
 

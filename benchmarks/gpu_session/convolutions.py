@@ -26,7 +26,7 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
     torch.backends.cudnn.benchmark = search == "searched"
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
     for side in (32,) if quick else SIDES:
-        found = []
+        rows = []
         # the layers after a convolution do not matter
         layers = list_convolutions(model, side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
@@ -34,10 +34,10 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
             case = f"{side} px: {name_convolution(shape)}"
             repeats = 1 if quick else 5
             for row in measure_or_report_fault(case, _measure, case, shape, batch, repeats, device):
-                found.append(row | {"times": times})
-                yield found[-1]
-        if find_gpu(device) and not any("fault" in row for row in found):
-            yield _sum_layers(side, found, find_gpu(device))
+                rows.append(row | {"times": times})
+                yield rows[-1]
+        if find_gpu(device) and not any("fault" in row for row in rows):
+            yield _sum_layers(side, rows, find_gpu(device))
 
 
 def _measure(
@@ -61,13 +61,13 @@ def _measure(
         }
 
 
-def _sum_layers(side: int, found: list[dict], gpu: Gpu) -> dict:
+def _sum_layers(side: int, rows: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
-        sum(row["times"] * row[key] for row in found)
+        sum(row["times"] * row[key] for row in rows)
         for key in ("least_microseconds", "microseconds")
     )
-    starts = 1e6 * KERNEL_START_SECONDS * sum(row["times"] for row in found)
+    starts = 1e6 * KERNEL_START_SECONDS * sum(row["times"] for row in rows)
     return {
         "case": f"{side} px: all convolutions of a step",
         "value": least / spent,
@@ -104,10 +104,12 @@ def list_calls(
 
     def compute_gradient(position: int) -> Tensor:
         # not torch.nn.grad, whose placeholder for the images is not channels_last and causes copies
-        wanted = [position == each for each in range(3)]
+        output_mask = [position == each for each in range(3)]
         form = stride, padding, [1, 1], False, [0, 0], 1
-        found = torch.ops.aten.convolution_backward(upstream, images, weights, None, *form, wanted)
-        return found[position]
+        gradients = torch.ops.aten.convolution_backward(
+            upstream, images, weights, None, *form, output_mask
+        )
+        return gradients[position]
 
     calls = {
         "output": partial(F.conv2d, images, weights, stride=stride, padding=padding),

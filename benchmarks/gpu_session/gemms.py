@@ -50,16 +50,16 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for side in (32,) if quick else SIDES[:2]:
         layers = list_convolutions("resnet50", side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
-        found = []
+        measured = []
         for shape, times in shapes.items():
             if (shape.kernel, shape.stride) != (1, 1):
                 continue
             case = f"{side} px: {name_convolution(shape)}"
             for row in measure_or_report_fault(case, _measure, case, shape, batch, device):
-                found.append(row | {"times": times})
-                yield found[-1]
-        if not any("fault" in row for row in found):
-            yield from _sum_operations(side, found)
+                measured.append(row | {"times": times})
+                yield measured[-1]
+        if not any("fault" in row for row in measured):
+            yield from _sum_operations(side, measured)
 
 
 def multiply(left: Tensor, right: Tensor, parts: int, tile: Tile) -> Tensor:
@@ -91,15 +91,15 @@ def _multiply(
     for first in range(part * length, min(part * length + length, inner), K):
         step = first + tl.arange(0, K)
         places = row[:, None] * left_row + step[None, :] * left_inner
-        kept = (row[:, None] < rows) & (step[None, :] < inner)
-        a = tl.load(left + places, kept, 0.0)
+        mask = (row[:, None] < rows) & (step[None, :] < inner)
+        a = tl.load(left + places, mask, 0.0)
         places = step[:, None] * right_inner + column[None, :] * right_column
-        kept = (step[:, None] < inner) & (column[None, :] < columns)
-        b = tl.load(right + places, kept, 0.0)
+        mask = (step[:, None] < inner) & (column[None, :] < columns)
+        b = tl.load(right + places, mask, 0.0)
         total = tl.dot(a, b, total)
     out += part * rows * columns
-    kept = (row[:, None] < rows) & (column[None, :] < columns)
-    tl.store(out + row[:, None] * columns + column[None, :], total.to(out.dtype.element_ty), kept)
+    mask = (row[:, None] < rows) & (column[None, :] < columns)
+    tl.store(out + row[:, None] * columns + column[None, :], total.to(out.dtype.element_ty), mask)
 
 
 def list_products(
@@ -148,11 +148,11 @@ def _measure(case: str, shape: Convolution, batch: int, device: torch.device) ->
         }
 
 
-def _sum_operations(side: int, found: list[dict]) -> Iterator[dict]:
+def _sum_operations(side: int, rows: list[dict]) -> Iterator[dict]:
     """Yield the fraction of the roofline that the products of a step reach, by operation."""
-    for kind in dict.fromkeys(row["operation"] for row in found):
+    for kind in dict.fromkeys(row["operation"] for row in rows):
         least, ours, peer = (
-            sum(row["times"] * row[key] for row in found if row["operation"] == kind)
+            sum(row["times"] * row[key] for row in rows if row["operation"] == kind)
             for key in ("least_microseconds", "microseconds", "peer_microseconds")
         )
         yield {

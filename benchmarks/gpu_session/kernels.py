@@ -28,13 +28,13 @@ class Case(NamedTuple):
     arguments: Callable[[Tensor], tuple]
 
 
-SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
+NORM_SUM_RELU, NORM_RELU = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.unfused, "fused": batch_norm.fused}
 BLURS = {"torch": contenders.blur, "fused": blur.fused}
 POOLS = {"torch": max_pool.unfused, "fused": max_pool.fused}
 
 SIDES = 224, 88
-FIRST = {"torch": nn.Conv2d, "folded": FoldedConv2d}
+FIRST_CONVOLUTIONS = {"torch": nn.Conv2d, "folded": FoldedConv2d}
 
 
 def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
@@ -42,7 +42,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
-        for name, kind in FIRST.items():
+        for name, kind in FIRST_CONVOLUTIONS.items():
             text = f"first convolution, {side} px: {name}"
             yield from measure_or_report_fault(text, _measure_first, batch, side, kind, device)
     # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
@@ -67,8 +67,8 @@ def _measure_operation(
     inputs = [part for part in parts if isinstance(part, Tensor) and part.requires_grad]
 
     def compute_outputs() -> tuple[Tensor, ...]:
-        found = case.forms[name](x, *arguments)
-        return found if isinstance(found, tuple) else (found,)
+        outputs = case.forms[name](x, *arguments)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     upstream = [torch.ones_like(y) for y in compute_outputs()]
     repeats = 5 if device.type == "cuda" else 1
@@ -102,10 +102,10 @@ def _make_last_arguments(x: Tensor) -> tuple[Norm, Epilogue]:
 
 
 CASES = (
-    Case(NO_SUM, 64, 56, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
-    Case(NO_SUM, 256, 14, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
-    Case(SUM, 256, 56, 12, 4, NORMS, _make_last_arguments),
-    Case(SUM, 1024, 14, 12, 4, NORMS, _make_last_arguments),
+    Case(NORM_RELU, 64, 56, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
+    Case(NORM_RELU, 256, 14, 8, 4, NORMS, lambda x: (_make_norm(x), Epilogue(relu=True))),
+    Case(NORM_SUM_RELU, 256, 56, 12, 4, NORMS, _make_last_arguments),
+    Case(NORM_SUM_RELU, 1024, 14, 12, 4, NORMS, _make_last_arguments),
     Case("blur, stride 1", 128, 56, 4, 2, BLURS, lambda x: (1,)),
     Case("blur, stride 2", 256, 56, 2.5, 2, BLURS, lambda x: (2,)),
     Case("max pool, stride 1", 64, 112, 5, 2, POOLS, lambda x: (1,)),

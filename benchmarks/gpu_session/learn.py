@@ -13,7 +13,7 @@ from resnet_recipes.run_folder.runs import RunRecord, list_runs
 
 PROOF = Path(__file__).parents[1] / "proof"
 RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
-LENGTHS, SEEDS = "8,4,16", "1,2,3"  # in this order: a call may end before the last
+EPOCHS, SEEDS = "8,4,16", "1,2,3"  # in this order: a call may end before the last
 
 
 def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
@@ -23,23 +23,23 @@ def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> I
     """
     recipes = RECIPES.partition(",")[0] if quick else RECIPES
     command = [sys.executable, PROOF, images, "--recipes", recipes, "--root", runs]
-    command += ["--lengths", LENGTHS, "--seeds", SEEDS]
+    command += ["--lengths", EPOCHS, "--seeds", SEEDS]
     command += ["--quick"] if quick else []
     command += ["launch.device=cpu"] if device.type == "cpu" else []
-    told: set[Path] = set()
+    reported: set[Path] = set()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     while process.poll() is None:
         time.sleep(2)
-        yield from _list_finished(Path(runs), told)
-    yield from _list_finished(Path(runs), told)
+        yield from _list_finished(Path(runs), reported)
+    yield from _list_finished(Path(runs), reported)
     sys.exit(process.returncode)
 
 
-def _list_finished(runs: Path, told: set[Path]) -> Iterator[dict]:
+def _list_finished(runs: Path, reported: set[Path]) -> Iterator[dict]:
     """Yield the rows of finished runs that have not been reported yet."""
     for run in list_runs(runs) if runs.is_dir() else ():
-        if run.state == "finished" and run.folder not in told:
-            told.add(run.folder)
+        if run.state == "finished" and run.folder not in reported:
+            reported.add(run.folder)
             yield _make_row(run)
 
 

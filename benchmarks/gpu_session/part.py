@@ -15,7 +15,7 @@ from pathlib import Path
 from calls import Part
 
 ROOT = Path(__file__).parents[2]
-PAUSE = 0.2  # seconds between checks for new rows
+POLL_SECONDS = 0.2  # seconds between checks for new rows
 
 
 def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
@@ -30,20 +30,20 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began = time.monotonic()
     # files, not pipes: a child of a part may outlive it and keep its pipe open
-    with tempfile.NamedTemporaryFile() as told, tempfile.TemporaryFile("w+") as complaints:
+    with tempfile.NamedTemporaryFile() as rows_file, tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
             command,
             env=os.environ | {"PYTHONPATH": path},
-            stdout=told,
+            stdout=rows_file,
             stderr=complaints,
             start_new_session=True,
         )
         code, text = None, ""
         try:
-            with open(told.name, encoding="utf-8", errors="replace") as reader:
+            with open(rows_file.name, encoding="utf-8", errors="replace") as reader:
                 while code is None and time.monotonic() - began < part.seconds:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        code = process.wait(PAUSE)
+                        code = process.wait(POLL_SECONDS)
                     *lines, text = (text + reader.read()).split("\n")
                     yield from map(_parse_row, lines)
         finally:

@@ -18,19 +18,21 @@ def compute_ratios(rows: list[dict]) -> Iterator[dict]:
     for row in rows:
         if row.get("unit") == "images/s" and "contender" in row:
             rates[row["size"]][row["contender"]].append(row["value"])
-    for size, found in rates.items():
+    for size, rates_by_name in rates.items():
         for ours, peers in RIVALS.items():
             rivals = {
-                name: mean(values) for name, values in found.items() if _strip_mode(name) in peers
+                name: mean(values)
+                for name, values in rates_by_name.items()
+                if _strip_mode(name) in peers
             }
-            if ours in found and rivals:
+            if ours in rates_by_name and rivals:
                 best = max(rivals, key=rivals.get)
-                ratio = mean(found[ours]) / rivals[best]
+                ratio = mean(rates_by_name[ours]) / rivals[best]
                 yield {
                     "case": f"{size}: {ours} over {best}",
                     "value": round(ratio, 3),
                     "unit": "x",
-                    "ours": mean(found[ours]),
+                    "ours": mean(rates_by_name[ours]),
                     "peer": rivals[best],
                     "ratio": ratio,
                 }

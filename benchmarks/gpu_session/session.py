@@ -27,7 +27,7 @@ CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 #: Changes that remove all methods of a recipe.
-NONE = {cls.name: None for cls in ORDER}
+NO_METHODS = {cls.name: None for cls in ORDER}
 
 #: Function that trains a number of steps, without waiting for the last.
 Steps = Callable[[int], None]

@@ -15,15 +15,23 @@ from statistics import median
 import torch
 import torchvision
 from bare import make_bare_loop
-from session import CLASSES, NONE, Steps, make_recipe, make_run, make_training_loop, time_steps
+from session import (
+    CLASSES,
+    NO_METHODS,
+    Steps,
+    make_recipe,
+    make_run,
+    make_training_loop,
+    time_steps,
+)
 from torch import nn
 
 from resnet_recipes.training.distributed import read_rank
 from resnet_recipes.training.precision import resolve_dtype
 
 #: The bare loop's settings as a recipe.
-ALIKE = {
-    "methods": NONE | {"label_smoothing": {"smoothing": 0.1}},
+BARE_LOOP_SETTINGS = {
+    "methods": NO_METHODS | {"label_smoothing": {"smoothing": 0.1}},
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-5},
     "schedule": {"name": "constant", "warmup": "0ba"},
 }
@@ -33,7 +41,7 @@ def make_contenders(
     side: int, batch: int, device: torch.device
 ) -> dict[str, tuple[nn.Module, Steps]]:
     """Return our loop and the bare loop with their networks, which start with equal weights."""
-    run = make_run(make_recipe("mild", side, batch, True, **ALIKE), device, True)
+    run = make_run(make_recipe("mild", side, batch, True, **BARE_LOOP_SETTINGS), device, True)
     model = torchvision.models.resnet18(num_classes=CLASSES)
     model.load_state_dict(run.model.state_dict())
     peer = make_bare_loop(model, run.train_data, device, resolve_dtype("auto", device))
@@ -58,7 +66,7 @@ def main() -> None:
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]
     row = {
         "case": f"resnet18 {side} px, batch {batch}, {device.type}",
-        **{name: median(found) for name, found in rates.items()},
+        **{name: median(values) for name, values in rates.items()},
         "ratio": median(ratios),
         "unit": "steps/s",
     }

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 
 def measure_or_report_fault(
-    case: str, measure: Callable[..., Iterable[dict]], *given: object
+    case: str, measure: Callable[..., Iterable[dict]], *arguments: object
 ) -> Iterator[dict]:
     """Yield the rows of a measurement, or a fault if it fails, so that others still run."""
     try:
-        for row in measure(*given):
+        for row in measure(*arguments):
             yield {"case": case} | row
     except Exception as error:
         why = str(error).partition("\n")[0]

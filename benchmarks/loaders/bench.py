@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cases import BATCH, LOADERS, Setting
 
-TICKS = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def serve(name: str, setting: Setting) -> None:
@@ -67,7 +67,7 @@ def read_cpu_seconds(pid: int | str) -> float:
         children = " ".join(path.read_text() for path in place.glob("task/*/children")).split()
     except OSError:  # it has just ended
         return 0.0
-    return sum(map(int, fields[11:15])) / TICKS + sum(map(read_cpu_seconds, children))
+    return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(read_cpu_seconds, children))
 
 
 if __name__ == "__main__":

@@ -49,14 +49,14 @@ def main() -> int:
     if options.data:
         train(options, words)
     cells = read_cells(options.table or [options.root])
-    found = compute_differences(list_pairs(cells, options))
+    differences = compute_differences(list_pairs(cells, options))
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(format_accuracies(cells))
-    if found:
-        console.print(format_intervals(found))
+    if differences:
+        console.print(format_intervals(differences))
     if options.json:
         rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
-        written = {"cells": rows, "differences": [one._asdict() for one in found]}
+        written = {"cells": rows, "differences": [one._asdict() for one in differences]}
         options.json.write_text(json.dumps(written, indent=1) + "\n")
     if options.csv:
         write(options.csv, cells)
@@ -146,11 +146,11 @@ def format_accuracies(cells: list[Cell]) -> Table:
     return table
 
 
-def format_intervals(found: list[Difference]) -> Table:
+def format_intervals(differences: list[Difference]) -> Table:
     """Return the table of differences; their intervals hold simultaneously."""
     title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
     table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
-    for one in found:
+    for one in differences:
         low_high = "one seed"
         if one.half_width is not None:
             low_high = f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"

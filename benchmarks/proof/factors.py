@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from table import compute_student_cdf, read
 
-RESULTS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
-LEVEL = 0.05  # a factor is kept if its p is below this
+RESULT_COLUMNS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
+SIGNIFICANT_P = 0.05  # a factor is kept if its p is below this
 
 
 class Effect(NamedTuple):
@@ -31,7 +31,9 @@ class Effect(NamedTuple):
 def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     """Return the effect of each factor of a table of runs."""
     values = {
-        name: dict.fromkeys(row[name] for row in rows) for name in rows[0] if name not in RESULTS
+        name: dict.fromkeys(row[name] for row in rows)
+        for name in rows[0]
+        if name not in RESULT_COLUMNS
     }
     seeds = sorted({row["seed"] for row in rows})
     design = np.array(
@@ -44,11 +46,11 @@ def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     )
     top1 = np.array([float(row["top1_percent"]) for row in rows])
     inverse = np.linalg.inv(design.T @ design)
-    found = inverse @ design.T @ top1
+    effects = inverse @ design.T @ top1
     freedom = len(rows) - design.shape[1]
-    variance = ((top1 - design @ found) ** 2).sum() / freedom
+    variance = ((top1 - design @ effects) ** 2).sum() / freedom
     errors = np.sqrt(variance * inverse.diagonal())
-    terms = zip(found[len(seeds) :].tolist(), errors[len(seeds) :].tolist(), strict=True)
+    terms = zip(effects[len(seeds) :].tolist(), errors[len(seeds) :].tolist(), strict=True)
     return [
         Effect(
             f"{name}: {second} instead of {first}",
@@ -64,7 +66,7 @@ def main() -> None:
     """Print the effects of a table of runs."""
     print(f"{'factor':<40}{'points':>8}{'standard error':>16}{'one-sided p':>13}")
     for one in compute_effects(read(Path(sys.argv[1]))):
-        stays = "stays" if one.p < LEVEL else "goes"
+        stays = "stays" if one.p < SIGNIFICANT_P else "goes"
         print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}  {stays}")
 
 

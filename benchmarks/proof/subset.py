@@ -20,10 +20,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--first", type=int, default=0, choices=range(10))
     options = parser.parse_args()
-    found = sorted(path.parent.name for path in options.tiny.glob("train/*/images"))
-    if not (found and (options.tiny / "val" / "val_annotations.txt").is_file()):
+    names = sorted(path.parent.name for path in options.tiny.glob("train/*/images"))
+    if not (names and (options.tiny / "val" / "val_annotations.txt").is_file()):
         parser.exit(2, f"{options.tiny} is not Tiny ImageNet as Stanford distributes it\n")
-    classes, count = found[options.first :: 10], 0
+    classes, count = names[options.first :: 10], 0
     for split, source, name in list_images(options.tiny, set(classes)):
         target = options.out / split / name / source.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def main() -> None:
 
 def list_images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
     """Return the split, file and class of each image of these classes."""
-    found = [
+    rows = [
         ("train", file, name)
         for name in sorted(classes)
         for file in sorted((tiny / "train" / name / "images").iterdir())
@@ -43,8 +43,8 @@ def list_images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
     for line in (tiny / "val" / "val_annotations.txt").read_text().splitlines():
         file, name, *_ = line.split("\t")
         if name in classes:
-            found.append(("val", tiny / "val" / "images" / file, name))
-    return found
+            rows.append(("val", tiny / "val" / "images" / file, name))
+    return rows
 
 
 if __name__ == "__main__":

@@ -108,12 +108,12 @@ def _read_table(path: Path) -> Iterator[Cell]:
 
 
 def _make_cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
-    own = [change for change in runs[0].shown_changes if change not in shared]
+    unshared = [change for change in runs[0].shown_changes if change not in shared]
     changes = (
         f" without {change[1:].removeprefix('methods.')}"
         if change.startswith("~")
         else f" with {change}"
-        for change in own
+        for change in unshared
         if not change.startswith("seed=")
     )
     return Cell(
@@ -125,18 +125,18 @@ def _make_cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
     )
 
 
-def compute_differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
+def compute_differences(pairs: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     """Return the advantage of the first cell of each pair over the second.
 
     Intervals hold simultaneously (Bonferroni), and so do the p values (Holm, 1979).
     """
-    found = [_compute_difference(first, second, len(wanted)) for first, second in wanted]
-    tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
+    differences = [_compute_difference(first, second, len(pairs)) for first, second in pairs]
+    tested = sorted((one.p, place) for place, one in enumerate(differences) if one.p is not None)
     least = 0.0
     for rank, (p, place) in enumerate(tested):
         least = max(least, min(1.0, p * (len(tested) - rank)))
-        found[place] = found[place]._replace(p=least)
-    return found
+        differences[place] = differences[place]._replace(p=least)
+    return differences
 
 
 def pair_neighbors(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:

@@ -35,8 +35,8 @@ def build(folder: Path) -> None:
 
 def make_environment(folder: Path) -> dict[str, str]:
     """Return an environment that makes Python use the device that `build` built in `folder`."""
-    own = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join(filter(None, own))
+    python_path = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, python_path))
     return os.environ | {
         "LD_PRELOAD": str(folder / "runtime.so"),
         "LD_LIBRARY_PATH": str(folder),

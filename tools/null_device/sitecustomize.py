@@ -6,9 +6,9 @@ Installs stand-ins for cuDNN, and skips the comparison of kernels and of ranks.
 import os
 import sys
 
-STARTED = ("resnet_recipes.jobs", "resnet_recipes.ops.selftest", "gpu_session/part.py")
+RANK_PROGRAMS = ("resnet_recipes.jobs", "resnet_recipes.ops.selftest", "gpu_session/part.py")
 
-if any(name in word for word in sys.orig_argv for name in STARTED):
+if any(name in word for word in sys.orig_argv for name in RANK_PROGRAMS):
     import null_device  # noqa: F401
 
     from resnet_recipes.ops import trial
@@ -18,11 +18,11 @@ if any(name in word for word in sys.orig_argv for name in STARTED):
         # the device computes no results to compare
         trial.recall = trial.run_trials = lambda operations, *_: dict.fromkeys(operations, "")
     # ranks cannot communicate either: each assumes that all others are identical
-    told, distributed.find_first_ranks = (
+    find_devices, distributed.find_first_ranks = (
         distributed.find_first_ranks,
-        lambda flags: told(flags) and [0 if flag else -1 for flag in flags.tolist()],
+        lambda flags: find_devices(flags) and [0 if flag else -1 for flag in flags.tolist()],
     )
-    compared, distributed.is_same_on_all_ranks = (
+    compare_ranks, distributed.is_same_on_all_ranks = (
         distributed.is_same_on_all_ranks,
-        lambda tensor: compared(tensor) or True,
+        lambda tensor: compare_ranks(tensor) or True,
     )

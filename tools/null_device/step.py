@@ -35,7 +35,7 @@ from resnet_recipes.training.run import Run
 T = TypeVar("T")
 
 # number of examples; first step; number of steps, including a step with SAM
-BATCH, FIRST, STEPS = 256, 3, 12
+BATCH, FIRST_STEP, STEPS = 256, 3, 12
 
 
 def main() -> None:
@@ -122,20 +122,20 @@ def measure_cpu_ms(run: Run) -> float:
 
 def observe_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return the observation after each."""
-    reporter, found = Mock(spec=RunReporter), []
-    reporter.is_asked_to_stop.side_effect = lambda: len(found) > STEPS
-    reporter.step.side_effect = lambda done, loss: found.append(observe())
-    train(run, reporter, FIRST)
-    return found
+    reporter, observations = Mock(spec=RunReporter), []
+    reporter.is_asked_to_stop.side_effect = lambda: len(observations) > STEPS
+    reporter.step.side_effect = lambda done, loss: observations.append(observe())
+    train(run, reporter, FIRST_STEP)
+    return observations
 
 
 def list_not_captured(steps: list[list[str]]) -> list[str]:
     """Return the requests during a capture that a CUDA graph cannot contain."""
     entries = {entry for step in steps for entry in step if entry.startswith("captured ")}
     strange = ("wait", "pageable", "other stream")
-    found = {entry for entry in entries if any(word in entry for word in strange)}
-    found -= {"captured wait other stream"}  # torch initializes its random numbers
-    return sorted(entry.removeprefix("captured ") for entry in found)
+    uncaptured = {entry for entry in entries if any(word in entry for word in strange)}
+    uncaptured -= {"captured wait other stream"}  # torch initializes its random numbers
+    return sorted(entry.removeprefix("captured ") for entry in uncaptured)
 
 
 def count_launches(entries: list[str]) -> int:
