@@ -220,11 +220,11 @@ def train_small(data: str, length: int, seed: int) -> dict:
 
 def main() -> None:
     """Train both networks for each duration and seed; print and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data")
     parser.add_argument("--epochs", default="2.75,9.9", help="of airbench94")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     data = str(Path(arguments.data).absolute())
     seeds = [int(word) for word in arguments.seeds.split(",")]
@@ -255,7 +255,7 @@ def main() -> None:
         row = {"case": case, "ours": mine, "peer": peer, "ratio": mine / peer}
         rows.append(row | {"unit": "top-1 percent"})
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

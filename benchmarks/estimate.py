@@ -102,13 +102,13 @@ def measure_budget(case: Case, budget: str) -> dict[str, object]:
 
 def main() -> None:
     """Measure every case, and write the rows to a file if requested."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipes", default="mild,medium")
     parser.add_argument("--sizes", default="32,48,64")
     parser.add_argument("--budget", help="instead of epochs: 90s, 2m")
     parser.add_argument("--ranks", type=int, default=1, help="processes on the CPU")
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def main() -> None:
                 budget = arguments.budget
                 rows.append(measure_budget(case, budget) if budget else measure_error(case))
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(rows, indent=2))
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

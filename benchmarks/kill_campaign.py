@@ -272,7 +272,7 @@ def print_outcome(number: int, outcome: Outcome) -> None:
 
 def main() -> int:
     """Run the campaign and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=44)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)

@@ -87,10 +87,10 @@ def _read_batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarra
 
 def main() -> None:
     """Print each method's accuracy, and the number of images where it differs from timm."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("weights", "name", "images"):
         parser.add_argument(name)
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     images = Path(arguments.images).absolute()
     paths = sorted(path for path in (images / "val").glob("*/*") if path.is_file())

@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--jpegs", type=int, default=20_000)
     parser.add_argument("--betons", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    arguments = parser.parse_args()
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):
         build()
         command = ["g++", "-print-file-name=libasan.so"]
@@ -242,12 +242,12 @@ def main() -> None:
         }
         os.execve(sys.executable, sys.orig_argv, environment)
     native.load_library = lambda: load_library(SANITIZED_LIBRARY)
-    began, rng = time.monotonic(), np.random.default_rng(args.seed)
+    began, rng = time.monotonic(), np.random.default_rng(arguments.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
-        print_counts(f"{args.jpegs} JPEGs", fuzz_jpegs(engine, args.jpegs, rng))
+        print_counts(f"{arguments.jpegs} JPEGs", fuzz_jpegs(engine, arguments.jpegs, rng))
         print_counts(
-            f"{args.betons} .beton files",
-            fuzz_betons(engine, args.betons, rng, Path(folder)),
+            f"{arguments.betons} .beton files",
+            fuzz_betons(engine, arguments.betons, rng, Path(folder)),
         )
     print(f"nothing found in {time.monotonic() - began:.0f} s")
 

@@ -111,7 +111,7 @@ def run_component(words: list[str]) -> Path:
 
 def main() -> int:
     """Return 0 if every run has the weights of an uninterrupted run."""
-    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     words = ["max_duration=100ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -189,7 +189,7 @@ def main() -> int:
 
     Returns 0 if all runs end with the same weights as uninterrupted runs.
     """
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     arguments = parser.parse_args()
     if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:

@@ -60,26 +60,26 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     parts = {
         "select": list_selection_runs,
         "arms": list_learning_rate_runs,
         "ways": list_equal_cost_runs,
         "test": list_test_runs,
     }
-    runs = parts[options.part](options)
+    runs = parts[arguments.part](arguments)
     for row, images, *stages in runs:
-        if row not in read_finished_rows(options.csv, row):
-            append(options.csv, row | train(images, stages, options))
+        if row not in read_finished_rows(arguments.csv, row):
+            append(arguments.csv, row | train(images, stages, arguments))
 
 
 #: A row, the images, and the settings of one or several successive trainings.
 Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
-def list_selection_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_selection_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the design, on each dataset in turn."""
-    sets = prepare_selection(options)
+    sets = prepare_selection(arguments)
     for levels in make_design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
@@ -90,25 +90,25 @@ def list_selection_runs(options: argparse.Namespace) -> Iterator[Run]:
             )
 
 
-def prepare_selection(options: argparse.Namespace) -> dict[str, Path]:
+def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the images of the selection by name."""
-    ants, flowers = options.folders
+    ants, flowers = arguments.folders
     chosen = Images("flowers", train=40, val=500)
     return {
         "ants and bees": ants,
-        "flowers": split(flowers, options.work / chosen.name, chosen),
+        "flowers": split(flowers, arguments.work / chosen.name, chosen),
     }
 
 
-def list_learning_rate_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield runs of the composed recipe at other learning rates."""
-    for seed, (name, images) in itertools.product((2, 3), prepare_selection(options).items()):
+    for seed, (name, images) in itertools.product((2, 3), prepare_selection(arguments).items()):
         for arm, words in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
             yield row, images, [*words, f"seed={seed}"]
 
 
-def list_equal_cost_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
     first = ARMS["0.001, backbone 0.0001, frozen statistics"]
     alone = ARMS["0.01, classifier alone"]
@@ -122,17 +122,17 @@ def list_equal_cost_runs(options: argparse.Namespace) -> Iterator[Run]:
         "classifier, then all": [make_stage(alone, 72), make_stage(first, 24)],
         "classifier alone": [make_stage(alone, 144)],
     }
-    for (name, images), arm in itertools.product(prepare_selection(options).items(), arms):
+    for (name, images), arm in itertools.product(prepare_selection(arguments).items(), arms):
         yield {"set": name, "seed": "2", "arm": arm}, images, *arms[arm]
 
 
-def list_test_runs(options: argparse.Namespace) -> Iterator[Run]:
+def list_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
-    waste, imagenette = options.folders
-    sets = {"waste": split(waste, options.work / "waste", Images("waste", 0.8, 500))}
+    waste, imagenette = arguments.folders
+    sets = {"waste": split(waste, arguments.work / "waste", Images("waste", 0.8, 500))}
     for count in (10, 50, 300):
         name = f"imagenette {count}"
-        sets[name] = split_with_val(imagenette, options.work / name, Images(name, count, 500))
+        sets[name] = split_with_val(imagenette, arguments.work / name, Images(name, count, 500))
     recipes = {
         "before": list_previous_settings(),
         "composed": compose_settings(0.01, 0.00003, "freeze_bn=true"),
@@ -239,10 +239,10 @@ def make_stage(words: list[str], steps: int, side: int = 224) -> list[str]:
     return [*words, *list_size_settings(side), f"max_duration={steps}ba", "seed=2"]
 
 
-def train(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:
+def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
-    before, runs = (read_cpu_seconds(), time.monotonic()), options.work.absolute() / "runs"
-    words, pflops = list_common_settings(options.weights), 0.0
+    before, runs = (read_cpu_seconds(), time.monotonic()), arguments.work.absolute() / "runs"
+    words, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:
         places = [f"data.root={images.absolute()}", f"run.root={runs}"]
         run = rr.train(rr.compose("finetune", *words, *stage, *places))

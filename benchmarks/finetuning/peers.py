@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--epochs", type=int, nargs="+", default=(4,))
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     loops = {
         "linear": fit_linear_classifier,
         "ours, classifier": partial(train_with_resnet_recipes, frozen="backbone"),
@@ -75,14 +75,14 @@ def main() -> None:
         "timm": train_with_timm,
         "ours, all layers": partial(train_with_resnet_recipes, frozen="none"),
     }
-    runs = itertools.product(options.epochs, range(1, 6), loops.items())
+    runs = itertools.product(arguments.epochs, range(1, 6), loops.items())
     for epochs, seed, (name, loop) in runs:
         row = {"loop": name, "epochs": str(epochs), "seed": str(seed)}
-        if row not in read_finished_rows(options.csv, row) and (
+        if row not in read_finished_rows(arguments.csv, row) and (
             seed == 1 or loop is not fit_linear_classifier
         ):
-            task = Task(options.weights, options.images, epochs, seed, options.work)
-            append(options.csv, row | measure(loop, task))
+            task = Task(arguments.weights, arguments.images, epochs, seed, arguments.work)
+            append(arguments.csv, row | measure(loop, task))
 
 
 def measure(loop: Callable[[Task], float], task: Task) -> dict[str, str]:

@@ -26,50 +26,52 @@ from rows import Rows
 
 def main() -> int:
     """Run the parts of some calls."""
-    args = parse_arguments()
+    arguments = parse_arguments()
     faults = 0
-    for name in args.call:
-        rows = Rows(args.out, name)
-        run_call(name, args, rows)
-        print(f"\n{name}: {len(rows.measured)} rows, {rows.faults} with a fault, in {args.out}")
+    for name in arguments.call:
+        rows = Rows(arguments.out, name)
+        run_call(name, arguments, rows)
+        print(
+            f"\n{name}: {len(rows.measured)} rows, {rows.faults} with a fault, in {arguments.out}"
+        )
         faults += rows.faults
     return int(faults > 0)
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--call", choices=CALLS, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="some parts of it")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the session")
     parser.add_argument("--images", type=Path, help="for learn: a folder with train/ and val/")
-    args = parser.parse_args()
-    if "learn" in args.call and not args.images:
+    arguments = parser.parse_args()
+    if "learn" in arguments.call and not arguments.images:
         parser.error("--call learn needs --images FOLDER, with train/ and val/ by class")
-    names = [part.name for call in args.call for part in CALLS[call].parts]
-    if unknown := set(args.only) - set(names):
+    names = [part.name for call in arguments.call for part in CALLS[call].parts]
+    if unknown := set(arguments.only) - set(names):
         parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {names}")
-    if (seconds := sum(CALLS[call].seconds for call in args.call)) > COMMAND_SECONDS:
+    if (seconds := sum(CALLS[call].seconds for call in arguments.call)) > COMMAND_SECONDS:
         parser.error(
             f"these calls take {seconds} s; a command may take {COMMAND_SECONDS} s: leave one out"
         )
-    return args
+    return arguments
 
 
-def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
+def run_call(name: str, arguments: argparse.Namespace, rows: Rows) -> None:
     """Run the parts of a call that fit into the remaining time."""
-    call, factor = CALLS[name], QUICK_TIME_FACTOR if args.quick else 1
+    call, factor = CALLS[name], QUICK_TIME_FACTOR if arguments.quick else 1
     ends = time.monotonic() + factor * call.seconds
     print(f"{name}: at most {factor * call.seconds} s")
     for part in call.parts:
-        if args.only and part.name not in args.only:
+        if arguments.only and part.name not in arguments.only:
             continue
         if part.module == "learn":
-            part = part._replace(words=(str(args.images), f"runs/{args.out.stem}"))
+            part = part._replace(words=(str(arguments.images), f"runs/{arguments.out.stem}"))
         left = min(factor * part.seconds, ends - time.monotonic())
-        for row in run(part._replace(seconds=left), args.device, args.quick):
+        for row in run(part._replace(seconds=left), arguments.device, arguments.quick):
             rows.add(part.name, row)
     for row in compute_ratios(rows.measured):
         rows.add("ratios", row)

@@ -10,6 +10,7 @@ only tests the command.
 
 import argparse
 import json
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -50,11 +51,11 @@ def make_contenders(
 
 def main() -> None:
     """Measure, show a line, and write it to a file if requested."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the command")
-    parser.add_argument("--json")
-    args = parser.parse_args()
-    side, batch, steps, rounds = (48, 8, 1, 1) if args.quick else (64, 32, 10, 9)
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    arguments = parser.parse_args()
+    side, batch, steps, rounds = (48, 8, 1, 1) if arguments.quick else (64, 32, 10, 9)
     device = read_rank("auto").device
     loops = make_contenders(side, batch, device)
     rates: dict[str, list[float]] = {name: [] for name in loops}
@@ -72,9 +73,8 @@ def main() -> None:
     }
     speeds = f"{row['ours']:.3f} steps/s, a bare loop {row['peer']:.3f}"
     print(f"{row['case']}: {speeds}: {row['ratio']:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump([row], file, indent=2)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([row], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -95,28 +95,30 @@ def main() -> None:
         "--only", help="loaders to measure, names separated by |; all, if not given"
     )
     parser.add_argument("--json", type=Path, help="also write the rows here")
-    args = parser.parse_args()
+    arguments = parser.parse_args()
     lacking = find_missing()
     for name, package in lacking.items():
         print(f"skipped: {name} ({package} is not installed)")
     names = [
         name
         for name in LOADERS
-        if name not in lacking and (not args.only or name in args.only.split("|"))
+        if name not in lacking and (not arguments.only or name in arguments.only.split("|"))
     ]
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        for note in prepare(args.data, Path(folder), names):
+        for note in prepare(arguments.data, Path(folder), names):
             print(note, flush=True)
-        for size in map(int, args.sizes.split(",")):
+        for size in map(int, arguments.sizes.split(",")):
             setting = Setting(Path(folder), size)
-            results += compare_rates(size, measure(setting, names, args.rounds, args.batches))
+            results += compare_rates(
+                size, measure(setting, names, arguments.rounds, arguments.batches)
+            )
     print(f"{'images per CPU-second, medians':<60}{'ours':>7}{'peer':>7}{'ratio':>8}, by round")
     for one in results:
         ratio = f"{one['ratio']:8.2f}, {one['low']:.2f} to {one['high']:.2f}"
         print(f"{one['case']:<60}{one['ours']:>7.0f}{one['peer']:>7.0f}{ratio}")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,24 +45,24 @@ RECIPES = Path(__file__).parent / "recipes"
 
 def main() -> int:
     """Train missing runs, then print the table and write it to files if requested."""
-    options, words = parse_arguments()
-    if options.data:
-        train(options, words)
-    cells = read_cells(options.table or [options.root])
-    differences = compute_differences(list_pairs(cells, options))
+    arguments, words = parse_arguments()
+    if arguments.data:
+        train(arguments, words)
+    cells = read_cells(arguments.table or [arguments.root])
+    differences = compute_differences(list_pairs(cells, arguments))
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(format_accuracies(cells))
     if differences:
         console.print(format_intervals(differences))
-    if options.json:
+    if arguments.json:
         rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
         written = {"cells": rows, "differences": [one._asdict() for one in differences]}
-        options.json.write_text(json.dumps(written, indent=1) + "\n")
-    if options.csv:
-        write(options.csv, cells)
-    if options.png:
-        plots = {figure.name: figure.spec for figure in draw_figures(cells, options)}
-        write_pictures(options.png.parent, plots)
+        arguments.json.write_text(json.dumps(written, indent=1) + "\n")
+    if arguments.csv:
+        write(arguments.csv, cells)
+    if arguments.png:
+        plots = {figure.name: figure.spec for figure in draw_figures(cells, arguments)}
+        write_pictures(arguments.png.parent, plots)
     return 0
 
 
@@ -91,31 +91,31 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")
     parser.add_argument("--csv", type=Path, help="one row for each run")
     parser.add_argument("--png", type=Path, help="picture of accuracy against cost")
-    options, words = parser.parse_known_args()
-    if (options.data is None) == (options.table is None):
+    arguments, words = parser.parse_known_args()
+    if (arguments.data is None) == (arguments.table is None):
         parser.error("give a folder of images, or --table with a folder of runs")
-    if options.minutes and not options.png:
+    if arguments.minutes and not arguments.png:
         parser.error("--minutes is for the picture: add --png FILE")
     if strange := [word for word in words if "=" not in word and not word.startswith("~")]:
         parser.error(f"unknown: {' '.join(strange)}")
-    return options, words
+    return arguments, words
 
 
-def train(options: argparse.Namespace, words: list[str]) -> None:
+def train(arguments: argparse.Namespace, words: list[str]) -> None:
     """Train every combination that is not finished.
 
     End the program if a run fails or is stopped.
     """
-    if options.quick:
-        options.data = demo.write(options.root / "images", train_images=8, val_images=2)
-        options.lengths, options.seeds = "1,2", "1,2"
+    if arguments.quick:
+        arguments.data = demo.write(arguments.root / "images", train_images=8, val_images=2)
+        arguments.lengths, arguments.seeds = "1,2", "1,2"
         words = [*words, "bs=16", "batch.bn_size=16"]
     sweep = [
-        f"seed={options.seeds}",
-        f"epochs={options.lengths or '4,8'}",
-        f"recipe={options.recipes}",
-        f"data={options.data}",
-        f"run.root={options.root}",
+        f"seed={arguments.seeds}",
+        f"epochs={arguments.lengths or '4,8'}",
+        f"recipe={arguments.recipes}",
+        f"data={arguments.data}",
+        f"run.root={arguments.root}",
         *words,
     ]
     command = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
@@ -123,16 +123,16 @@ def train(options: argparse.Namespace, words: list[str]) -> None:
         sys.exit(code)
 
 
-def list_pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
+def list_pairs(cells: list[Cell], arguments: argparse.Namespace) -> list[tuple[Cell, Cell]]:
     """Return the pairs of cells to compare, at the requested durations, if any.
 
     Pairs with an untrained cell are skipped.
     """
-    lengths = set(map(float, options.lengths.split(","))) if options.lengths else None
+    lengths = set(map(float, arguments.lengths.split(","))) if arguments.lengths else None
     near = [cell for cell in cells if lengths is None or cell.epochs in lengths]
     by_label = {format_label(cell): cell for cell in cells}
-    asked = [tuple(map(by_label.get, pair.split(":"))) for pair in options.against]
-    return [*pair_neighbors(near, options.recipes.split(",")), *filter(all, asked)]
+    asked = [tuple(map(by_label.get, pair.split(":"))) for pair in arguments.against]
+    return [*pair_neighbors(near, arguments.recipes.split(",")), *filter(all, asked)]
 
 
 def format_accuracies(cells: list[Cell]) -> Table:
@@ -166,12 +166,12 @@ def format_intervals(differences: list[Difference]) -> Table:
     return table
 
 
-def draw_figures(cells: list[Cell], options: argparse.Namespace) -> list[Figure]:
+def draw_figures(cells: list[Cell], arguments: argparse.Namespace) -> list[Figure]:
     """Return the plots of accuracy against PFLOPs and, if they were measured, minutes."""
-    name, recipes = options.png.stem, options.recipes.split(",")
+    name, recipes = arguments.png.stem, arguments.recipes.split(",")
     plots = [draw_figure(name, cells, recipes, ("pflops", "training PFLOPs"))]
-    if options.minutes:
-        timed = read_measured_cells(cells, options.minutes)
+    if arguments.minutes:
+        timed = read_measured_cells(cells, arguments.minutes)
         plots.append(draw_figure(f"{name}-minutes", timed, recipes, ("minutes", "minutes")))
     return plots
 

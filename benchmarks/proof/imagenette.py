@@ -60,24 +60,24 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=18)
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp32"))
     parser.add_argument("--work", type=Path, default=Path("runs/imagenette"))
-    options = parser.parse_args()
-    for seed, arm in itertools.product(options.seeds.split(","), options.arms.split(",")):
+    arguments = parser.parse_args()
+    for seed, arm in itertools.product(arguments.seeds.split(","), arguments.arms.split(",")):
         case = {
             "recipe": arm,
-            "depth": str(options.depth),
-            "epochs": str(options.epochs),
+            "depth": str(arguments.depth),
+            "epochs": str(arguments.epochs),
             "seed": seed,
         }
-        if not is_finished(options.csv, case):
+        if not is_finished(arguments.csv, case):
             task = Task(
-                options.images,
-                options.depth,
-                options.dtype,
-                options.epochs,
+                arguments.images,
+                arguments.depth,
+                arguments.dtype,
+                arguments.epochs,
                 int(seed),
-                options.work,
+                arguments.work,
             )
-            append(options.csv, case | measure(arm, task))
+            append(arguments.csv, case | measure(arm, task))
 
 
 def is_finished(path: Path, case: dict[str, str]) -> bool:

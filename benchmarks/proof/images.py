@@ -35,7 +35,7 @@ def compute_difference(first: list[Path], second: list[Path]) -> tuple[float, fl
 
 def main() -> None:
     """Print the difference and its standard error."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=Path, nargs="+", required=True)
     parser.add_argument("--second", type=Path, nargs="+", required=True)
     arguments = parser.parse_args()

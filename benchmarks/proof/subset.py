@@ -19,18 +19,18 @@ def main() -> None:
     parser.add_argument("tiny", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--first", type=int, default=0, choices=range(10))
-    options = parser.parse_args()
-    names = sorted(path.parent.name for path in options.tiny.glob("train/*/images"))
-    if not (names and (options.tiny / "val" / "val_annotations.txt").is_file()):
-        parser.exit(2, f"{options.tiny} is not Tiny ImageNet as Stanford distributes it\n")
-    classes, count = names[options.first :: 10], 0
-    for split, source, name in list_images(options.tiny, set(classes)):
-        target = options.out / split / name / source.name
+    arguments = parser.parse_args()
+    names = sorted(path.parent.name for path in arguments.tiny.glob("train/*/images"))
+    if not (names and (arguments.tiny / "val" / "val_annotations.txt").is_file()):
+        parser.exit(2, f"{arguments.tiny} is not Tiny ImageNet as Stanford distributes it\n")
+    classes, count = names[arguments.first :: 10], 0
+    for split, source, name in list_images(arguments.tiny, set(classes)):
+        target = arguments.out / split / name / source.name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             target.symlink_to(source.resolve())
         count += 1
-    print(f"{count:,} images of {len(classes)} classes in {options.out}")
+    print(f"{count:,} images of {len(classes)} classes in {arguments.out}")
 
 
 def list_images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
