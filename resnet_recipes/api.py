@@ -203,7 +203,7 @@ def _find_initial_weights(
         details=tuple(start.list_details(recipe.model)),
         methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
         notes=(
-            *list_notes(start.network, recipe.model.weights),
+            *list_notes(start.network),
             *start.list_notes(recipe.model, recipe.data),
         ),
     )

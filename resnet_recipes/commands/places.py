@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    label,
+)
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
 from resnet_recipes.commands.compose import compose_recipe, is_named
@@ -65,9 +73,9 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
     from resnet_recipes.network.open import list_notes
 
     network = open_trained(place, words[1:], also)
-    for note in list_notes(network.network, str(place)):
-        text, _, command = note.partition("\n")
-        say(f"note: {text}" + f"\n      try:   {command}" * bool(command))
+    for note in list_notes(network.network):
+        text, *fixes = note.split("\n")
+        say("\n".join([f"note: {text}", *(f"      {label(fix)}" for fix in fixes)]))
     return network
 
 

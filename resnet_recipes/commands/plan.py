@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.text import format_bytes, format_count, format_number, format_time
+from resnet_recipes.base.text import TRY, format_bytes, format_count, format_number, format_time
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.places import find_resumed
@@ -114,7 +114,8 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
     side = find_usual_side(data, plan.facts) if data.train_size <= MAX_SMALL_SIDE else 0
     if side > MAX_SMALL_SIDE:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {side:g} px"
-        yield "note", f"{text}: try finetune"
+        yield "note", text
+        yield TRY, "recipe=finetune"
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

@@ -117,14 +117,14 @@ class EMA(Method):
             fitting = max(1, horizon.total_steps // 50)
             steps = format_count(horizon.total_steps, "step")
             yield (
-                f"EMA averages over too many steps (half-life {decay}, updated every {pause}) for "
-                f"a run of {steps}, so its weights will lag. Try methods.ema.half_life={fitting}ba "
-                f"methods.ema.update_interval={max(1, fitting // 5)}ba."
+                f"ema averages over too many steps (half-life {decay}, updated every {pause}) for "
+                f"a run of {steps}, so its weights will lag\nmethods.ema.half_life={fitting}ba "
+                f"methods.ema.update_interval={max(1, fitting // 5)}ba"
             )
         elif interval > half_life:
             yield (
-                f"EMA is updated every {pause} with a half-life of {decay}, so its average is "
-                "little more than the latest weights."
+                f"ema is updated every {pause} with a half-life of {decay}, so its average is "
+                "little more than the latest weights"
             )
 
     def state_dict(self) -> dict[str, Tensor]:

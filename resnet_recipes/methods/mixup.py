@@ -41,8 +41,8 @@ class MixUp(Method):
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "label_smoothing" in others and horizon.epochs < 60:
             yield (
-                "With label_smoothing, mixup lowers accuracy in runs under 60 epochs (75.9 instead "
-                "of 76.3% at 30 epochs on ImageNet). Try '~methods.mixup'."
+                "mixup with label_smoothing lowers accuracy in runs under 60 epochs (75.9 instead "
+                "of 76.3% at 30 epochs on ImageNet)\n'~methods.mixup'"
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

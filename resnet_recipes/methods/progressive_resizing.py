@@ -123,14 +123,14 @@ class ProgressiveResizing(Method):
             return
         finetune = _parse_fraction(self.finetune)
         if self.stairs:
-            fix = "a scale of 1 at the end of methods.progressive_resizing.stairs"
+            fix = ": the last of its stairs has a scale below 1"
         elif finetune:
-            fix = f"epochs={ceil(1 / finetune)}"
+            fix = f"\nepochs={ceil(1 / finetune)}"
         else:
-            fix = "methods.progressive_resizing.finetune=0.2dur"
+            fix = "\nmethods.progressive_resizing.finetune=0.2dur"
         yield (
             f"progressive_resizing does not reach full size ({last} of {full} pixels in the last "
-            f"epoch). Try {fix}, or '~methods.progressive_resizing'."
+            f"epoch){fix}\n'~methods.progressive_resizing'"
         )
 
     def loader_hints(self) -> Iterator[str]:

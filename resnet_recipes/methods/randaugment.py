@@ -52,12 +52,10 @@ class RandAugment(Method):
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "stochastic_depth" in others and horizon.epochs < 180:
-            better = "Under 60 epochs, try recipe=mild."
-            if horizon.epochs >= 60:
-                better = "From 60 to 180 epochs, try recipe=medium."
+            better = "mild" if horizon.epochs < 60 else "medium"
             yield (
-                "The strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet). "
-                f"{better}"
+                "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)"
+                f"\nrecipe={better}"
             )
 
     def augment_sample(self) -> ImageAugment:

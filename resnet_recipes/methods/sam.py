@@ -63,7 +63,7 @@ class SAM(Method):
         if self.interval < 10 and horizon.epochs < 240:
             yield (
                 f"methods.sam.interval={self.interval} is slower than methods.sam.interval=10, "
-                "which reached the same accuracy in 7% less time (180 epochs of `hot`)."
+                "which reached the same accuracy in 7% less time (180 epochs of `hot`)"
             )
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,10 +56,10 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
     return network
 
 
-def list_notes(network: Network, place: str) -> Iterator[str]:
+def list_notes(network: Network) -> Iterator[str]:
     """Yield reasons to doubt the network of a file.
 
-    A note may have a second line, a command to try.
+    Further lines of a note are settings to try.
     """
     about = network.about
     matched = (
@@ -81,8 +80,7 @@ def list_notes(network: Network, place: str) -> Iterator[str]:
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
             f"the file also fits {name}, which differs in {', '.join(how)}; if you are not sure "
-            "which network it is, compare their accuracies:\n"
-            f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
+            f"which network it is, compare their accuracies\nmodel.name={name}"
         )
 
 

@@ -18,22 +18,24 @@ MIN_RANK_SIZE = 16
 def advise(
     recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PROGRAM
 ) -> Iterator[str]:
-    """Yield one sentence for each setting that works but may not be intended.
+    """Yield a note for each setting that works but may not be intended.
+
+    A note is a clause without a period; its next lines are settings to try instead.
 
     `stack` has the methods that act on the images of the recipe, `origin` the settings that the
     user set.
     """
     for name in list_enabled(recipe.methods):
         if name not in stack.methods:
-            yield f"{name} is skipped: synthetic images are not augmented."
+            yield f"{name} is skipped: synthetic images are not augmented"
     yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
     if recipe.evaluation.sizes:
         yield (
-            f"evaluation.sizes applies to `resnet-recipes eval`. During training, the test size is "
-            f"data.eval_size={recipe.data.eval_size}."
+            f"evaluation.sizes applies to `resnet-recipes eval`; during training, the test size is "
+            f"data.eval_size={recipe.data.eval_size}"
         )
 
 
@@ -44,14 +46,15 @@ def _advise_on_length(
     if warmup * 2 > horizon.total_steps:
         percentage = f"{100 * warmup / horizon.total_steps:.0f}%"
         yield (
-            f"The warm-up takes {percentage} of the run: schedule.warmup={recipe.schedule.warmup} "
-            "does not shrink with the run. Try schedule.warmup=0.1dur."
+            f"the warm-up takes {percentage} of the run, because "
+            f"schedule.warmup={recipe.schedule.warmup} does not shrink with the run"
+            "\nschedule.warmup=0.1dur"
         )
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
         changes = " ".join([f"bs={size}", *scale_lr(recipe, size, origin)])
         steps = format_count(horizon.steps_per_epoch, "step")
-        yield f"An epoch has only {steps}. Try a smaller batch: {changes}."
+        yield f"an epoch has only {steps}, and more with a smaller batch\n{changes}"
 
 
 def scale_lr(recipe: Recipe, size: int, origin: Origin) -> list[str]:
@@ -70,12 +73,12 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
     if batch.bn_size == AUTO:
         yield (
             "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
-            f"this plan assumes {rank_size} images, the step of one GPU."
+            f"this plan assumes {rank_size} images, the step of one GPU"
         )
     elif int(batch.bn_size) > rank_size and not recipe.model.freezes_statistics:
         yield (
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
-            f"device, so BatchNorm uses {rank_size}."
+            f"device, so BatchNorm uses {rank_size}"
         )
     if recipe.model.weights:
         return  # the usual learning rate assumes random weights
@@ -84,5 +87,5 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
     if not 0.2 <= ratio <= 5:
         yield (
             f"lr={optimizer.lr:g} is {ratio:.3g} times the usual learning rate of {optimizer.name} "
-            f"for a batch of {batch.global_size}. Try lr={usual:.3g}."
+            f"for a batch of {batch.global_size}\nlr={usual:.3g}"
         )

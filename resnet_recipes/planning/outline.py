@@ -58,10 +58,9 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
 def list_notes(plan: Plan) -> Iterator[OutlineRow]:
     """Yield notes on settings that a user may want to change before the start."""
     for note in (*plan.facts.notes, *plan.notes):
-        text, _, command = note.partition("\n")
+        text, *fixes = note.split("\n")
         yield "note", text
-        if command:
-            yield TRY, command
+        yield from ((TRY, fix) for fix in fixes)
 
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:

@@ -28,7 +28,7 @@ IMAGENET = DataFacts(
     IMAGENET_IMAGES,
     50_000,
     get_wordnet_ids(),
-    ("data= is missing, so this plan assumes ImageNet-1k.",),
+    ("data= is missing, so this plan assumes ImageNet-1k",),
 )
 
 
@@ -47,7 +47,7 @@ class InitialWeights(NamedTuple):
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
-    notes: tuple[str, ...] = ()  # open questions about them, one sentence each
+    notes: tuple[str, ...] = ()  # open questions about them; the next lines of each are for pasting
 
     def __str__(self) -> str:
         if self.is_stable_phase:

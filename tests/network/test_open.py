@@ -50,7 +50,7 @@ def test_published_name_sets_network_and_image_settings(place, put_in_hub):
     assert (about.eval_resize, about.eval_size, about.eval_interpolation) == (168, 160, "bicubic")
     images = torch.randn(2, 3, 160, 160)
     torch.testing.assert_close(network(images), model(images))
-    assert list(list_notes(network, place)) == []
+    assert list(list_notes(network)) == []
     assert network.classes[0] == "n01440764"
 
 
@@ -111,7 +111,7 @@ def test_undescribed_file_uses_named_network_and_images(tmp_path):
     network = open_network(str(path), ModelConfig("timm:test_vit"))
     assert (network.about.mean, network.about.num_classes) == (HALF, 3)
     assert network.classes == ("0", "1", "2")
-    assert any("mean of 0.5/0.5/0.5" in note for note in list_notes(network, "w"))
+    assert any("mean of 0.5/0.5/0.5" in note for note in list_notes(network))
 
 
 def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
     assert network.about.architecture == "resnet18"
     assert (network.about.mean, network.about.std) == (MEAN, STD)
     assert network.about.eval_resize == 256
-    assert "without BlurPool" in next(list_notes(network, "mine.pth"))
+    assert "without BlurPool" in next(list_notes(network))
 
 
 def test_torchvision_weights_set_image_settings_of_each_file():

@@ -33,27 +33,29 @@ def test_notes_on_published_recipes_are_empty(name):
     ("line", "expected"),
     parse_rows(
         """
-mild epochs=15 | The warm-up takes 53% of the run: schedule.warmup=8ep does not shrink
-medium epochs=59 | With label_smoothing, mixup lowers accuracy
-hot epochs=179 | From 60 to 180 epochs, try recipe=medium.
-hot epochs=18 | Under 60 epochs, try recipe=mild.
+mild epochs=15 | the warm-up takes 53% of the run, because schedule.warmup=8ep does not shrink
+medium epochs=59 | mixup with label_smoothing lowers accuracy
+hot epochs=179 | recipe=medium
+hot epochs=18 | recipe=mild
 hot epochs=180 | methods.sam.interval=5 is slower than methods.sam.interval=10
 mild max_duration=900ba ssr=1 schedule.warmup=1ba | updated every 20 steps) for a run of 900
 mild epochs=16 methods.ema.update_interval=2000ba | every 2,000 steps) for a run of 10,000
 mild methods.ema.update_interval=500ba | little more than the latest weights
-mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch). Try epochs=5
-mild bs=204800 gpus=1 | has only 6 steps. Try a smaller batch: bs=19200 lr=19.2.
+mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch)\\nepochs=5
+mild bs=204800 gpus=1 | has only 6 steps, and more with a smaller batch\\nbs=19200 lr=19.2
 mild gpus=16 | batch.bn_size=256 is more than the 128 images
-mild evaluation.sizes=[192,256] | During training, the test size is data.eval_size=224
-mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256. Try lr=0.256.
-mild optimizer=lamb lr=1.7 | the usual learning rate of lamb for a batch of 2048. Try lr=0.005.
-mild optimizer=adamw lr=1.7 | of adamw for a batch of 2048. Try lr=0.001.
-mild optimizer=lars lr=0.5 | of lars for a batch of 2048. Try lr=8.3.
+mild evaluation.sizes=[192,256] | during training, the test size is data.eval_size=224
+mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256\\nlr=0.256
+mild optimizer=lamb lr=1.7 | the usual learning rate of lamb for a batch of 2048\\nlr=0.005
+mild optimizer=adamw lr=1.7 | of adamw for a batch of 2048\\nlr=0.001
+mild optimizer=lars lr=0.5 | of lars for a batch of 2048\\nlr=8.3
 """
     ),
 )
 def test_notes_name_settings_that_rarely_help(line, expected):
-    assert expected in list_notes(line)
+    notes = list_notes(line)
+    assert expected.replace("\\n", "\n") in notes
+    assert not re.search(r"\.$|^[A-Z][a-z]", notes, re.MULTILINE)
 
 
 def test_extending_run_gets_no_advice_on_fixed_settings():
@@ -63,7 +65,7 @@ def test_extending_run_gets_no_advice_on_fixed_settings():
 def test_notes_report_images_below_full_size():
     resizing = "methods.progressive_resizing"
     text = list_notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
-    assert f"{resizing}.finetune=0.2dur, or '~{resizing}'" in text
+    assert f"{resizing}.finetune=0.2dur\n'~{resizing}'" in text
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_notes_at_the_limit_are_empty(line):
 
 def test_advice_never_scales_a_typed_learning_rate():
     advice = list_notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
-    assert "Try a smaller batch: bs=19200." in advice
+    assert "\nbs=19200\n" in advice
     few = replace(IMAGENET, train_examples=100)
     for words, fix in (
         (["lr=0.1"], "bs=16"),
