@@ -1,5 +1,6 @@
 """Compare runs: the settings that differ, and the spread over seeds."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,12 +103,15 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     Groups with the same label differ only in their duration.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
+    keys = set[str]()
     for group in groups:
         of_recipe.setdefault(group.runs[0].recipe, []).append(group.settings)
+        keys |= read_settings(group.runs[0].folder).keys()
+    shared = Counter(key.partition(".")[2] for key in keys)
     labels = []
     for group in groups:
         recipe = group.runs[0].recipe
-        parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe])))
+        parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe], shared)))
         if len(parts) > _MAX_LABEL_SETTINGS:
             parts[_MAX_LABEL_SETTINGS:] = [f"{len(parts) - _MAX_LABEL_SETTINGS} more"]
         if len(of_recipe) > 1 or not parts:
@@ -128,12 +132,18 @@ def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, R
     return labeled
 
 
-def _find_own_settings(settings: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup"."""
+def _find_own_settings(
+    settings: dict[str, str], sides: Sequence[dict[str, str]], shared: Counter[str]
+) -> Iterator[str]:
+    """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup".
+
+    `shared` counts the sections that have a setting of a name: "evaluation.interval 1ep".
+    """
     for key in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in duration.SETTINGS:
-            yield f"{name or section} {settings[key]}"
+            is_clear = name and shared[name] == 1
+            yield f"{name if is_clear else f'{section}.{name}'.strip('.')} {settings[key]}"
         elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"
 

@@ -63,6 +63,14 @@ def test_read_all_names_every_other_folder(tmp_path):
     assert len(error.value.problems) == 2
 
 
+def test_labels_name_the_section_of_an_ambiguous_setting(tmp_path):
+    for name, often in (("often", "0.1dur"), ("rarely", "1ep")):
+        sections = {"evaluation": {"interval": often}, "checkpoint": {"interval": "1ep"}}
+        make_run_folder(tmp_path, name, config=sections)
+    groups = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
+    assert make_labels(groups) == ["evaluation.interval 0.1dur", "evaluation.interval 1ep"]
+
+
 def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     many = {"optimizer": dict.fromkeys("abcdef", 1.0), "methods": {}}
     plain = make_run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
