@@ -10,13 +10,14 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, S
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import VALUES, make_unknown
-from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, select
+from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, name_as_typed, select
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
+    from resnet_recipes.recipe.compose import Composed
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
@@ -96,6 +97,10 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
+    if engine not in _STORAGE and (problems := _find_image_problems(point, allocation)):
+        rejected = ["warning: with the images on this machine, the job will fail"]
+        rejected += [line for one in problems for line in name_as_typed(one, words).lines()]
+        say("\n      ".join(rejected))
     if engine == "slurm":
         return _format_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -106,6 +111,21 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     return _ENGINES[engine](
         Job(name, drop(words, *GPUS), allocation, storage, list(extras), secrets)
     )
+
+
+def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:
+    """Return the problems of a run with its images, if this machine can access them."""
+    from resnet_recipes.data import measure
+    from resnet_recipes.planning.make import make_plan
+
+    if not os.path.exists(point.recipe.data.root):
+        return ()
+    ranks = allocation.nodes * allocation.ranks
+    try:
+        make_plan(point.recipe, measure(point.recipe.data), ranks, point.origin, False)
+    except RecipeError as error:
+        return error.problems
+    return ()
 
 
 def _format_slurm(

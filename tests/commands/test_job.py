@@ -14,6 +14,12 @@ def test_job_script_repeats_the_arguments(enter):
     assert "#SBATCH --time=4:00:00\n" in out
 
 
+def test_job_warns_if_the_images_here_are_too_few(images, enter):
+    said = enter(f"resnet-recipes slurm mild data={images}")
+    assert "so an epoch has no steps" in said.err
+    assert "resnet-train --resume auto recipe=mild" in said.out
+
+
 def test_job_of_a_small_batch_requests_one_gpu(enter):
     words = "data=/set model.weights=torchvision"
     script = enter(f"resnet-recipes job --for slurm finetune {words}").out
