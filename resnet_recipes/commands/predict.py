@@ -5,15 +5,25 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    ExitCode,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_run, is_setting, open_network
+from resnet_recipes.commands.places import find_missing_network, is_run, is_setting, open_network
 from resnet_recipes.commands.printing import open_output, say
+from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -51,10 +61,9 @@ def run(arguments: Arguments) -> int:
     problem = find_number_problem("--top", top, 1, fix="--top 5")
     RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
     from resnet_recipes.data.imagenet import find_english_name
-    from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained import predict_images
 
-    paths = find_images(images)
+    paths = _find_images(place[0], images)
     network = open_network([*place, *settings], USAGE.example).to_device()
     most = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
@@ -80,12 +89,31 @@ def run(arguments: Arguments) -> int:
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
+def _find_images(place: str, images: Sequence[Path]) -> "list[str | Pixels]":
+    """Return the paths of images. Raises NotReadyError if they or the network do not exist."""
+    from resnet_recipes.inference.images import find_images
+
+    missing: tuple[Problem, ...] = ()
+    try:
+        find_network(place, "RUN|FILE")
+    except NotReadyError as error:
+        missing = error.problems
+    try:
+        paths = find_images(images)
+    except NotReadyError as error:
+        raise NotReadyError([*missing, *error.problems]) from None
+    NotReadyError.raise_if_any(missing)
+    return paths
+
+
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     """Yield the problems of the arguments for a run and for images, and of flags."""
     place, words = arguments.words[:1], arguments.words[1:]
+    if problem := find_missing_network(place, USAGE.example):
+        yield problem
     if not has_images:
-        rule, hint = "pass files or folders", Hint("resnet-recipes predict RUN IMAGE ...")
-        yield Problem("IMAGE", None, rule, hint, kind=Kind.MISSING)
+        hint = () if problem else Hint("resnet-recipes predict RUN IMAGE ...")
+        yield Problem("IMAGE", None, "pass files or folders", hint, kind=Kind.MISSING)
     if swapped := list(filter(is_run, words)):
         runs = [*filter(is_run, place), *swapped]
         rest = [word for word in arguments.words if word not in runs]
