@@ -8,6 +8,7 @@ import csv
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
+from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ SHORT = 3  # letters; in a shorter word only an extra letter counts as a typo
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    words: str  # with {} for the value
+    words: str  # with {} for the value, {half_life} for the half-life of that decay
     rule: str = ""
 
     @property
@@ -212,7 +213,15 @@ def find_meaning(
     value = value.strip("[]()") if "[{}]" in words else value
     if ours:
         return Meaning(" ".join(map(shlex.quote, ours.words.split())), ours.rule or rule)
-    return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split()), rule)
+    half_life = _to_half_life(value)
+    filled = (shlex.quote(word.format(value, half_life=half_life)) for word in words.split())
+    return Meaning(" ".join(filled), rule)
+
+
+def _to_half_life(decay: str) -> str:
+    """Return the half-life of a moving average with this decay per step, by default 0.999."""
+    per_step = float(decay) if re.fullmatch(r"0?\.\d+", decay) and float(decay) else 0.999
+    return f"{max(1, round(log(2) / (1 - per_step)))}ba"
 
 
 def _get_leaf(name: str) -> str:

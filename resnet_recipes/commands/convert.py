@@ -1,13 +1,13 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.suggestions import find_closest, make_unknown
+from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown
 from resnet_recipes.base.text import escape_controls, format_bytes, format_time
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
@@ -92,22 +92,41 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
     from resnet_recipes.recipe.build import build
 
     texts = dict(word.split("=", 1) for word in words)
-    problems = [
-        make_unknown("option", key, kinds) for key, value in texts.items() if key not in kinds
-    ]
-    values = {key: parse_scalar(value) for key, value in texts.items() if key in kinds}
-    options = build(ConvertOptions, values, "", problems)
-    problems += options.problems()
 
-    def add_help(problem: Problem) -> Problem:
-        if problem.fix or problem.kind is Kind.UNKNOWN:
-            return problem
-        meant = find_closest(str(problem.value), problem.valid)
-        default = getattr(ConvertOptions(), problem.key)
-        return problem._replace(fix=Value(meant) if meant else Hint(f"the default is {default}"))
+    def read(texts: Mapping[str, str]) -> tuple[ConvertOptions, list[Problem]]:
+        problems: list[Problem] = []
+        values = {key: parse_scalar(value) for key, value in texts.items()}
+        options = build(ConvertOptions, values, "", problems)
+        return options, [*map(_add_help, (*problems, *options.problems()))]
 
-    RecipeError.raise_if_any(map(add_help, problems))
+    def explain_unknown(key: str, value: str) -> Problem:
+        unknown = make_unknown("option", key, kinds)._replace(typed=f"{key}={value}")
+        parts = {part: name for name in kinds for part in name.split("_")}
+        meant = "".join(unknown.fixes) or parts.get(find_misspelled(key, parts))
+        if not meant:
+            return unknown
+        wrong = next(iter(read({meant: value})[1]), None)
+        if not wrong:
+            return unknown._replace(fix=f"{meant}={value}", valid=())
+        rule = () if wrong.valid else (Hint(wrong.about(meant)),)
+        return unknown._replace(fix=(*map(wrong.command, wrong.fixes), *rule), valid=wrong.valid)
+
+    options, problems = read({key: value for key, value in texts.items() if key in kinds})
+    unknown = [explain_unknown(key, value) for key, value in texts.items() if key not in kinds]
+    RecipeError.raise_if_any([*unknown, *problems])
     return options
+
+
+def _add_help(problem: Problem) -> Problem:
+    """Return the problem of an option with a value to use instead."""
+    from resnet_recipes.data.convert.encode import ConvertOptions
+
+    if problem.fix or problem.kind is Kind.UNKNOWN:
+        return problem
+    meant = find_closest(str(problem.value), problem.valid)
+    default = getattr(ConvertOptions(), problem.key)
+    usual = "null" if default is None else to_text(default)
+    return problem._replace(fix=Value(meant or usual))
 
 
 def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:

@@ -1,14 +1,15 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
 from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, find_place
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import Library, find_part
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import list_newest
@@ -29,6 +30,7 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     words = arguments.words
+    RecipeError.raise_if_any(_find_unknown(words, arguments.recipes))
     settings = [_read_settings(word, arguments.recipes) for word in words]
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
@@ -37,14 +39,27 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
+def _find_unknown(words: Sequence[str], folder: Path | None) -> Iterator[Problem]:
+    """Yield the problems of arguments that are neither a recipe nor a run."""
+    recipes = Library(folder).list_names()
+    names = [*recipes, *(path.name for path in list_newest(ROOT))]
+    for word in words:
+        name = word.removeprefix("recipe=")
+        is_file = name.endswith((".yaml", ".yml"))
+        if name in recipes or is_file or find_place("RECIPE|RUN", word):
+            continue
+        leaf = name.rpartition("/")[2]
+        fix = find_closest(leaf, names) or find_part(leaf, names)
+        lists = ("resnet-recipes ls", "resnet-recipes runs")
+        yield Problem(
+            "RECIPE|RUN", name, "recipe or run", fix or lists, kind=Kind.UNKNOWN, typed=word
+        )
+
+
 def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe or of a run, as text."""
-    name, recipes = word.removeprefix("recipe="), Library(folder).list_names()
-    run = None if name in recipes else find_place("RECIPE|RUN", word)
-    if not run and name not in recipes and not name.endswith((".yaml", ".yml")):
-        candidates = [*recipes, *(path.name for path in list_newest(ROOT))]
-        fix = find_closest(name, candidates) or ("resnet-recipes ls", "resnet-recipes runs")
-        raise RecipeError.of("RECIPE|RUN", name, "is not a recipe or a run", fix)
+    name = word.removeprefix("recipe=")
+    run = None if name in Library(folder).list_names() else find_place("RECIPE|RUN", word)
     from resnet_recipes.recipe import frozen
     from resnet_recipes.recipe.compose import compose
 

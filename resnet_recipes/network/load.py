@@ -185,6 +185,10 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
 
 #: The advice for a file that no known network fits.
 NAMING = "name the network: model.name=timm:NAME or model.name=torchvision:NAME"
+_SOURCES = (
+    "NAME is in the code or the model card that came with the file; timm.list_models() lists all "
+    "names"
+)
 
 
 class UnknownNetworkError(ArchiveError):
@@ -193,7 +197,7 @@ class UnknownNetworkError(ArchiveError):
     def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{rule} ({_describe_tensors(state)})")
         fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
-        self.fixes: tuple[str, ...] = fitting or (Hint(NAMING),)
+        self.fixes: tuple[str, ...] = fitting or (Hint(NAMING), Hint(_SOURCES))
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.suggestions import SHORT
 from resnet_recipes.network import published
 
 #: BatchNorm's batch counter, which files older than torch 0.4.1 do not have.
@@ -53,7 +54,7 @@ def match_tensors(
 
 
 def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
-    """Return library networks that fit a file and have a similar name."""
+    """Return library networks that fit a file, and whose names are similar or contain its name."""
     stem = re.sub(r"[^a-z0-9]+", "_", path.stem.lower())
     stem = re.sub(r"_[0-9a-f]{6,64}$", "", stem)
     candidates = [f"torchvision:{name}" for name in backbones.list_networks("torchvision")]
@@ -61,6 +62,8 @@ def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
         candidates += [f"timm:{name}" for name in backbones.list_networks("timm")]
     short = {name.partition(":")[2] for name in candidates}
     similar = get_close_matches(stem, short, n=_MAX_NETWORKS, cutoff=0.6)
+    if len(stem) > SHORT:  # "lite0" is part of efficientnet_lite0
+        similar += sorted(name for name in short if stem in name)[:_MAX_NETWORKS]
     fitting = [
         name
         for name in candidates

@@ -47,7 +47,7 @@ ema=false | '~methods.ema'
 ema=0 | '~methods.ema'
 --use_ema true | 'methods.ema={}'
 mixup=true | 'methods.mixup={}'
-ema.decay=0.999 | methods.ema.half_life=DURATION
+ema.decay=0.999 | methods.ema.half_life=693ba
 img_size=[160,160] | data.train_size=160
 --train-size 128 | data.train_size=128
 log=wandb | 'log.to=[wandb]'

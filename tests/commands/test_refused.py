@@ -152,7 +152,7 @@ doctor gpu a b | 2 | doctor
 doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | is an address, but only local files
-convert a b shufle=true workers=x | 2 | did you mean shuffle?
+convert a b shufle=true workers=x | 2 | did you mean shuffle=true?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
