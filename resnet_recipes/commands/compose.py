@@ -99,7 +99,8 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
             names, rule = rank_recipes(facts, find_usual_side(config, facts))
             if names:
                 command = shlex.join(["resnet-train", names[0], *changes])
-                fix = (f"recipe={names[0]}" if problems else command, Hint(rule))
+                reason = Hint(f"{names[0]} is {rule}")
+                fix = (f"recipe={names[0]}" if problems else command, reason)
         if problems and not fix:
             fix = "recipe=finetune"
     yield Problem("recipe", None, "", fix, () if fix else tuple(recipes), Kind.MISSING)

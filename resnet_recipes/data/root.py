@@ -154,8 +154,11 @@ def _explain_missing(root: Path) -> Problem:
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
             return _make_absent_problem(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])
-    place = "this folder" if there.absolute() == Path.cwd() else there
+    is_here = there.absolute() == Path.cwd()
+    place = "this folder" if is_here else there
     fix: Fix = Hint(f"{place} contains {listed}" if listed else LAYOUT)
+    if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
+        fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
         fix = "resnet-train demo"
     return _make_absent_problem(root, fix)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -206,7 +207,7 @@ class LaunchConfig(Section):
                     seconds(value)
             except ValueError as error:
                 if isinstance(error, NoPriceError):
-                    fix = _PRICE.fix
+                    fix = f"{shlex.quote(f'{key}={read_budget(value)}')} launch.price=2.50"
                 else:
                     meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()

@@ -18,8 +18,10 @@ from resnet_recipes.base.errors import (
     REFUSED_CODES,
     STOPPED_CODES,
     ExitCode,
+    Hint,
     RecipeError,
     TrainingError,
+    label,
 )
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.run_folder import LOGS
@@ -155,7 +157,7 @@ class Ending:
         lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
         if self.hint:
-            lines.append(f"  what to do:  {self.hint}")
+            lines.append(f"  {label(Hint(self.hint))}")
         return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
 
 

@@ -23,6 +23,7 @@ resnet-train
 resnet-train mild
 resnet-train mild data=images/train --dry-run
 resnet-train mild data=nowhere
+resnet-train mild data=/nope/x
 resnet-train mild data=empty
 resnet-train mild data=one
 resnet-train data=images
@@ -59,6 +60,7 @@ resnet-train mild data=images methods.mixup.alpha=high --dry-run
 resnet-train mild data=images optimizer.betas=0.9 --dry-run
 resnet-train demo data=images bs=8 methods.mixup={} methods.cutmix={} --dry-run
 resnet-train mild data=images methods.dropout=0.5 --dry-run
+resnet-train mild data=images methods.ema.decay= --dry-run
 resnet-train demo data=images bs=8 budget=2w --dry-run
 resnet-train demo data=images bs=8 launch.max_wall=1 --dry-run
 resnet-train demo data=images bs=8 launch.retries=3 --dry-run
@@ -108,6 +110,7 @@ resnet-recipes show milld
 resnet-recipes cp mild recipes/Mine.yaml
 resnet-recipes diff mild
 resnet-recipes diff mild nope
+resnet-recipes diff mild hotter
 resnet-recipes methods mixap
 resnet-recipes estimate mild
 resnet-recipes estimate data=images --within 2
@@ -128,11 +131,13 @@ resnet-recipes eval nope
 resnet-recipes eval first --csv out.txt
 resnet-recipes predict first
 resnet-recipes predict first nope.jpg
+resnet-recipes predict runs/x nope.jpg
 resnet-recipes export first
 resnet-recipes export first --to tensorrt --out x
 resnet-recipes export first --to onnx --out images
 resnet-recipes convert images
 resnet-recipes convert nope out
+resnet-recipes convert images out quality=900
 resnet-recipes doctor nope
 resnet-recipes doctor data
 resnet-recipes doctor data empty

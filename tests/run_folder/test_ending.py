@@ -122,7 +122,7 @@ def test_explained_orders_failure_cause_and_logs():
         "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks "
         "were stopped",
         "  image file is truncated: a.JPEG",
-        "  what to do:  replace the file, or skip it with data.on_bad_image=skip",
+        "  hint:  replace the file, or skip it with data.on_bad_image=skip",
         "  log: runs/a/logs/rank5.log     resume: resnet-train --resume runs/a",
     ]
 
