@@ -100,8 +100,10 @@ def parse_block(block: str) -> Iterator[list[str]]:
 def find_own_program(words: list[str]) -> tuple[str, list[str]] | None:
     """Return the program, resnet-train or resnet-recipes, and its arguments, under any launcher.
 
-    None for other lines.
+    None for other lines, also for one that enters the folder of a clone.
     """
+    if words[:1] == ["cd"]:
+        return None
     for name in ("resnet-train", "resnet-recipes", "resnet_recipes"):
         if name in words:
             return name.replace("_recipes", "-train"), words[words.index(name) + 1 :]
