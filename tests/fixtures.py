@@ -138,11 +138,11 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         for number, size in enumerate([(500, 375), (333, 480)] * 4):
             coarse = np.random.default_rng(number).integers(0, 256, (75, 100, 3), np.uint8)
             Image.fromarray(coarse).resize(size).save(root / f"{number}.jpg", quality=95)
-    found = sorted(
+    files = sorted(
         path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
     )
-    assert found, f"no photographs in {root}"
-    return found[:: max(1, len(found) // 50)][:50]
+    assert files, f"no photographs in {root}"
+    return files[:: max(1, len(files) // 50)][:50]
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free bytes of every disk."""
 
     def leave(size: int) -> None:
-        found = os.statvfs_result((1, 1, 0, 0, size, 0, 0, 0, 0, 255))
-        monkeypatch.setattr(os, "statvfs", lambda _: found)
+        status = os.statvfs_result((1, 1, 0, 0, size, 0, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _: status)
 
     return leave
 
@@ -164,10 +164,10 @@ def recipe() -> Callable[..., Recipe]:
     """
 
     def make(words: str = "", **changes: Any) -> Recipe:
-        made, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {words}"), changes))
+        small, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {words}"), changes))
         if problems:
             raise RecipeError(problems)
-        return made
+        return small
 
     return make
 
@@ -177,8 +177,8 @@ def planned(recipe: Callable[..., Recipe]) -> Callable[..., Plan]:
     """Return a function that plans a small recipe with changes."""
 
     def make(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
-        made = recipe(words, **changes)
-        return make_plan(made, data.measure(made.data), ranks)
+        small = recipe(words, **changes)
+        return make_plan(small, data.measure(small.data), ranks)
 
     return make
 
@@ -201,7 +201,7 @@ def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> C
         run.close()
 
 
-class Said(NamedTuple):
+class Streams(NamedTuple):
     """The output of a command."""
 
     out: str
@@ -209,16 +209,16 @@ class Said(NamedTuple):
 
 
 @pytest.fixture
-def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
     """Return a function that runs a command line; it must end with exit code `code`."""
 
-    def run(line: str, code: int = 0) -> Said:
+    def run(line: str, code: int = 0) -> Streams:
         program, *words = shlex.split(line)
         capsys.readouterr()
         ended = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program](words)
-        said = Said(*capsys.readouterr())
-        assert ended == code, said
-        return said
+        streams = Streams(*capsys.readouterr())
+        assert ended == code, streams
+        return streams
 
     return run
 

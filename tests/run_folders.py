@@ -10,7 +10,7 @@ from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 
 #: Contents of the files that all runs have in common.
-ALIKE = json.loads(
+COMMON_CONTENT = json.loads(
     """{
 "env": {"python": "3.12.1", "packages": {"torch": "2.11.0"}, "machine": {"cores": 2}},
 "begin": {"kind": "begin", "step": 0, "epoch": 0.0, "devices": "8 x A100", "startup_seconds": 1.0,
@@ -53,7 +53,7 @@ def make_run_folder(
     (folder / "overrides.txt").write_text(f"seed={seed}\n")
     (folder / "command.txt").write_text(f"resnet-train recipe={recipe} seed={seed} run={name}\n")
     (folder / "provenance.json").write_text(json.dumps({"recipe": recipe}))
-    (folder / "env.json").write_text(json.dumps(ALIKE["env"] | {"created": name}))
+    (folder / "env.json").write_text(json.dumps(COMMON_CONTENT["env"] | {"created": name}))
     settings = {
         "name": recipe,
         "seed": seed,
@@ -64,17 +64,17 @@ def make_run_folder(
     } | (config or {})
     (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML, and faster to write
     steps = [
-        ALIKE["step"]
+        COMMON_CONTENT["step"]
         | {"step": step, "epoch": step / 10, "loss": 3 / step, "pixels": 88 + step // 10}
         | {"training_seconds": 6.0 * step, "wall_seconds": 7.0 * step}
         for step in range(1, 41)
     ]
-    evaluation = ALIKE["evaluation"] | {"ema_top1_percent": top1}
-    records = [ALIKE["begin"] | {"epochs": epochs}, *steps, evaluation]
+    evaluation = COMMON_CONTENT["evaluation"] | {"ema_top1_percent": top1}
+    records = [COMMON_CONTENT["begin"] | {"epochs": epochs}, *steps, evaluation]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     if state == "finished":
-        own = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs}
-        (folder / "summary.json").write_text(json.dumps(ALIKE["summary"] | own))
+        results = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs}
+        (folder / "summary.json").write_text(json.dumps(COMMON_CONTENT["summary"] | results))
     else:
         (folder / "checkpoints" / "step-00000040.json").write_text("{}")
     if state in ("stopped", "failed"):

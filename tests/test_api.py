@@ -168,14 +168,14 @@ setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 """
 
 
-@pytest.mark.parametrize(("call", "said"), parse_rows(MISUSED.replace("\n    ", "\\n    ")))
-def test_misused_function_raises_one_message(call, said, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("call", "message"), parse_rows(MISUSED.replace("\n    ", "\\n    ")))
+def test_misused_function_raises_one_message(call, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("data.backend=synthetic", "schedule.warmup=0ep")
     names = {"rr": resnet_recipes, "Path": Path, "np": np, "torch": torch}
     names["recipe"] = resnet_recipes.compose("small", *words)
     names["several"] = resnet_recipes.compose("small", *words, gpus=2)
-    with pytest.raises(resnet_recipes.RecipeError, match=said):
+    with pytest.raises(resnet_recipes.RecipeError, match=message):
         eval(call, names)
     assert list(tmp_path.iterdir()) == []
 
@@ -204,25 +204,25 @@ def test_predict_takes_networks_and_images_in_memory(mine):
     with torch.no_grad():
         logits = resnet_recipes.load(mine)(network.transform(pixels)[None])
     shares = dict(zip(network.classes, logits.softmax(1)[0].tolist(), strict=True))
-    given = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
-    found = list(resnet_recipes.predict(network, given, workers=0))
+    images = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
+    results = list(resnet_recipes.predict(network, images, workers=0))
     names = [str(path), "image 1", "image 2", "image 3"]
-    assert [one.file for one in found[:4]] == names
-    assert len(found) == 7
-    for one in found[:4]:
+    assert [one.file for one in results[:4]] == names
+    assert len(results) == 7
+    for one in results[:4]:
         assert dict(one.classes) == pytest.approx(
             {name: shares[name] for name, _ in one.classes}, abs=2e-3
         )
-    assert found[4].classes != found[1].classes
+    assert results[4].classes != results[1].classes
     (alone,) = resnet_recipes.predict("last", pixels, workers=0)
-    assert [name for name, _ in alone.classes] == [name for name, _ in found[1].classes]
+    assert [name for name, _ in alone.classes] == [name for name, _ in results[1].classes]
     for several in (np.stack([pixels] * 3), torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]):
         assert len(list(resnet_recipes.predict(network, several, workers=0))) == len(several)
     assert list(resnet_recipes.predict(network, [])) == []
     assert network.training
     assert is_identical(network.state_dict(), before)
-    found = resnet_recipes.evaluate(network, data="runs/images", workers=0)
-    assert found.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
+    results = resnet_recipes.evaluate(network, data="runs/images", workers=0)
+    assert results.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
 
 
 def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
@@ -246,9 +246,9 @@ def test_example_of_the_readme_runs(images, monkeypatch):
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
-    given = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
-    assert given in example
-    exec(example.replace(given, words), names)
+    arguments = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
+    assert arguments in example
+    exec(example.replace(arguments, words), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
     assert read_ending(names["run"].folder / "exit.json").code == 0
 
@@ -332,13 +332,13 @@ def test_signal_reaches_program_after_save(tmp_path, train_here, number):
         signal.raise_signal(number)
         return process.interruption.exit_code
 
-    came, before = [], signal.getsignal(number)
-    signal.signal(number, lambda *_: came.append(read_ending(tmp_path / "exit.json").code))
+    codes, before = [], signal.getsignal(number)
+    signal.signal(number, lambda *_: codes.append(read_ending(tmp_path / "exit.json").code))
     try:
         assert train_here(signal_itself).stopped
     finally:
         signal.signal(number, before)
-    assert came == [130 if number == signal.SIGINT else 75]
+    assert codes == [130 if number == signal.SIGINT else 75]
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
@@ -402,10 +402,10 @@ def test_installed_method_has_schema_card_and_plan(forks, tmp_path):
         tmp_path, "run_commands", str(about / "entry_points.txt"), *commands
     ).wait()
     assert code == 0, err
-    refused, said = out.split("\n", 1)
-    assert refused == "[<ExitCode.NOT_READY: 3>]"
+    first_line, output = out.split("\n", 1)
+    assert first_line == "[<ExitCode.NOT_READY: 3>]"
     assert "pip uninstall darken" in err
-    assert "methods.darken.factor=0.5   of brightness" in said
-    assert "transform_batch  progressive_resizing, label_smoothing, darken" in said
-    assert "[0, 0, <ExitCode.RECIPE: 2>]" in said
+    assert "methods.darken.factor=0.5   of brightness" in output
+    assert "transform_batch  progressive_resizing, label_smoothing, darken" in output
+    assert "[0, 0, <ExitCode.RECIPE: 2>]" in output
     assert "methods.darken.factor=0" in err

@@ -43,8 +43,8 @@ def plan_network(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetwork(model, 10, Stack({}))
-    known = backbones.read_facts(backbones.build_structure(name, 10, model.args))
-    return model, facts, known.get("input_size", (3, 224))[1]
+    network_facts = backbones.read_facts(backbones.build_structure(name, 10, model.args))
+    return model, facts, network_facts.get("input_size", (3, 224))[1]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_networks_that_compute_when_built_are_planned(name: str):
 def test_every_network_is_planned_or_rejected(name: str):
     _, facts, side = plan_network(name)
     problems = [*facts.problems(), *facts.size_problems([side], side)]
-    refused = name.partition(":")[2].startswith(REFUSED)
-    assert ["several classifiers" in problem.clause for problem in problems] == [True] * refused
+    is_rejected = name.partition(":")[2].startswith(REFUSED)
+    assert ["several classifiers" in problem.clause for problem in problems] == [True] * is_rejected
 
 
 @pytest.mark.exhaustive

@@ -104,7 +104,7 @@ def build_run(make_run: Callable[..., Run]) -> Callable[..., Run]:
 )
 def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Callable[..., Run]):
     run = build_run(name)
-    model, seen, expected = run.plan.recipe.model, [], []
+    model, steps_inputs, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
     library_model = backbones.create_from_library(
@@ -114,7 +114,7 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
     loss_of = run.methods.loss
 
     def note(_, inputs):
-        seen.append((inputs[0].clone(), torch.get_rng_state()))
+        steps_inputs.append((inputs[0].clone(), torch.get_rng_state()))
 
     def note_targets(logits, targets):
         expected.append(targets.clone())
@@ -124,7 +124,7 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
     run.methods.loss = note_targets
     notes = record(run)
     optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
-    for (images, state), targets in zip(seen, expected, strict=True):
+    for (images, state), targets in zip(steps_inputs, expected, strict=True):
         torch.set_rng_state(state)  # for dropout
         optimizer.zero_grad()
         losses.append(

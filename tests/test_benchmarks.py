@@ -103,15 +103,15 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     page = "\n".join(note.read_text() for note in notes)
     rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
     printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
-    found, path = set(), tmp_path / "rows.json"
+    intervals, path = set(), tmp_path / "rows.json"
     for command in re.findall(r"^python benchmarks/proof (--table .*)", page, re.M):
         written = run_benchmark("proof", *shlex.split(command), rows=path, patched=monkeypatch)
         for one in written["differences"]:
             low, high = one["mean"] - one["half_width"], one["mean"] + one["half_width"]
             values = (*one["points"], one["mean"], low, high)
-            found.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
-    assert len(found) == 30
-    assert found <= printed
+            intervals.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
+    assert len(intervals) == 30
+    assert intervals <= printed
 
 
 def test_differences_are_corrected_for_their_number(proof):
@@ -120,18 +120,22 @@ def test_differences_are_corrected_for_their_number(proof):
         table["Cell"]("", 8.0, dict(enumerate(top1)), pflops, 0.0)
         for top1, pflops in (((50, 50, 50), 2.0), ((54, 55, 56), 3.0), ((51, 50, 49), None))
     )
-    found = table["compute_differences"]([(second, first), (second, third), (third, first)])
-    assert [one.verdict for one in found] == ["more accurate", "not settled", "not settled"]
-    assert (found[0].points, found[0].cost, found[1].cost) == ((4, 5, 6), 1.5, None)
+    differences = table["compute_differences"]([(second, first), (second, third), (third, first)])
+    assert [one.verdict for one in differences] == ["more accurate", "not settled", "not settled"]
+    assert (differences[0].points, differences[0].cost, differences[1].cost) == (
+        (4, 5, 6),
+        1.5,
+        None,
+    )
     # Student's t with 2 degrees of freedom at 1 - 0.05 / 6 is 7.6488
-    assert found[1].half_width == pytest.approx(7.6488 * stdev([3, 5, 7]) / 3**0.5, rel=1e-4)
+    assert differences[1].half_width == pytest.approx(7.6488 * stdev([3, 5, 7]) / 3**0.5, rel=1e-4)
     # with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2), where t = mean / standard error
     alone = []
     for points in ((4, 5, 6), (3, 5, 7)):
         t = 5 / (stdev(points) / 3**0.5)
         alone.append(1 - t / (2 + t * t) ** 0.5)
     expected = [3 * alone[0], max(3 * alone[0], 2 * alone[1]), 1.0]
-    assert [one.p for one in found] == pytest.approx(expected)
+    assert [one.p for one in differences] == pytest.approx(expected)
 
 
 def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
@@ -162,17 +166,19 @@ def test_factor_effects_match_means_of_published_table(proof):
 def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
     images, rows = create_random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
     words = str(images), "--sizes", "16", "--memory"
-    found = run_benchmark("supply.py", *words, "48", rows=rows, patched=monkeypatch)
-    assert [row["case"].removeprefix("images, 16 px, ") for row in found] == [
+    measured_rows = run_benchmark("supply.py", *words, "48", rows=rows, patched=monkeypatch)
+    assert [row["case"].removeprefix("images, 16 px, ") for row in measured_rows] == [
         "files",
         "memory at 48 px, later",
         "memory at 48 px, first epoch",
     ]
-    assert all(row["predicted"] > 0 and row["measured"] > 0 for row in found)
-    found = run_benchmark("smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch)
+    assert all(row["predicted"] > 0 and row["measured"] > 0 for row in measured_rows)
+    measured_rows = run_benchmark(
+        "smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch
+    )
     # no image is larger than the last limit
-    assert [row["changed_percent"] for row in found[1:]] == [100, 0]
-    assert found[1]["low_db"] < found[1]["median_db"] < 30
+    assert [row["changed_percent"] for row in measured_rows[1:]] == [100, 0]
+    assert measured_rows[1]["low_db"] < measured_rows[1]["median_db"] < 30
 
 
 def test_psnr_follows_its_formula():

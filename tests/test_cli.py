@@ -55,7 +55,7 @@ def make_unnumbered_error(name: str) -> OSError:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (
             RecipeError(
@@ -86,14 +86,14 @@ def make_unnumbered_error(name: str) -> OSError:
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
-def test_user_error_sets_message_and_exit_code(capsys, error, code, said):
+def test_user_error_sets_message_and_exit_code(capsys, error, code, message):
     def fail(_):
         raise error
 
     assert cli.run_guarded(fail, []) == code
     out, err = capsys.readouterr()
     assert out == ""
-    assert said in err
+    assert message in err
 
 
 @pytest.mark.parametrize("run", [cli.train, cli.main])
@@ -154,8 +154,8 @@ def test_internal_error_keeps_its_traceback():
 )
 def test_messages_cannot_control_the_terminal(error, capsys):
     assert cli.run_guarded(Mock(side_effect=error), []) > 0
-    assert "\\x1b[2J" in (said := capsys.readouterr().err)
-    assert "\x1b" not in said
+    assert "\\x1b[2J" in (message := capsys.readouterr().err)
+    assert "\x1b" not in message
 
 
 def test_closed_pipe_is_not_an_error(tmp_path):
@@ -268,6 +268,6 @@ def test_mismatched_torchvision_is_reported_with_fix(capsys):
         exec("raise RuntimeError('operator nms does not exist')", {"__name__": "torchvision"})
 
     assert cli.run_guarded(run, []) == 3
-    said = capsys.readouterr().err
-    assert "torchvision does not fit the installed torch" in said
-    assert "try:   pip install --upgrade torch torchvision" in said
+    message = capsys.readouterr().err
+    assert "torchvision does not fit the installed torch" in message
+    assert "try:   pip install --upgrade torch torchvision" in message

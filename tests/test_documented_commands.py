@@ -153,9 +153,9 @@ def test_every_documented_command_works(page, images, home):
         for name, words in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
             words = [word for word in words if not word.startswith("run=")]
-            code, said = run_command(name, place_paths(words, images, home))
+            code, output = run_command(name, place_paths(words, images, home))
             if code:
-                failed.append(f"{name} {shlex.join(words)}\n{said}")
+                failed.append(f"{name} {shlex.join(words)}\n{output}")
     assert not failed, "\n\n".join(["", *failed])
 
 
@@ -191,11 +191,11 @@ def run_command(name: str, words: list[str]) -> tuple[int, str]:
     """
     target = words[words.index(">") + 1] if ">" in words else None
     words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
-    code, said = plan_training(tuple(words)) if name == "resnet-train" else run_subcommand(words)
+    code, output = plan_training(tuple(words)) if name == "resnet-train" else run_subcommand(words)
     if target and not code:
         Path(target).parent.mkdir(exist_ok=True)
-        Path(target).write_text(said)
-    return code, said
+        Path(target).write_text(output)
+    return code, output
 
 
 @cache
@@ -224,10 +224,10 @@ def run_subcommand(words: list[str]) -> tuple[int, str]:
     if {"--png", "--fix-val"} & set(rest):
         split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
-    code, said = run_program(
+    code, output = run_program(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
     )
-    return (0 if verb == "doctor" and code == 3 else code), said
+    return (0 if verb == "doctor" and code == 3 else code), output
 
 
 def run_program(entry: object, words: list[str]) -> tuple[int, str]:

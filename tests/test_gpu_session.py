@@ -58,10 +58,10 @@ def fail_second_call(function):
     """Wrap a function so that its second call runs out of memory."""
     calls = iter([False, True])
 
-    def call_or_fail(*given, **named):
+    def call_or_fail(*arguments, **named):
         if next(calls, False):
             raise torch.OutOfMemoryError("no memory\nis left")
-        return function(*given, **named)
+        return function(*arguments, **named)
 
     return call_or_fail
 
@@ -91,8 +91,8 @@ class ChannelsLast(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         if "convolution" in str(function):
-            given = [each for each in arguments if isinstance(each, torch.Tensor)]
-            assert all(each.is_contiguous(memory_format=torch.channels_last) for each in given)
+            tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
+            assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
         return function(*arguments, **(options or {}))
 
 
@@ -205,8 +205,8 @@ def test_ratios_use_best_peer_of_same_work(session):
         make_row("timm, blurred", 50.0),
         make_row("ours, Mild, kernels off", 10.0),
     ]
-    found = {each["case"]: each["ratio"] for each in compute_ratios(rows)}
-    assert found == {
+    ratios = {each["case"]: each["ratio"] for each in compute_ratios(rows)}
+    assert ratios == {
         "176 px, 256: ours, no methods over bare loop": pytest.approx(300 / 999),
         "176 px, 256: ours, Mild over bare loop, blurred, reduce-overhead": pytest.approx(1.25),
     }
@@ -218,11 +218,11 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
     cpu, changed = torch.device("cpu"), check_steps.compute_changes
     expected = changed(check_steps.NO_METHODS, cpu)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    found = changed(check_steps.NO_METHODS, cpu)
-    lost = [update.clone() for update in found]
+    actual = changed(check_steps.NO_METHODS, cpu)
+    lost = [update.clone() for update in actual]
     for update in lost:
         update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0
-    for results, is_correct in ((found, True), (lost, False)):
+    for results, is_correct in ((actual, True), (lost, False)):
         monkeypatch.setattr(check_steps, "compute_changes", Mock(side_effect=[expected, results]))
         row = dict(check_steps.list_decisive_checks(cpu))["3 steps, no methods"]()
         assert ("fault" not in row) == is_correct, row

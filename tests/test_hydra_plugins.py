@@ -23,8 +23,8 @@ def compose_application(*words: str, recipe: str = "hot") -> dict:
     for plugin in (RecipeSource, RecipeSearchPath):
         Plugins.instance().register(plugin)
     defaults = [{"resnet_recipes/recipe@recipe": recipe}, "_self_"]
-    own = {"defaults": defaults, "side": "${recipe.data.train_size}", "recipe": {"seed": 5}}
-    ConfigStore.instance().store("application", own)
+    content = {"defaults": defaults, "side": "${recipe.data.train_size}", "recipe": {"seed": 5}}
+    ConfigStore.instance().store("application", content)
     with hydra.initialize_config_module("resnet_recipes", version_base="1.3"):
         return OmegaConf.to_container(hydra.compose("application", list(words)), resolve=True)
 
@@ -34,8 +34,8 @@ def compose_application(*words: str, recipe: str = "hot") -> dict:
 )
 def test_every_recipe_is_a_complete_option(name):
     assert SOURCE.is_config(f"resnet_recipes/recipe/{name}")
-    found = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
-    assert from_config(found) == compose(name, needs_data=False).recipe
+    config = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
+    assert from_config(config) == compose(name, needs_data=False).recipe
 
 
 def test_application_overrides_with_hydra_grammar():

@@ -252,8 +252,8 @@ def list_words(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """
     docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     pages = (node for node in module.body if ast.unparse(node).startswith("USAGE = "))
-    shown = {part for page in pages for part in ast.walk(page)}
-    for node in {*ast.walk(module)} - shown:
+    page_nodes = {part for page in pages for part in ast.walk(page)}
+    for node in {*ast.walk(module)} - page_nodes:
         parts = [getattr(node, field, "") for field in ("id", "attr", "arg", "name", "module")]
         if isinstance(node, ast.Constant) and node not in docstrings:
             parts.append(node.value)

@@ -22,7 +22,7 @@ def test_files_named_in_architecture_exist():
     named = set(re.findall(r"`([\w./]+\.(?:py|yaml))`", PAGES["docs/architecture.md"]))
     assert len(named) > 50
     places = {name: (PACKAGE / name, ROOT / name) for name in named}
-    assert [name for name, found in places.items() if not any(p.exists() for p in found)] == []
+    assert [name for name, paths in places.items() if not any(p.exists() for p in paths)] == []
 
 
 def test_map_lists_every_package():
@@ -70,8 +70,8 @@ def test_tests_named_in_faults_exist():
 
 def test_tests_named_on_pages_exist():
     paths = list((ROOT / "tests").rglob("test_*.py"))
-    found = re.findall(r"def (test_\w+)\(", "".join(path.read_text() for path in paths))
-    names = [*found, *(path.stem for path in paths)]
+    functions = re.findall(r"def (test_\w+)\(", "".join(path.read_text() for path in paths))
+    names = [*functions, *(path.stem for path in paths)]
     pages = PAGES | {"CONTRIBUTING.md": CONTRIBUTING}
     assert_none(
         f"{page}: {name}"
@@ -96,9 +96,9 @@ def test_readme_terminal_matches_current_output(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     assert cli.main(["plan", "mild", "gpus=8"]) == 0
     drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
-    shown = " ".join(drawn.replace("\xa0", " ").split())
+    screen = " ".join(drawn.replace("\xa0", " ").split())
     for line in capsys.readouterr().out.splitlines():
-        assert " ".join(line.split()) in shown
+        assert " ".join(line.split()) in screen
 
 
 #: An argument that a shell would change: ~ expands, and [ starts a pattern.
@@ -140,6 +140,6 @@ def list_commands() -> Iterator[str]:
 
 @pytest.mark.parametrize("texts", [list_messages, list_commands])
 def test_suggested_commands_survive_every_shell(texts):
-    found = list(texts())
-    assert len(found) > 100
-    assert [text for text in found if BARE.search(text)] == []
+    commands = list(texts())
+    assert len(commands) > 100
+    assert [text for text in commands if BARE.search(text)] == []

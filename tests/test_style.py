@@ -126,7 +126,7 @@ def test_type_name_exists_once():
             if (name := get_type_name(node)) and name != PLUG_IN:
                 places.setdefault(name, []).append(format_location(path, node))
     assert places["ZeroToOne"], "aliases are types too"
-    assert_none(" and ".join(found) for found in places.values() if len(found) > 1)
+    assert_none(" and ".join(locations) for locations in places.values() if len(locations) > 1)
 
 
 #: Participles and fillers that do not describe the value of a variable.
@@ -138,8 +138,8 @@ FILLERS = {
 def test_names_are_not_fillers():
     assert_none(
         f"{format_location(path, node)} {name}"
-        for path in parse_sources()
-        for node in list_nodes(path)
+        for path in list_files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for name in list_bound_names(node)
         if name.strip("_") in FILLERS
     )

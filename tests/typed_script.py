@@ -33,9 +33,9 @@ def use(folder: Path) -> None:
     network = rr.load(folder)
     logits: torch.Tensor = network(network.transform("a.png")[None])
     print(network.classes[int(logits.argmax())])
-    found = rr.evaluate(folder, "evaluation.flip=true", workers=0)
-    top1: float = found.metrics.top1
-    print(top1, found.confusion.mistakes(5))
+    evaluation = rr.evaluate(folder, "evaluation.flip=true", workers=0)
+    top1: float = evaluation.metrics.top1
+    print(top1, evaluation.confusion.mistakes(5))
     for one in rr.predict(folder, ["images/val"]):
         print(one.file, one.classes[0] if one.classes else one.error)
 

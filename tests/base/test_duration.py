@@ -82,8 +82,8 @@ def test_invalid_duration_is_rejected_with_a_sentence(text):
     ),
 )
 def test_scaling_rounds_down_without_float_errors(ratio, epochs):
-    for given in (ratio, float(ratio)):
-        scaled = Duration.parse("90ep").scale(to_fraction(given))
+    for factor in (ratio, float(ratio)):
+        scaled = Duration.parse("90ep").scale(to_fraction(factor))
         assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 

@@ -32,7 +32,7 @@ def nothing_starts(tmp_path, monkeypatch):
     )
 
 
-def check(capsys, argv: list[str], *said: str) -> None:
+def check(capsys, argv: list[str], *phrases: str) -> None:
     """Run a command that must fail with exit code 2 and print these texts on stderr.
 
     It must not leave any file behind.
@@ -42,7 +42,7 @@ def check(capsys, argv: list[str], *said: str) -> None:
     assert out == ""
     assert "Traceback" not in err
     assert err.startswith("error: ")
-    for part in said:
+    for part in phrases:
         assert part in err
     assert not Path("runs").exists()
 
@@ -85,8 +85,8 @@ recipe=mild --resume | --resume | needs a run
     ],
 )
 def test_nonsense_command_is_explained(capsys, row):
-    words, *said = row
-    check(capsys, words.split(), *said)
+    words, *phrases = row
+    check(capsys, words.split(), *phrases)
 
 
 def test_missing_recipe_file_exits_with_3(capsys):
@@ -145,14 +145,14 @@ def combine_arguments(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]
     A setting appears once per command, since its last value would win.
     """
     commands: list[dict[str, tuple[str, ...]]] = []
-    for word, *said in wrong:
+    for word, *phrases in wrong:
         key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(
             word.split("=")[0], word.split("=")[0]
         )
         home = next((command for command in commands if key not in command), None)
         if home is None:
             commands.append(home := {})
-        home[key] = (word, *said)
+        home[key] = (word, *phrases)
     return [list(command.values()) for command in commands]
 
 
@@ -162,8 +162,11 @@ def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
     out, err = capsys.readouterr()
     assert out == ""
     paragraphs = re.split(r"\n  (?=\S)", err)
-    for word, *said in wrong:
-        assert any(all(part in paragraph for part in said) for paragraph in paragraphs), (word, err)
+    for word, *phrases in wrong:
+        assert any(all(part in paragraph for part in phrases) for paragraph in paragraphs), (
+            word,
+            err,
+        )
     assert not Path("runs").exists()
 
 
@@ -194,9 +197,9 @@ name: [mine | recipes/mine.yaml | not YAML
     ],
 )
 def test_invalid_recipe_file_is_reported_with_line(capsys, row):
-    text, *said = row
+    text, *phrases = row
     Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
-    check(capsys, ["recipe=mine", "data=/data"], *said)
+    check(capsys, ["recipe=mine", "data=/data"], *phrases)
     assert not Path("pwned").exists()
 
 
@@ -254,9 +257,9 @@ def test_secrets_in_addresses_are_masked_in_print(capsys, address):
         [address],
     ):
         assert cli.main(argv) == 2
-        said = capsys.readouterr().err
-        assert "***" in said
-        assert "cret" not in said
+        message = capsys.readouterr().err
+        assert "***" in message
+        assert "cret" not in message
 
 
 def test_address_without_secrets_is_printed_unchanged():

@@ -13,11 +13,11 @@ from resnet_recipes.base.extras import find_needed_extras, suggest_install
 def simulate_checkout(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pip report that the package was installed from a folder, or from an index."""
     text = place and json.dumps({"url": place.as_uri()})
-    found = SimpleNamespace(
+    package = SimpleNamespace(
         read_text=lambda name: text,
         requires=["torch>=2", "a[b]<2,>=1; extra == 'report'".replace("'", '"'), 'c; extra == "x"'],
     )
-    monkeypatch.setattr(extras, "distribution", lambda name: found)
+    monkeypatch.setattr(extras, "distribution", lambda name: package)
     monkeypatch.setattr(extras, "find_spec", lambda name: name)
     monkeypatch.setattr(extras, "__file__", "/site-packages/resnet_recipes/base/extras.py")
 
@@ -44,9 +44,11 @@ def test_install_command_uses_uv_without_pip(monkeypatch):
 
 
 def test_run_needs_extras_of_its_settings():
-    found = find_needed_extras("s3://bucket/pets", ["timm:vit_base", "hf:me/net"], ["wandb", "csv"])
-    assert list(found) == ["wandb", "remote", "timm", "hub"]
-    assert found["wandb"] == ("WANDB_API_KEY",)
-    assert found["remote"] == ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    extras_needed = find_needed_extras(
+        "s3://bucket/pets", ["timm:vit_base", "hf:me/net"], ["wandb", "csv"]
+    )
+    assert list(extras_needed) == ["wandb", "remote", "timm", "hub"]
+    assert extras_needed["wandb"] == ("WANDB_API_KEY",)
+    assert extras_needed["remote"] == ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     assert find_needed_extras("/data/pets", ["resnet50", ""], []) == {}
     assert find_needed_extras("https://a.b/pets.csv", ["resnet50", ""], []) == {"remote": ()}

@@ -16,9 +16,9 @@ from tests.tables import parse_rows
     ],
 )
 def test_address_is_reported_with_a_copy_command(text, copy):
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         parse_path("data", text)
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert (problem.key, problem.value) == ("data", text)
     assert problem.advice[0] == copy
     assert "is an address" in problem.clause
@@ -56,9 +56,9 @@ def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, 
     if not free:
         assert parse_new_path("--out", name, is_folder) == Path(name)
         return
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         parse_new_path("--out", name, is_folder)
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.fix == f"--out {free}"
     assert parse_new_path("--out", free, is_folder) == Path(free)
 

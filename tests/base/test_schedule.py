@@ -46,8 +46,8 @@ def compute_cosine(step: int, total: int, warmup: int = WARMUP, **settings: floa
     ),
 )
 def test_cosine_matches_published_rates(epochs, step, rate):
-    found = PEAK * compute_cosine(int(step), int(epochs) * S)
-    assert found == pytest.approx(float(rate), rel=1e-8, abs=1e-9)
+    actual = PEAK * compute_cosine(int(step), int(epochs) * S)
+    assert actual == pytest.approx(float(rate), rel=1e-8, abs=1e-9)
 
 
 def test_cosine_stays_at_its_final_value():
@@ -102,8 +102,8 @@ def test_polynomial_falls_by_its_power_to_final_value():
         ({"total": 50, "warmup": 10, "final": 0.2}, [1, 1, 0.8, 0.2, 0.2]),
         ({"total": 100, "power": 2}, [1, 0.81, 0.64, 0.25, 0.01]),
     ):
-        found = [schedule.polynomial(step, **settings) for step in (0, 10, 20, 50, 90)]
-        assert found == pytest.approx(rates)
+        actual = [schedule.polynomial(step, **settings) for step in (0, 10, 20, 50, 90)]
+        assert actual == pytest.approx(rates)
 
 
 def test_multistep_multiplies_from_the_milestone_on():

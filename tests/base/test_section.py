@@ -23,7 +23,7 @@ def get_problem(act: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     [
         *parse_rows(
             r"""
@@ -46,7 +46,7 @@ methods.mixup.name | x | unknown setting methods.mixup.name=x\n    hint:  settin
         ("methods.mixup", EMA(), "must be a mapping of alpha or null"),
     ],
 )
-def test_unknown_setting_is_rejected_at_once(place, value, said):
+def test_unknown_setting_is_rejected_at_once(place, value, message):
     section = Recipe()
     section.methods.mixup = MixUp()
     *places, name = place.split(".")
@@ -54,7 +54,7 @@ def test_unknown_setting_is_rejected_at_once(place, value, said):
         section = getattr(section, part)
     before = getattr(section, name, None)
     value = yaml.safe_load(value) if isinstance(value, str) else value
-    assert said.replace("\\n", "\n") in get_problem(lambda: setattr(section, name, value))
+    assert message.replace("\\n", "\n") in get_problem(lambda: setattr(section, name, value))
     assert getattr(section, name, None) == before
 
 

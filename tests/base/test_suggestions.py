@@ -112,9 +112,9 @@ def test_foreign_commands_suggest_ours(verb):
 
 
 def test_commands_without_settings_do_not_suggest_any():
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         split(["--epochs", "3", "runs"], get_usage("report"))
-    assert "epochs=3" not in str(refused.value)
+    assert "epochs=3" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
             assert meaning.words or meaning.rule, (setting, value)
-            given = ["model.weights=torchvision"] if setting == "model.freeze" else []
-            compose("mild", [*given, *shlex.split(meaning.words)], needs_data=False)
+            needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
+            compose("mild", [*needed, *shlex.split(meaning.words)], needs_data=False)
 
 
 def test_every_suggestion_for_off_is_accepted():
@@ -190,9 +190,9 @@ def test_every_suggestion_for_trained_networks_is_accepted():
     ],
 )
 def test_flags_for_arguments_suggest_the_argument(typed, words):
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         split(typed[1:], get_usage(typed[0]))
-    assert refused.value.problems[0].fixes == (words,)
+    assert caught.value.problems[0].fixes == (words,)
 
 
 def test_every_suggested_flag_and_format_exists():

@@ -158,8 +158,8 @@ class Attributes(HTMLParser):
 def test_page_writes_large_numbers_out():
     lines = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
     text = build_page("runs", [PageSection("runs", tables=[Table("runs", {"x": "x"}, lines)])])
-    found = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
-    assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
+    cells = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
+    assert " ".join(cells) == "13,190 1,281,167 94.25 0.034 3"
 
 
 def test_gallery_explains_copies_if_there_are_any():
@@ -180,10 +180,10 @@ def test_page_text_is_never_markup():
     )
     tile = Tile(np.zeros((8, 8, 3), np.uint8), evil, evil, evil, 0.5)
     for text in (build_page(evil, [section]), build_gallery(evil, evil, [tile])):
-        own = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
-        assert own.count("&lt;b&gt;") > 5
-        assert "<b>" not in own
+        visible = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
+        assert visible.count("&lt;b&gt;") > 5
+        assert "<b>" not in visible
         assert "\u202e" not in text
-        (parser := Attributes()).feed(own)
+        (parser := Attributes()).feed(visible)
         assert {"class", "src"} & parser.names
         assert "onload" not in parser.names

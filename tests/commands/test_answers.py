@@ -108,8 +108,8 @@ def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)
 def test_suggested_settings_are_accepted(typed, line, capsys, folder):
     assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
-    said = read_advice(capsys)
-    assert said == line or (line.endswith(",") and said.startswith(line))
+    advice = read_advice(capsys)
+    assert advice == line or (line.endswith(",") and advice.startswith(line))
     if not re.search(" uses |VALUE|--cfg", line):
         words = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
         if "--parallel" not in words:  # needs GPUs
@@ -119,10 +119,10 @@ def test_suggested_settings_are_accepted(typed, line, capsys, folder):
 @pytest.mark.parametrize(("typed", "line"), COMMANDS)
 def test_suggested_commands_are_accepted(typed, line, capsys, folder):
     assert cli.main(shlex.split(typed)) in (2, 3)
-    said = read_advice(capsys)
-    assert said.startswith(line)
-    assert line or not said or "finished run" in said
-    program, *rest = shlex.split(said.partition("   ")[0]) or [""]
+    advice = read_advice(capsys)
+    assert advice.startswith(line)
+    assert line or not advice or "finished run" in advice
+    program, *rest = shlex.split(advice.partition("   ")[0]) or [""]
     if program == "resnet-recipes" and "predict" not in rest[:1]:
         assert cli.main(rest) == 0
     elif program.startswith("model.name="):

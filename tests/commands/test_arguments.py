@@ -41,10 +41,10 @@ def test_suggested_value_keeps_the_typed_name():
 def test_paths_are_relative_to_current_folder():
     place = f"{Path.cwd()}/images"
     problem = Problem("data.root", place, f"{place}/a is odd", (f"data={place}", Hint(place)))
-    found = name_as_typed(problem, ["mild"])
-    assert (found.value, found.clause) == ("images", "images/a is odd")
-    assert found.advice == ("data=images", "images")
-    assert found.fixes == ("data=images",)
+    typed = name_as_typed(problem, ["mild"])
+    assert (typed.value, typed.clause) == ("images", "images/a is odd")
+    assert typed.advice == ("data=images", "images")
+    assert typed.fixes == ("data=images",)
 
 
 def test_problem_of_a_file_keeps_its_place():

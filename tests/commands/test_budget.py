@@ -24,8 +24,8 @@ FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two m
 def measurements(monkeypatch):
     """Replace measurements; return a list with an item for each measurement."""
     calls = []
-    found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or found)
+    speeds = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
     return calls
 
 
@@ -36,10 +36,10 @@ def read_duration(run):
 def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measurements, enter):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
-        said = enter(f"resnet-train {WORDS} {words}", 75).err
+        message = enter(f"resnet-train {WORDS} {words}", 75).err
         assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} is {FITS} epochs: " in said
+        assert f"budget={budget} is {FITS} epochs: " in message
     assert len(measurements) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
@@ -51,9 +51,9 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
 
 
 def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
-    said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
-    assert "the shortest sensible run is epochs=16, which takes up to 0:56" in said
-    assert "budget=1m" in said
+    message = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
+    assert "the shortest sensible run is epochs=16, which takes up to 0:56" in message
+    assert "budget=1m" in message
     assert not started
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
@@ -61,9 +61,9 @@ def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
 def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
     slow = Speeds({32: (1000.0,) * 4}, evaluation=100.0, start=START, save=SAVE)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
-    said = enter(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
-    assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in said
-    assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in said
+    message = enter(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
+    assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
+    assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
 
 
 def test_resumed_run_keeps_its_length(started, measurements, enter):
@@ -74,17 +74,17 @@ def test_resumed_run_keeps_its_length(started, measurements, enter):
     assert len(started) == 2
     assert len(measurements) == 1
     assert read_duration("a") in before
-    said = enter("resnet-train --resume runs/a budget=3m", 2).err
-    assert "needs a new run: this one keeps its duration" in said
+    message = enter("resnet-train --resume runs/a budget=3m", 2).err
+    assert "needs a new run: this one keeps its duration" in message
 
 
 def test_budget_dry_run_prints_epochs_without_measuring(started, measurements, enter):
     guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
     assert not measurements
     enter(f"resnet-train {WORDS} run=a budget=2m", 75)
-    shown = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
-    assert f"{shown:g}ep" == read_duration("a")
-    assert guessed != shown
+    epochs = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
+    assert f"{epochs:g}ep" == read_duration("a")
+    assert guessed != epochs
 
 
 def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
@@ -121,6 +121,6 @@ def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
     folder = api.prepare(recipe)
     assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
     whole = api.estimate(api.compose("mild", *words, epochs=FITS))
-    known = START + LAST + FITS * (EPOCH + SAVE)
-    assert 60 * whole.max_minutes == pytest.approx(MAX_DRIFT * known, abs=0.1)
+    expected = START + LAST + FITS * (EPOCH + SAVE)
+    assert 60 * whole.max_minutes == pytest.approx(MAX_DRIFT * expected, abs=0.1)
     assert len(measurements) == 1

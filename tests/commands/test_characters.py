@@ -12,9 +12,9 @@ from tests.tables import parse_rows
 
 def suggest_command(argv: list[str]) -> str:
     """Return the suggested command for a rejected command."""
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         refuse_pasted("resnet-train", argv)
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     (fix,) = problem.fixes
     return fix
 

@@ -59,10 +59,10 @@ FILES = TINY.replace("data.backend=synthetic", "data=images")
 def test_unreadable_images_are_found_before_the_steps(split, photographs, enter):
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
         (photographs / split / name).write_bytes(b"no image")
-    said = enter(f"resnet-train mild {FILES} --check", 3).err
-    assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in said
-    assert "try:   resnet-recipes doctor data images\n" in said
-    assert ("try:   data.on_bad_image=skip\n" in said) == (split == "train")
+    message = enter(f"resnet-train mild {FILES} --check", 3).err
+    assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in message
+    assert "try:   resnet-recipes doctor data images\n" in message
+    assert ("try:   data.on_bad_image=skip\n" in message) == (split == "train")
     skipped = enter(
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
     )
@@ -71,9 +71,9 @@ def test_unreadable_images_are_found_before_the_steps(split, photographs, enter)
 
 def test_check_counts_images_for_at_most_a_minute(photographs, enter, monkeypatch):
     count = len([*photographs.glob("*/*/*.jpg")])
-    said = enter(f"resnet-train mild {FILES} --check").err
-    assert f"decoded {count} of {count} images\n" in said
+    message = enter(f"resnet-train mild {FILES} --check").err
+    assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
     monkeypatch.setattr(measure, "DECODE_SECONDS", 1e-9)
-    said = enter(f"resnet-train mild {FILES} --check").err
-    assert f"of {count} images in 0 s; resnet-recipes doctor data" in said
+    message = enter(f"resnet-train mild {FILES} --check").err
+    assert f"of {count} images in 0 s; resnet-recipes doctor data" in message

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.run_folder.hits import Hits
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
 
 
 @pytest.fixture
-def compare(enter: Callable[..., Said]):
+def compare(enter: Callable[..., Streams]):
     """Return a function that prints the comparison of the named runs in this folder."""
     return lambda names: enter(f"resnet-recipes compare {names}").out
 
@@ -34,9 +34,9 @@ def test_compare_accepts_runs_named_like_recipes(compare):
 def test_compare_reports_noise_of_seeds(compare):
     names = make_runs("a", 70, optimizer={"lr": 2.0})
     names += " " + make_runs("b", 75, 1, optimizer={"lr": 1.0})
-    said = compare(names)
-    assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in said
-    assert "top-1 75.00% over 1 run: b0" in said
+    message = compare(names)
+    assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in message
+    assert "top-1 75.00% over 1 run: b0" in message
     groups = json.loads(compare(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
@@ -46,10 +46,10 @@ def test_compare_suggests_seeds_in_typed_form(compare):
     changes = ("data.root=/pets", "max_duration=5ep", "scale_schedule_ratio=1.0", "seed=0")
     Path("a0/overrides.txt").write_text("\n".join((*changes, "checkpoint.interval=1ep")))
     Path("b0/overrides.txt").write_text("max_duration=5ep\nscale_schedule_ratio=0.4\n")
-    said = compare(names)
+    message = compare(names)
     common = "resnet-train -m mild"
-    assert f"{common} data=/pets epochs=5 checkpoint.interval=1ep seed=1,2,3" in said
-    assert f"{common} max_duration=5ep scale_schedule_ratio=0.4 seed=1,2,3" in said
+    assert f"{common} data=/pets epochs=5 checkpoint.interval=1ep seed=1,2,3" in message
+    assert f"{common} max_duration=5ep scale_schedule_ratio=0.4 seed=1,2,3" in message
 
 
 def test_unfinished_runs_do_not_count_as_seeds(compare):
@@ -73,9 +73,11 @@ def judge(compare):
 
 
 def test_compare_judges_groups_of_seeds_together(judge):
-    said = judge(40, 30, 28, 20, 22)
-    assert "A, B vs. C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in said
-    assert "over images and seeds. Settled." in said
+    message = judge(40, 30, 28, 20, 22)
+    assert (
+        "A, B vs. C, D, the same 40 images: +20.00 points, 95% interval +5.01 to +34.99" in message
+    )
+    assert "over images and seeds. Settled." in message
     (pair,) = json.loads(judge(40, 30, 28, 20, 22, flag="--json"))["pairs"]
     assert pair["runs"] == "A, B vs. C, D"
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
@@ -97,10 +99,10 @@ def test_compare_names_only_runs_with_outcomes(judge, compare):
     ],
 )
 def test_compare_advises_what_settles_a_difference(judge, counts, advice):
-    said = judge(*counts)
-    assert "Not settled: they may be equally accurate." in said
-    assert advice in said
-    assert ("settle a difference" in said) is ("settle" in advice)
+    message = judge(*counts)
+    assert "Not settled: they may be equally accurate." in message
+    assert advice in message
+    assert ("settle a difference" in message) is ("settle" in advice)
 
 
 def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
@@ -116,9 +118,9 @@ def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
 def test_compare_of_two_runs_prints_verdict(compare):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
         Hits("d", flags).write(make_run_folder(Path(), name, recipe=name))
-    said = " ".join(compare("./a ./b").split())
-    assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in said
-    assert "over images. Settled for these networks; other seeds may differ." in said
+    message = " ".join(compare("./a ./b").split())
+    assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in message
+    assert "over images. Settled for these networks; other seeds may differ." in message
     Hits("d", "1" * 28 + "00").write(Path("b"))
     assert "Not settled: they may be equally accurate" in compare("./a ./b")
     Hits("other", "1" * 30).write(Path("b"))
@@ -134,6 +136,6 @@ def test_compare_judges_folds_together(compare):
             folder = make_run_folder(Path(), names[-1], config=settings)
             wrong = 9 if rate == 1 else part
             Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
-    said = " ".join(compare(" ".join(names)).split())
-    assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in said
-    assert "over images. Settled for these networks; other seeds may differ." in said
+    message = " ".join(compare(" ".join(names)).split())
+    assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in message
+    assert "over images. Settled for these networks; other seeds may differ." in message

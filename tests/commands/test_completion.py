@@ -35,7 +35,7 @@ def list_completions(script: str, line: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("line", "expected"),
     parse_rows(
         """
 resnet-train recipe=mi | mild mild_mlperf mine
@@ -69,12 +69,12 @@ resnet-train mild ru | run= run.root= run.extends= run.name= runs/first
 """
     ),
 )
-def test_bash_completes_recipes_settings_methods_and_runs(script, line, wanted, tmp_path):
+def test_bash_completes_recipes_settings_methods_and_runs(script, line, expected, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("")
     (tmp_path / "runs/first").mkdir(parents=True)
     (tmp_path / "runs/first/config.yaml").write_text("")
-    assert list_completions(script, line, tmp_path) == wanted.split()
+    assert list_completions(script, line, tmp_path) == expected.split()
 
 
 #: Lines whose last argument has a single completion in every shell, and the completed line.
@@ -105,8 +105,8 @@ def test_fish_completes_the_same(tmp_path):
     place = install_script("fish", tmp_path)
     asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
     command = ["fish", "--no-config", "-c", f"source {place}{asked}"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert (found.stdout.rstrip("\n").split("\n\n"), found.stderr) == ([*ONE.values()], "")
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (process.stdout.rstrip("\n").split("\n\n"), process.stderr) == ([*ONE.values()], "")
 
 
 def test_zsh_completes_the_same_on_a_terminal(tmp_path):
@@ -117,18 +117,18 @@ def test_zsh_completes_the_same_on_a_terminal(tmp_path):
         os.execvpe("zsh", ["zsh", "-f", "-i"], {"PATH": "/usr/bin:/bin", "TERM": "dumb"})
     show = 'show() { print -r -- "<$BUFFER>"; BUFFER=; zle redisplay }; zle -N show'
     start = f"autoload -U compinit; compinit -D -u; . {place}; {show}; bindkey '^X' show\n"
-    found = []
+    completions = []
     os.write(terminal, start.encode())
     for line in ONE:
         os.write(terminal, f"{line}\t\x18".encode())
-        shown = b""
-        while b">\r\n" not in shown:
-            shown += os.read(terminal, 4096)
-        found.append(re.findall(b" ([^ ]*) ?>\r\n", shown)[-1].decode())
+        screen = b""
+        while b">\r\n" not in screen:
+            screen += os.read(terminal, 4096)
+        completions.append(re.findall(b" ([^ ]*) ?>\r\n", screen)[-1].decode())
     os.write(terminal, b"exit\n")
     os.waitpid(child, 0)
     os.close(terminal)
-    assert found == [*ONE.values()]
+    assert completions == [*ONE.values()]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
@@ -141,5 +141,5 @@ def test_name_on_line_is_quoted_and_runs_nothing(shell, tmp_path):
     ask = f"{start}. {place}; COMP_LINE='x --resume runs/a' COMP_POINT=17; _resnet_recipes"
     enter = 'eval "printf %s ${COMPREPLY[*]}"'
     command = [shell, "-c", f"{ask}; {enter}"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert (found.stdout, (tmp_path / "ran").exists()) == (run, False)
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (process.stdout, (tmp_path / "ran").exists()) == (run, False)

@@ -45,8 +45,8 @@ def test_help_imports_no_slow_library():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_unknown_flag_or_missing_argument_is_rejected(name, enter):
-    said = enter(f"resnet-recipes {name} --no-such-flag", 2).err
-    assert "unknown flag --no-such-flag" in said
+    message = enter(f"resnet-recipes {name} --no-such-flag", 2).err
+    assert "unknown flag --no-such-flag" in message
     fewest, _ = get_usage(name).words
     if fewest:
         error = enter(f"resnet-recipes {name}{' word' * (fewest - 1)}", 2).err

@@ -60,9 +60,9 @@ def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
 
 def test_doctor_json_equals_the_printed_report(data, enter):
     shutil.rmtree(data / "val/pattern1")
-    told = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
-    assert told["exit_code"] == 3
-    assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
+    report = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
+    assert report["exit_code"] == 3
+    assert {finding["level"] for finding in report["findings"]} <= {"ok", "warn", "fix"}
 
 
 def test_machine_is_checked_without_a_topic(capsys):

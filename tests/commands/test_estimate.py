@@ -31,12 +31,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.fixture
 def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """The jobs that the ranks received. Each epoch takes ten seconds, the first thirty."""
-    found: list[dict] = []
+    jobs: list[dict] = []
 
     def train(locked: LockedFolder, *_: object) -> Ending:
         folder = locked.path
         sample = json.loads((folder / "job.json").read_text())
-        found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
+        jobs.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
         seconds, records = 0.0, []
         keys = "epoch wall_seconds loss lr images_per_second data_wait_share"
         always = dict.fromkeys(keys.split(), 0.5)
@@ -50,14 +50,14 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         return Ending(0)
 
     monkeypatch.setattr(launcher, "start", train)
-    return found
+    return jobs
 
 
 def test_estimate_is_measured_once_and_recalled(measured, enter):
-    said = [enter(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
+    outputs = [enter(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
     assert len(measured) == 1
-    assert "Measured on this machine" in said[0]
-    assert "at 36 per hour" in said[1]
+    assert "Measured on this machine" in outputs[0]
+    assert "at 36 per hour" in outputs[1]
     enter(f"resnet-recipes estimate {WORDS} --again")
     enter(f"resnet-recipes estimate {WORDS} model.name=resnet34")
     assert len(measured) == 3
@@ -124,5 +124,5 @@ def test_sample_reports_its_epochs_and_omissions(received_jobs, enter):
     out = enter(f"resnet-recipes estimate {WORDS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out
-    said = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
-    assert "must be at least two epochs" in said
+    message = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
+    assert "must be at least two epochs" in message

@@ -20,12 +20,12 @@ from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.report.waiting import Waiting
 from tests.commands.conftest import read_csv_rows
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.trained_runs import CLASSES
 
 
 @pytest.fixture
-def run_eval(run: Path, enter: Callable[..., Said]) -> Callable[..., dict | list]:
+def run_eval(run: Path, enter: Callable[..., Streams]) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
         enter(f"resnet-recipes eval {of} {words} --json").out
@@ -51,17 +51,17 @@ def evaluate_by_hand(
     return 100 * sum(right.values()) / 30, loss, right
 
 
-def count_right(found: dict) -> dict[str, int]:
+def count_right(report: dict) -> dict[str, int]:
     """Return the number of correctly classified images of each class."""
-    return {row["class"]: row["correct"] for row in found["classes"]}
+    return {row["class"]: row["correct"] for row in report["classes"]}
 
 
 def test_eval_of_run_equals_its_training_evaluation(run, run_eval):
-    found, (top1, loss, by_class) = run_eval(), evaluate_by_hand(run)
-    assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
-    assert found["loss"] == pytest.approx(loss, abs=1e-4)
-    assert count_right(found) == by_class
-    assert all(row["class"] != row["predicted"] for row in found["confusions"])
+    report, (top1, loss, by_class) = run_eval(), evaluate_by_hand(run)
+    assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
+    assert report["loss"] == pytest.approx(loss, abs=1e-4)
+    assert count_right(report) == by_class
+    assert all(row["class"] != row["predicted"] for row in report["confusions"])
 
 
 def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatch):
@@ -81,10 +81,10 @@ def test_eval_requests_no_address_from_a_run_folder(run, enter, monkeypatch):
     recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
     (run / "config.yaml").write_text(freeze(recipe))
     monkeypatch.setattr(data, "fetch", None)
-    said = enter("resnet-recipes eval mine", 3).err
-    assert "comes from the run folder alone" in said
+    message = enter("resnet-recipes eval mine", 3).err
+    assert "comes from the run folder alone" in message
     command = "resnet-recipes eval mine data=http://127.0.0.1:9/images data.cache=elsewhere"
-    assert f"try:   {command}\n" in said
+    assert f"try:   {command}\n" in message
 
 
 def test_eval_wraps_lines_on_narrow_terminals(run, enter, monkeypatch):
@@ -103,8 +103,8 @@ def test_eval_never_overwrites_the_image_table(run, flag, enter, monkeypatch):
     table.write_text("\n".join(["path,label", *rows]).replace("images/", ""))
     before = table.read_bytes()
     for place, name in (("images/labels.csv", table), ("images", "'~/images/labels.csv'")):
-        said = enter(f"resnet-recipes eval mine data={place} {flag} {name}", 2).err
-        assert "may be their table" in said
+        message = enter(f"resnet-recipes eval mine data={place} {flag} {name}", 2).err
+        assert "may be their table" in message
     assert table.read_bytes() == before
 
 
@@ -136,8 +136,8 @@ def test_eval_uses_sizes_of_the_recipe(run, run_eval, enter):
     (run / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in run_eval()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
-        said = enter(f"resnet-recipes eval mine {flag} x", 2).err
-        assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in said
+        message = enter(f"resnet-recipes eval mine {flag} x", 2).err
+        assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in message
     assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in read_csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in run_eval("evaluation.sizes=[]")
@@ -159,13 +159,13 @@ def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
 
 def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
-    said = enter("resnet-recipes eval mine", 1).err
-    assert "\\x1b.jpg is not an image of a known format" in said
-    assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", said)
+    message = enter("resnet-recipes eval mine", 1).err
+    assert "\\x1b.jpg is not an image of a known format" in message
+    assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", message)
 
 
 def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
-    found = run_eval("--images images.csv --csv classes.csv")
+    report = run_eval("--images images.csv --csv classes.csv")
     assert {row["class"] for row in read_csv_rows("classes.csv")} == set(CLASSES)
     rows = read_csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
@@ -173,13 +173,13 @@ def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
     predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json").out)
     five = [[item["class"] for item in one["classes"]] for one in predicted]
     among = sum(row["label"] in names for row, names in zip(rows, five, strict=True))
-    assert found["top5_percent"] == pytest.approx(100 * among / 30)
+    assert report["top5_percent"] == pytest.approx(100 * among / 30)
     for row, one in zip(rows, predicted, strict=True):
         best, *others = one["classes"]
         assert best["probability"] >= others[0]["probability"] >= others[-1]["probability"] > 0
         assert row["prediction"] == best["class"]
         assert float(row["probability"]) == pytest.approx(best["probability"], abs=1e-5)
-    assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)
+    assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(report["loss"], abs=1e-5)
 
 
 def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
@@ -202,6 +202,6 @@ def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
 
 def test_eval_of_beton_equals_eval_of_folder(run_eval, enter):
     enter("resnet-recipes convert images betons")
-    found, whole = run_eval("data=betons/val.beton"), run_eval()
-    assert found["top1_percent"] == whole["top1_percent"]
-    assert found["loss"] == pytest.approx(whole["loss"], abs=0.02)
+    report, whole = run_eval("data=betons/val.beton"), run_eval()
+    assert report["top1_percent"] == whole["top1_percent"]
+    assert report["loss"] == pytest.approx(whole["loss"], abs=0.02)

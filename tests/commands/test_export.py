@@ -30,8 +30,8 @@ from resnet_recipes.network.weights import write_weights
 
 
 def test_export_is_compared_and_has_a_card(run, tmp_path, enter):
-    said = enter("resnet-recipes export mine --to safetensors --out new/folder").out
-    assert "on 30 validation images" in said
+    output = enter("resnet-recipes export mine --to safetensors --out new/folder").out
+    assert "on 30 validation images" in output
     out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
     assert load(out / "model.safetensors").about == load(run).about
@@ -39,14 +39,14 @@ def test_export_is_compared_and_has_a_card(run, tmp_path, enter):
 
 def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
-    said = enter("resnet-recipes export mine --to safetensors --out out").out
-    assert "on 64 random images" in said
+    output = enter("resnet-recipes export mine --to safetensors --out out").out
+    assert "on 64 random images" in output
 
 
 def test_export_follows_its_settings(enter, run):
-    found = load(run)
-    measured = replace(found.about, top1_percent=50.0, eval_examples=30)
-    write_weights(found.model, run / "weights.safetensors", measured)
+    network = load(run)
+    measured = replace(network.about, top1_percent=50.0, eval_examples=30)
+    write_weights(network.model, run / "weights.safetensors", measured)
     enter("resnet-recipes export mine --to safetensors --out own")
     assert load("own/model.safetensors").about == measured
     settings = "data.eval_size=24 data.eval_interpolation=bicubic evaluation.flip=true"
@@ -104,34 +104,34 @@ def test_generated_images_are_smooth_like_photographs():
 
 
 def test_export_counts_the_images_it_compared(run, tmp_path):
-    told = []
-    trained, show = open_network(["mine"], "").to_device(), lambda *counts: told.append(counts)
+    progress = []
+    trained, show = open_network(["mine"], "").to_device(), lambda *counts: progress.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
-    assert told == [(0, 30), (16, 30), (30, 30), (30, 30)]  # three images again, enlarged
+    assert progress == [(0, 30), (16, 30), (30, 30), (30, 30)]  # three images again, enlarged
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
 def test_float16_halves_file_and_compares_all_images(to, run, enter, tmp_path):
     flip = "evaluation.flip=true"
-    said = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
+    output = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
     if to == "safetensors":  # the other formats also contain code
         whole = (run / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
-    before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", said).groups()
-    found = json.loads(enter(f"resnet-recipes eval mine {flip} --json").out)
-    assert float(before) == pytest.approx(found["top1_percent"], abs=0.01)
+    before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
+    report = json.loads(enter(f"resnet-recipes eval mine {flip} --json").out)
+    assert float(before) == pytest.approx(report["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
     images = torch.randn(5, 3, 32, 32)
     read = formats.TARGETS[to].read(tmp_path / "float16" / formats.TARGETS[to].file, None)
     with torch.no_grad():
-        logits, wanted = read(images), load(run)(images)
+        logits, expected = read(images), load(run)(images)
     assert logits.dtype == torch.float32
-    assert 0 < (logits - wanted).abs().max() < 0.02 * wanted.abs().max()
+    assert 0 < (logits - expected).abs().max() < 0.02 * expected.abs().max()
 
 
 def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
-    said = enter("resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8").out
-    assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", said)
+    output = enter("resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8").out
+    assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", output)
     file = tmp_path / "int8" / "model.onnx"
     assert file.stat().st_size < 0.55 * (run / "weights.safetensors").stat().st_size
     session = onnxruntime.InferenceSession(file)
@@ -143,17 +143,19 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
         expected = load(run)(images)
     difference = (torch.from_numpy(logits) - expected).abs().max()
     assert 0 < difference < 0.2 * expected.abs().max()
-    said = enter("resnet-recipes export mine --to exported_program --dtype int8 --out o", 2).err
-    assert "--dtype" in said
-    assert "--to onnx" in said
+    output = enter("resnet-recipes export mine --to exported_program --dtype int8 --out o", 2).err
+    assert "--dtype" in output
+    assert "--to onnx" in output
 
 
 def test_export_lines_fit_the_terminal(run, enter, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    said = enter("resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out")
-    lines = [*said.out.splitlines(), *said.err.splitlines()]
+    streams = enter(
+        "resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out"
+    )
+    lines = [*streams.out.splitlines(), *streams.err.splitlines()]
     assert max(map(len, lines)) <= 80
-    assert "top-1 on all validation images" in " ".join(said.out.split())
+    assert "top-1 on all validation images" in " ".join(streams.out.split())
 
 
 def test_export_measures_the_accuracy_of_the_file_in_float32(run, monkeypatch, enter):
@@ -211,9 +213,9 @@ def test_export_that_accepts_one_size_states_it(run, monkeypatch, enter):
         write=lambda network, path: path.touch(), read=lambda path, about: compute
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", strict)
-    said = enter("resnet-recipes export mine --to exported_program --out out").out
+    output = enter("resnet-recipes export mine --to exported_program --out out").out
     assert "only for images of 32 x 32 px (any size: --with-preprocessing)" in " ".join(
-        said.split()
+        output.split()
     )
     assert "float32 [N, 3, 32, 32]" in Path("out/README.md").read_text()
 
@@ -225,17 +227,17 @@ def test_export_with_different_outputs_is_deleted(flag, run, tmp_path, monkeypat
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", even)
-    said = enter(f"resnet-recipes export mine --to exported_program {flag} --out out", 1).err
-    assert "computes different results: largest difference of" in said
-    assert "nothing was written" in said
+    message = enter(f"resnet-recipes export mine --to exported_program {flag} --out out", 1).err
+    assert "computes different results: largest difference of" in message
+    assert "nothing was written" in message
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_export_on_full_disk_raises_instead_of_aborting(run, tmp_path, monkeypatch, enter):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
-    said = enter("resnet-recipes export mine --to exported_program --out out", 3).err
-    assert "cannot be written: No space left on device" in said
+    message = enter("resnet-recipes export mine --to exported_program --out out", 3).err
+    assert "cannot be written: No space left on device" in message
     assert not list(tmp_path.glob(".*"))
 
 
@@ -244,8 +246,8 @@ def test_export_on_full_disk_raises_instead_of_aborting(run, tmp_path, monkeypat
 def test_export_with_preprocessing_predicts_like_predict(run, enter):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    said = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
-    assert "probabilities" in said
+    output = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
+    assert "probabilities" in output
     photos = sorted(Path().glob("images/val/*/0.jpg"))
     for place, path in enumerate(photos):
         Image.open(path).resize((40 + 9 * place, 90 - 5 * place)).save(path)
@@ -255,12 +257,14 @@ def test_export_with_preprocessing_predicts_like_predict(run, enter):
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, one in zip(photos, predicted, strict=True):
         pixels = np.asarray(Image.open(path).convert("RGB"))
-        found = session.run(["probabilities"], {"images": pixels[None]})[0][0]
-        wanted = {row["class"]: row["probability"] for row in one["classes"]}
-        assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
+        probabilities = session.run(["probabilities"], {"images": pixels[None]})[0][0]
+        expected = {row["class"]: row["probability"] for row in one["classes"]}
+        assert dict(zip(classes, probabilities.tolist(), strict=True)) == pytest.approx(
+            expected, abs=1e-3
+        )
 
 
 def test_missing_package_suggests_install_command(run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
-    said = enter("resnet-recipes export mine --to onnx --out out", 3).err
-    assert suggest_install("export") in said
+    message = enter("resnet-recipes export mine --to onnx --out out", 3).err
+    assert suggest_install("export") in message

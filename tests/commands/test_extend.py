@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.forks import ForkServer
 from tests.run_folders import make_run_folder
 from tests.tables import parse_rows
@@ -19,7 +19,7 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 @pytest.mark.slow
 def test_extended_run_reports_its_origin_everywhere(
-    started: list[Path], forks: ForkServer, enter: Callable[..., Said]
+    started: list[Path], forks: ForkServer, enter: Callable[..., Streams]
 ):
     words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
     assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
@@ -30,8 +30,8 @@ def test_extended_run_reports_its_origin_everywhere(
     assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
-    said = " ".join(enter(f"{line} --dry-run").out.split())
-    assert f"start the stable phase of {place} at step 8; the time counts all steps" in said
+    output = " ".join(enter(f"{line} --dry-run").out.split())
+    assert f"start the stable phase of {place} at step 8; the time counts all steps" in output
     enter(line, 75)
     (longer,) = started
     run = read(longer / "config.yaml").run
@@ -39,8 +39,8 @@ def test_extended_run_reports_its_origin_everywhere(
     typed = (longer / "overrides.txt").read_text().splitlines()
     assert {"optimizer.lr=0.05", "max_duration=20ba", f"run.extends={place}"} < {*typed}
     assert "max_duration=10ba" not in typed
-    said = enter("resnet-recipes runs").out.split()
-    assert f"extends: {place} at step 8" in " ".join(said)
+    output = enter("resnet-recipes runs").out.split()
+    assert f"extends: {place} at step 8" in " ".join(output)
     assert "run.extends" in enter(f"resnet-recipes compare mine {longer.name}").out
     enter("resnet-recipes report")
     assert (
@@ -59,7 +59,7 @@ def test_extended_run_reports_its_origin_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     parse_rows(
         f"""
 --extend a --resume b | 2 | --resume b resumes a run, and --extend starts a new one
@@ -73,7 +73,7 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),
 )
-def test_impossible_extension_is_rejected_before_start(words, code, said, started, enter):
+def test_impossible_extension_is_rejected_before_start(words, code, message, started, enter):
     make_run_folder(Path("runs"), "a")
-    assert said in enter(f"resnet-train {words}", int(code)).err
+    assert message in enter(f"resnet-train {words}", int(code)).err
     assert started == []

@@ -45,7 +45,7 @@ def timm_logits() -> dict[str, torch.Tensor]:
     model.head.weight.data.mul_(30)  # without this, all logits of random weights are similar
     torch.save(model.state_dict(), "theirs.pth", _use_new_zipfile_serialization=False)
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    rng, found = np.random.default_rng(0), {}
+    rng, logits = np.random.default_rng(0), {}
     for label in LABELS:
         folder = Path("some/val", get_wordnet_ids()[label])
         folder.mkdir(parents=True)
@@ -54,8 +54,10 @@ def timm_logits() -> dict[str, torch.Tensor]:
             image = Image.fromarray(small).resize((260 + 30 * number, 200))
             image.save(folder / f"{number}.png")
             with torch.inference_mode():
-                found[str((folder / f"{number}.png").absolute())] = model(transform(image)[None])[0]
-    return found
+                logits[str((folder / f"{number}.png").absolute())] = model(transform(image)[None])[
+                    0
+                ]
+    return logits
 
 
 def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
@@ -73,31 +75,31 @@ def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
     for path, logits in timm_logits.items():
         share, label = logits.softmax(0).max(0)
         with torch.no_grad():
-            own = network(network.transform(path)[None])[0]
-        torch.testing.assert_close(own, logits, rtol=0.02, atol=0.02)
+            actual = network(network.transform(path)[None])[0]
+        torch.testing.assert_close(actual, logits, rtol=0.02, atol=0.02)
         for name, probability in (rows[path], others[path]):
             assert name == get_wordnet_ids()[int(label)]
             assert float(probability) == pytest.approx(float(share), abs=0.01)
 
 
 def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, enter):
-    said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
-    found = json.loads(said.out)
+    result = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
+    report = json.loads(result.out)
     right = sum(
         get_wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
         for path, logits in timm_logits.items()
     )
-    assert found["top1_percent"] == pytest.approx(100 * right / 12)
-    assert (found["eval_size"], found["eval_resize"]) == (160, 168)
-    assert {row["class"] for row in found["classes"]} == {
+    assert report["top1_percent"] == pytest.approx(100 * right / 12)
+    assert (report["eval_size"], report["eval_resize"]) == (160, 168)
+    assert {row["class"] for row in report["classes"]} == {
         get_wordnet_ids()[each] for each in LABELS
     }
-    assert "read as timm:test_vit with images normalized by a mean of 0.5/0.5/0.5" in said.err
+    assert "read as timm:test_vit with images normalized by a mean of 0.5/0.5/0.5" in result.err
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
-    said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
-    assert "has 5 classes; the network has 1000 classes, unnamed\n" in said
-    assert "hint:  resnet-train finetune trains a network for other classes" in said
+    result = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
+    assert "has 5 classes; the network has 1000 classes, unnamed\n" in result
+    assert "hint:  resnet-train finetune trains a network for other classes" in result
 
 
 def test_exported_foreign_weights_predict_the_same(timm_logits, enter):
@@ -115,17 +117,17 @@ def test_exported_foreign_weights_predict_the_same(timm_logits, enter):
 
 def test_unnamed_network_suggests_working_settings(timm_logits, enter):
     Path("theirs.pth").rename("test_vit.pth")
-    said = enter("resnet-recipes eval test_vit.pth data=some", 3).err
-    assert f"{NAME}\n" in said
+    message = enter("resnet-recipes eval test_vit.pth data=some", 3).err
+    assert f"{NAME}\n" in message
     Path("test_vit.pth").rename("mine.pth")
-    said = enter("resnet-recipes eval mine.pth data=some", 3).err
-    assert "hint:  name the network: model.name=timm:NAME or" in said
+    message = enter("resnet-recipes eval mine.pth data=some", 3).err
+    assert "hint:  name the network: model.name=timm:NAME or" in message
     Path("mine.pth").rename("test_vit.pth")
-    said = enter("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
-    assert f"try:   {NAME}\n" in said
-    said = enter("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
+    message = enter("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
+    assert f"try:   {NAME}\n" in message
+    message = enter("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
     line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
-    assert line in said
+    assert line in message
     enter(line)
     with pytest.raises(RecipeError, match="cannot be changed here"):
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
@@ -136,18 +138,18 @@ def test_undescribed_teacher_suggests_an_export(timm_logits, enter, monkeypatch)
     sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
     plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="
     Path("theirs.pth").rename("test_vit.pth")
-    said = enter(f"{plan}test_vit.pth", 3).err
+    message = enter(f"{plan}test_vit.pth", 3).err
     path = Path("test_vit.pth")
     command = f"resnet-recipes export {path} {NAME} --to safetensors --out teacher"
-    assert f"try:   {command}\n" in said
+    assert f"try:   {command}\n" in message
     enter(command)
     assert "teacher timm:test_vit" in " ".join(
         enter(f"{plan}teacher/model.safetensors").out.split()
     )
     path.rename("mine.pth")
-    said = " ".join(enter(f"{plan}mine.pth", 3).err.split())
-    assert "hint: resnet-recipes export" in said
-    assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in said
+    message = " ".join(enter(f"{plan}mine.pth", 3).err.split())
+    assert "hint: resnet-recipes export" in message
+    assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in message
 
 
 def test_notes_print_commands_on_separate_lines(enter, monkeypatch):
@@ -155,16 +157,16 @@ def test_notes_print_commands_on_separate_lines(enter, monkeypatch):
     model = timm.create_model(name.removeprefix("timm:"), num_classes=2)
     torch.save(model.state_dict(), "lite0.pth")
     command = f"resnet-recipes eval lite0.pth model.name={near} data=PATH"
-    said = enter(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
-    assert f"\n      try:   {command}\n" in said
+    output = enter(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
+    assert f"\n      try:   {command}\n" in output
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TORCH_HOME", "nowhere")
     command = command.replace("lite0.pth", str(Path("lite0.pth").absolute()))
-    said = enter(f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}").out
-    assert f"\n  try        {command}\n" in said
-    said = enter("resnet-recipes plan finetune model.name=resnet18").out
+    output = enter(f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}").out
+    assert f"\n  try        {command}\n" in output
+    output = enter("resnet-recipes plan finetune model.name=resnet18").out
     command = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
-    assert f'\n  try        python3 -c "import torchvision; {command}"\n' in said
+    assert f'\n  try        python3 -c "import torchvision; {command}"\n' in output
 
 
 def test_run_from_foreign_weights_takes_their_levels():

@@ -31,8 +31,8 @@ def test_job_of_a_small_batch_requests_one_gpu(enter):
 def test_job_array_has_runs_of_the_sweep(enter):
     words = f"{TINY} seed=1,2 ssr=1,2"
     text = enter(f"resnet-recipes slurm -m mild,hot {words} --parallel 3").out
-    said = enter(f"resnet-train -m recipe=mild,hot {words} --dry-run").out
-    names = re.findall("^  ([a-z]+-seed[^ ]+)", said, re.MULTILINE)
+    output = enter(f"resnet-train -m recipe=mild,hot {words} --dry-run").out
+    names = re.findall("^  ([a-z]+-seed[^ ]+)", output, re.MULTILINE)
     assert re.findall(r"run.name=([^)]+)\) ;;", text) == names
     assert len(names) == 8
     assert "#SBATCH --array=0-7%3\n" in text
@@ -41,10 +41,10 @@ def test_job_array_has_runs_of_the_sweep(enter):
 
 
 def test_job_array_trains_a_shared_stable_phase_once(enter):
-    own = "schedule=wsd '~methods.progressive_resizing' epochs=60,30,90"
-    text = enter(f"resnet-recipes slurm -m mild data=/elsewhere {own}").out
-    found = re.findall(r"(?:run.extends=mild-epochs(\d+)-\w+ )?run.name=mild-epochs(\d+)-", text)
-    assert found == [("30", "60"), ("", "30"), ("60", "90")]
+    changes = "schedule=wsd '~methods.progressive_resizing' epochs=60,30,90"
+    text = enter(f"resnet-recipes slurm -m mild data=/elsewhere {changes}").out
+    names = re.findall(r"(?:run.extends=mild-epochs(\d+)-\w+ )?run.name=mild-epochs(\d+)-", text)
+    assert names == [("30", "60"), ("", "30"), ("60", "90")]
 
 
 @pytest.mark.parametrize("engine", ["skypilot", "kubernetes", "torchx"])
@@ -53,16 +53,16 @@ def test_job_restarts_use_the_same_run_name(engine, enter):
     line = f"resnet-recipes job --for {engine} mild data=/storage/set {storage}"
     names = []
     for change in ("seed=1", "seed=1", "seed=2"):
-        said = enter(f"{line} {change}").out
-        names += [set(re.findall(r"run\.name=(mild-[0-9a-f]{8})\b", said))]
+        output = enter(f"{line} {change}").out
+        names += [set(re.findall(r"run\.name=(mild-[0-9a-f]{8})\b", output))]
     assert names[0] == names[1] != names[2]
     assert len(names[0]) == 1
 
 
 def test_job_rejects_recipe_missing_on_the_cluster(tmp_path, enter):
-    own = tmp_path / "own.yaml"
-    own.write_text("defaults: [mild]\n")
-    line = f"resnet-recipes job {own} data=/set --storage s3://bucket --for skypilot"
+    local_recipe = tmp_path / "own.yaml"
+    local_recipe.write_text("defaults: [mild]\n")
+    line = f"resnet-recipes job {local_recipe} data=/set --storage s3://bucket --for skypilot"
     assert "is a file on this machine" in enter(line, 2).err
 
 
@@ -72,6 +72,6 @@ def test_job_installs_what_its_networks_need(enter, monkeypatch):
     text = enter(f"resnet-recipes job --for skypilot {words}").out
     assert ".[timm]" in text
     words = "mild data=/storage/set --storage mine methods.distill.teacher=hf:me/net"
-    said = enter(f"resnet-recipes job --for skypilot {words}")
-    assert ".[hub]" in said.out
-    assert "logs in with HF_TOKEN: not set here" in said.err
+    streams = enter(f"resnet-recipes job --for skypilot {words}")
+    assert ".[hub]" in streams.out
+    assert "logs in with HF_TOKEN: not set here" in streams.err

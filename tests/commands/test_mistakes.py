@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
 from tests.tables import parse_rows
 
@@ -243,13 +243,15 @@ def folder(images: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def list_message_lines(enter: Callable[..., Said]) -> Callable[[str], list[str]]:
+def list_message_lines(enter: Callable[..., Streams]) -> Callable[[str], list[str]]:
     """Return a function that returns the lines of the message for a rejected command."""
 
     def lines(line: str) -> list[str]:
-        said = enter(line, 2).err
-        told = [re.sub("^(try:|hint:|valid:) *", "", text.strip()) for text in said.splitlines()]
-        return [*told, *re.findall(r"did you mean\s+(.*)\?$", said, re.MULTILINE)]
+        message = enter(line, 2).err
+        advice = [
+            re.sub("^(try:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
+        ]
+        return [*advice, *re.findall(r"did you mean\s+(.*)\?$", message, re.MULTILINE)]
 
     return lines
 

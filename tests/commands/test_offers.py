@@ -11,7 +11,7 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.library import Library
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
 from tests.trained_runs import create_random_images
 
@@ -34,19 +34,19 @@ def imagenet(monkeypatch):
 
 
 @pytest.fixture
-def list_rows(enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
+def list_rows(enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
     return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
 
 
 def test_offers_list_published_durations_and_front(imagenet, list_rows):
     rows = list_rows(f"{IMAGES} --price 2")
-    found = {(row["recipe"], row["epochs"]): row for row in rows}
-    assert found["mild", 67]["top1_percent"] == 78.1
-    assert found["mild", 67]["accuracy"] == "published"
-    assert found["mild", 36]["accuracy"].startswith("interpolated")
-    assert found["ffcv_rn50", 16]["top1_percent"] == 73.76
-    assert found["mild", 32]["cost"] == pytest.approx(found["mild", 32]["minutes"] / 30)
+    offers = {(row["recipe"], row["epochs"]): row for row in rows}
+    assert offers["mild", 67]["top1_percent"] == 78.1
+    assert offers["mild", 67]["accuracy"] == "published"
+    assert offers["mild", 36]["accuracy"].startswith("interpolated")
+    assert offers["ffcv_rn50", 16]["top1_percent"] == 73.76
+    assert offers["mild", 32]["cost"] == pytest.approx(offers["mild", 32]["minutes"] / 30)
     front = [row for row in rows if row["front"]]
     assert front
     for mine in front:
@@ -59,8 +59,8 @@ def test_offers_list_the_most_accurate_first(imagenet, list_rows):
     hours = 3000
     rows = list_rows(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
-    known = [row["top1_percent"] for row in rows if row["top1_percent"]]
-    assert known == sorted(known, reverse=True)
+    accuracies = [row["top1_percent"] for row in rows if row["top1_percent"]]
+    assert accuracies == sorted(accuracies, reverse=True)
     assert rows[0]["top1_percent"]
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
@@ -89,9 +89,9 @@ def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
         run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
-    found = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
-    assert found["small", 7]["top1_percent"] == 55.0
-    assert found["small", 7]["accuracy"] == "2 own runs"
+    offers = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
+    assert offers["small", 7]["top1_percent"] == 55.0
+    assert offers["small", 7]["accuracy"] == "2 own runs"
 
 
 def test_budget_without_recipe_explains_its_choice(folder, enter):
@@ -102,9 +102,9 @@ def test_budget_without_recipe_explains_its_choice(folder, enter):
 
 
 def test_budget_too_small_reports_the_minimum(folder, enter):
-    said = enter(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
-    assert "budget=0.01s is too small: with a warm-up of" in said
-    assert " problems" not in said
+    message = enter(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
+    assert "budget=0.01s is too small: with a warm-up of" in message
+    assert " problems" not in message
 
 
 @pytest.fixture
@@ -118,18 +118,18 @@ def photographs(folder):
 
 def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
-    said = enter(f"resnet-train {OWN} budget=50m", 3).err
-    assert "recipe=finetune: best for images of 200 px, as it starts from weights" in said
-    assert "next: mild" in said
-    assert "model.weights=torchvision is not on this machine" in said
-    assert "torchvision.models.resnet50(weights=" in said
+    message = enter(f"resnet-train {OWN} budget=50m", 3).err
+    assert "recipe=finetune: best for images of 200 px, as it starts from weights" in message
+    assert "next: mild" in message
+    assert "model.weights=torchvision is not on this machine" in message
+    assert "torchvision.models.resnet50(weights=" in message
 
 
 def test_offers_omit_small_image_recipes_for_photographs(photographs, enter, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
-    said = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
-    assert "small: data.train_size=32 is for smaller images than these, of 200 px" in said
-    assert "finetune needs its weights first; to fetch them: python" in said
+    output = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
+    assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output
+    assert "finetune needs its weights first; to fetch them: python" in output
     assert "small 16" in " ".join(
         enter(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
     )
@@ -143,14 +143,14 @@ def test_missing_recipe_is_suggested_from_the_images(folder, enter, has_val, sid
         shutil.copy(image, image.with_name("two.jpg"))
     if not has_val:
         shutil.rmtree(folder / "val")
-    said = enter("resnet-train data=images", 2).err
+    message = enter("resnet-train data=images", 2).err
     fix = f"resnet-train {name} data=images" if has_val else f"recipe={name}"
-    assert f"recipe is missing\n      try:   {fix}\n      hint:" in said
-    assert f"images of {side} px" in said
-    assert ("data.val_share=0.1" in said) == (not has_val)
+    assert f"recipe is missing\n      try:   {fix}\n      hint:" in message
+    assert f"images of {side} px" in message
+    assert ("data.val_share=0.1" in message) == (not has_val)
 
 
 def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, started, enter):
-    said = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
-    assert "the most accurate according to published results; next: " in said
+    message = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
+    assert "the most accurate according to published results; next: " in message
     assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err

@@ -74,9 +74,9 @@ def test_unknown_run_suggests_the_nearest_name(runs, word):
 
 
 def test_all_missing_names_are_reported_at_once(runs):
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         find_runs(["one", "beta", "two"])
-    assert [problem.value for problem in refused.value.problems] == ["one", "two"]
+    assert [problem.value for problem in caught.value.problems] == ["one", "two"]
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])
@@ -90,7 +90,7 @@ def test_records_of_runs_and_folders_are_listed(runs):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("watch last --once", "alpha: finished"),
         ("compare beta last", "A  runs/beta\nB  runs/alpha"),
@@ -99,7 +99,7 @@ def test_records_of_runs_and_folders_are_listed(runs):
         ("runs last", "\nalpha"),
     ],
 )
-def test_commands_accept_run_names(runs, enter, words, said):
+def test_commands_accept_run_names(runs, enter, words, message):
     for seed, name in enumerate(("alpha", "beta"), 1):
         if "diff" in words:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
@@ -107,4 +107,4 @@ def test_commands_accept_run_names(runs, enter, words, said):
             times = os.stat(config)
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
-    assert said in f"\n{enter(f'resnet-recipes {words}').out}"
+    assert message in f"\n{enter(f'resnet-recipes {words}').out}"

@@ -25,8 +25,8 @@ def print_plan(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
-        found = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
-        monkeypatch.setattr(cuda, "find_gpus", lambda: found)
+        gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
+        monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
         return " ".join(enter(line).out.split())
 
@@ -82,8 +82,8 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "is the bottleneck: 44 minutes instead of 11 minutes"
-    kept = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
-    assert f"loading {limits}; {kept}" in text
+    fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
+    assert f"loading {limits}; {fix}" in text
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
     assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text
     assert re.search(r"need \d{3},\d{3} at 88 px, .* at 176 px, in images/s", text)
@@ -121,7 +121,7 @@ def test_plan_without_weights_imports_no_torchvision(print_plan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "channels", "said"),
+    ("words", "channels", "message"),
     parse_values(
         """
 '' | 3 | blurpool is kept, '~methods.blurpool' removes it
@@ -131,13 +131,13 @@ methods.blurpool.min_channels=8 | 8 | blurpool is kept
     ),
 )
 def test_plan_keeps_blurpool_of_pretrained_weights(
-    words, channels, said, make_run, tmp_path, monkeypatch, enter
+    words, channels, message, make_run, tmp_path, monkeypatch, enter
 ):
     monkeypatch.setenv("COLUMNS", "1000")
     run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
     base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
     line = f"finetune {base} model.weights={run} {words}"
-    assert said in " ".join(enter(f"resnet-recipes plan {line}").out.split())
+    assert message in " ".join(enter(f"resnet-recipes plan {line}").out.split())
     blurpool = yaml.safe_load(enter(f"resnet-train {line} --cfg").out)["methods"].get("blurpool")
     assert (blurpool and blurpool["min_channels"]) == channels
 

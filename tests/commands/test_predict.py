@@ -12,39 +12,41 @@ from PIL import Image
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from tests.commands.conftest import read_csv_rows
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.trained_runs import CLASSES
 
 GOOD = "images/val/pattern0/1.jpg"
 
 
 @pytest.fixture
-def run_predict(run: Path, enter: Callable[..., Said]) -> Callable[[str], list[dict]]:
+def run_predict(run: Path, enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
 
 def test_predict_rejects_non_finite_outputs(run, enter):
-    found = load(run)
-    found.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
-    write_weights(found.model, run / "weights.safetensors", found.about)
-    said = enter("resnet-recipes predict mine images/val/pattern0", 1)
-    assert "nan" not in said.out
-    assert "outputs for this image are not finite" in said.err
+    network = load(run)
+    network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
+    write_weights(network.model, run / "weights.safetensors", network.about)
+    streams = enter("resnet-recipes predict mine images/val/pattern0", 1)
+    assert "nan" not in streams.out
+    assert "outputs for this image are not finite" in streams.err
     assert "%" not in enter("resnet-recipes eval mine", 1).out
 
 
 def test_gallery_shows_readable_images_with_heat_maps(run, enter):
     Path("bad.jpg").write_text("no image")
-    said = enter(f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html")
+    streams = enter(
+        f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
+    )
     page = Path("p.html").read_text()
     assert "label: " not in page
     assert "4 of 5 images. In the copy of an image, pixels that do not support" in page
-    shown = re.findall(r"<figcaption>([\d.]+)% (\w+)<br><small>(.*?)</small>", page)
-    assert len(shown) == page.count("base64,") == 4
-    for share, name, file in shown:
-        line = re.search(rf"{re.escape(file)}\n +([\d.]+)% +{name}\n", said.out)
-        assert float(share) == pytest.approx(float(line[1]), abs=0.06), said.out
+    captions = re.findall(r"<figcaption>([\d.]+)% (\w+)<br><small>(.*?)</small>", page)
+    assert len(captions) == page.count("base64,") == 4
+    for share, name, file in captions:
+        line = re.search(rf"{re.escape(file)}\n +([\d.]+)% +{name}\n", streams.out)
+        assert float(share) == pytest.approx(float(line[1]), abs=0.06), streams.out
 
 
 def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
@@ -54,15 +56,15 @@ def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     (folder / "b.jpg").write_bytes(Path(GOOD).read_bytes()[:300])
     Image.new("RGB", (20, 20)).save(folder / "black.png")
     Image.new("L", (50, 30), 90).save(folder / "gray.png")
-    said = enter("resnet-recipes predict mine mixed --csv classes.csv")
-    assert said.out == ""
+    streams = enter("resnet-recipes predict mine mixed --csv classes.csv")
+    assert streams.out == ""
     rows = read_csv_rows("classes.csv")
     assert [Path(row["file"]).name for row in rows] == ["a.jpg", "b.jpg", "black.png", "gray.png"]
     assert [bool(row["error"]) for row in rows] == [True, True, False, False]
     assert [bool(row["class_1"]) for row in rows] == [False, False, True, True]
     assert float(rows[3]["probability_1"]) >= float(rows[3]["probability_2"])
     assert list(rows[3])[-3:] == ["class_5", "probability_5", "error"]
-    head, first, second = said.err.splitlines()
+    head, first, second = streams.err.splitlines()
     assert head == "2 of 4 images cannot be read:"
     assert "a.jpg is not an image" in first
     assert "b.jpg" in second
@@ -101,9 +103,9 @@ def test_predict_prints_names_of_imagenet_classes(run, enter, monkeypatch):
 def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
-    said = enter(f"resnet-recipes predict {run} plain_disk", code=3)
-    assert "plain_disk does not exist" in said.err
-    assert "try:   plain_disc" in said.err
+    streams = enter(f"resnet-recipes predict {run} plain_disk", code=3)
+    assert "plain_disk does not exist" in streams.err
+    assert "try:   plain_disc" in streams.err
 
 
 def test_pattern_finds_each_linked_image_once(run_predict):
@@ -113,19 +115,19 @@ def test_pattern_finds_each_linked_image_once(run_predict):
         (top / name).symlink_to(Path(GOOD).absolute())
     for link in ("e", "f"):
         (top / link).symlink_to(".")
-    for pattern, found in (
+    for pattern, expected in (
         ("top/**/*.jpg", ["top/a.jpg", "top/b/b.jpg"]),
         ("top/**", ["top/a.jpg", "top/b/b.jpg"]),
         ("top/.d/*", ["top/.d/d.jpg"]),
         ("top/**/.*.jpg", ["top/b/.c.jpg"]),
     ):
-        assert [relpath(row["file"]) for row in run_predict(pattern)] == found
+        assert [relpath(row["file"]) for row in run_predict(pattern)] == expected
 
 
 def test_predict_csv_lists_five_best_classes(run, enter):
     run.rename("run")  # also a setting
-    said = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
-    first, *rest = said.splitlines()
+    output = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
+    first, *rest = output.splitlines()
     assert relpath(first) == GOOD
     assert len(rest) == 5
     assert all("pattern" in line for line in rest)

@@ -171,16 +171,18 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 )
 
 
-@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
-def test_rejected_command_explains_and_writes_no_files(words, code, said, request, tmp_path, enter):
+@pytest.mark.parametrize(("words", "code", "message"), REFUSED)
+def test_rejected_command_explains_and_writes_no_files(
+    words, code, message, request, tmp_path, enter
+):
     run = request.getfixturevalue("run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():
-        words, said = words.replace(name, str(place)), said.replace("EOL", "\n")
+        words, message = words.replace(name, str(place)), message.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
     out, err = enter(f"resnet-recipes {words}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
-    assert said in err
+    assert message in err
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
@@ -189,11 +191,11 @@ def test_file_size_limit_is_reported_with_a_fix(run, enter, words, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
-        said = enter(f"resnet-recipes {words}", 3).err
+        message = enter(f"resnet-recipes {words}", 3).err
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     fix = (
         "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
     )
-    assert said.endswith(fix)
+    assert message.endswith(fix)
     assert not [path for path in run.parent.iterdir() if path.suffix in (".csv", ".beton")]

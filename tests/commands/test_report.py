@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.page.charts import label_lines
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
 
 RUNS, SUMMARY = Path("runs"), "summary.json"
 
 
 @pytest.fixture
-def page(enter: Callable[..., Said]) -> Callable[..., str]:
+def page(enter: Callable[..., Streams]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
 
     def make_page(words: str = "runs") -> str:
@@ -140,9 +140,9 @@ def test_page_replaces_an_older_one_and_nothing_else(enter):
     for _ in range(2):
         enter("resnet-recipes report --published")
     Path("mine.html").write_text("<html>mine")
-    said = enter("resnet-recipes report --published --out mine.html", 2).err
-    assert "already exists, and nothing is overwritten" in said
-    assert "--out mine2.html" in said
+    message = enter("resnet-recipes report --published --out mine.html", 2).err
+    assert "already exists, and nothing is overwritten" in message
+    assert "--out mine2.html" in message
     assert "--png pictures" in enter("resnet-recipes report --published --png pictures.png", 2).err
     assert Path("mine.html").read_text() == "<html>mine"
 
@@ -237,5 +237,5 @@ def test_report_png_writes_plots_into_a_new_folder(page, enter):
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))
     assert page("runs --png png") == text  # plots of the old report
-    said = enter("resnet-recipes report runs --out other.html --png png", 2).err
-    assert "--png png already exists" in said
+    message = enter("resnet-recipes report runs --out other.html --png png", 2).err
+    assert "--png png already exists" in message

@@ -161,8 +161,8 @@ def test_plots_and_menus_have_accessible_names(browser, tmp_path):
 def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     make_run_folder(tmp_path / "runs", "mine")
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
-    found = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")
-    assert found
+    has_command = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")
+    assert has_command
 
 
 def test_phone_needs_no_sideways_scrolling(browser, tmp_path):

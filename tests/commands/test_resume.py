@@ -13,7 +13,7 @@ from resnet_recipes.recipe.frozen import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.data.remote.places import serve_folder
-from tests.fixtures import Said
+from tests.fixtures import Streams
 from tests.tables import parse_rows
 from tests.trained_runs import create_random_images
 
@@ -23,21 +23,21 @@ CONFIG = Path("runs/mine/config.yaml")
 
 
 @pytest.fixture
-def started_runs(started: list[Path], enter: Callable[..., Said]) -> list[Path]:
+def started_runs(started: list[Path], enter: Callable[..., Streams]) -> list[Path]:
     """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
     enter(f"{START} run=mine", 75)
     return started
 
 
 @pytest.fixture
-def explain_rejection(started: list[Path], enter: Callable[..., Said]) -> Callable[..., str]:
+def explain_rejection(started: list[Path], enter: Callable[..., Streams]) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
         before = CONFIG.read_bytes(), len(started)
-        said = enter(f"resnet-train --resume runs/mine {words}", code).err
+        message = enter(f"resnet-train --resume runs/mine {words}", code).err
         assert (CONFIG.read_bytes(), len(started)) == before
-        return " ".join(said.split())
+        return " ".join(message.split())
 
     return ask
 
@@ -55,11 +55,11 @@ def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, expla
     images = create_random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
-    said = explain_rejection("", 3)
-    assert "data=images does not exist" in said
-    assert "resnet-train --resume runs/mine data=/where/it/is/now" in said
-    said = explain_rejection(f"data={tmp_path}/photo", 3)
-    assert "--resume runs/mine data=photos" in said
+    message = explain_rejection("", 3)
+    assert "data=images does not exist" in message
+    assert "resnet-train --resume runs/mine data=/where/it/is/now" in message
+    message = explain_rejection(f"data={tmp_path}/photo", 3)
+    assert "--resume runs/mine data=photos" in message
     enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
@@ -76,9 +76,9 @@ def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_r
             "resnet-train --extend mine epochs=9 --dry-run",
             "resnet-recipes plan recipe=runs/mine/config.yaml",
         ):
-            said = enter(command, 3).err
-            assert "comes from the run folder alone" in said
-            assert f"try:   data={site.address}\n" in said
+            message = enter(command, 3).err
+            assert "comes from the run folder alone" in message
+            assert f"try:   data={site.address}\n" in message
         with pytest.raises(NotReadyError, match="comes from the run folder alone"):
             compose("runs/mine/config.yaml")
         assert not site.asked
@@ -146,9 +146,9 @@ def test_finished_run_rejects_resume_and_changes(started_runs, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
-    said = enter("resnet-train --resume runs/mine lr=1", 2).err
-    assert "lr=1 differs from the run, which uses 0.05" in said
-    assert "try:   resnet-train --resume runs/mine\n" in said
+    message = enter("resnet-train --resume runs/mine lr=1", 2).err
+    assert "lr=1 differs from the run, which uses 0.05" in message
+    assert "try:   resnet-train --resume runs/mine\n" in message
     assert len(started_runs) == 1
 
 
@@ -156,14 +156,14 @@ def test_finished_run_rejects_resume_and_changes(started_runs, enter):
 def test_resume_of_a_finished_run_rejects_changes(started_runs, enter, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
-    said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
-    assert said.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
-    assert "gpus" not in said
+    message = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
+    assert message.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
+    assert "gpus" not in message
     enter(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
 
 
 @pytest.mark.parametrize(
-    ("word", "shown"),
+    ("word", "typed"),
     parse_rows(
         """
 hot | `hot`
@@ -173,8 +173,8 @@ run.root=elsewhere | run.root=elsewhere
 """
     ),
 )
-def test_name_of_another_run_or_recipe_is_rejected(started_runs, explain_rejection, word, shown):
-    assert f"{shown}: --resume names the run, and a run keeps its recipe" in explain_rejection(word)
+def test_name_of_another_run_or_recipe_is_rejected(started_runs, explain_rejection, word, typed):
+    assert f"{typed}: --resume names the run, and a run keeps its recipe" in explain_rejection(word)
 
 
 def test_resume_auto_finds_newest_unfinished_run(started, enter):
@@ -198,8 +198,8 @@ def test_resume_auto_finds_newest_run_of_same_settings(started, enter):
     for words in ("", "seed=5", "workers=3 --resume auto"):
         enter(f"{START} {words}", 75)
     assert started[2] == started[0]
-    found = read(started[0] / "config.yaml")
-    assert (found.data.workers, found.run.name) == (3, "auto")
+    recipe = read(started[0] / "config.yaml")
+    assert (recipe.data.workers, recipe.run.name) == (3, "auto")
 
 
 @pytest.mark.parametrize(
@@ -208,23 +208,23 @@ def test_resume_auto_finds_newest_run_of_same_settings(started, enter):
 )
 def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key):
     enter(START, 75)
-    said = enter(f"{START} {word} --resume auto", 75).err
+    message = enter(f"{START} {word} --resume auto", 75).err
     assert started[1] != started[0]
-    assert f"differs in {key}): starting a new one" in said
+    assert f"differs in {key}): starting a new one" in message
 
 
 def test_resume_auto_rejects_name_with_other_settings(started_runs, enter):
-    said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
-    assert "lr=0.1 differs from the run, which uses 0.05" in said
-    assert "run=another" in said
+    message = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
+    assert "lr=0.1 differs from the run, which uses 0.05" in message
+    assert "run=another" in message
     assert len(started_runs) == 1
 
 
 def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, enter):
     recipe = read(CONFIG).name
-    said = enter("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
-    assert said.startswith(f"error: run=mine is a run of another recipe, {recipe}\n")
-    assert "try:   resnet-train --resume runs/mine\n" in said
+    message = enter("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
+    assert message.startswith(f"error: run=mine is a run of another recipe, {recipe}\n")
+    assert "try:   resnet-train --resume runs/mine\n" in message
 
 
 def test_resume_rejects_folder_with_a_link(started_runs, explain_rejection, tmp_path):
@@ -247,7 +247,7 @@ def test_resume_rejects_run_replaced_before_its_lock(started_runs, enter, monkey
         return LockedFolder(folder)
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replace_and_lock)
-    said = enter("resnet-train --resume runs/mine workers=3", 2).err
-    assert "seed=42 differs from the run, which uses 7" in said
+    message = enter("resnet-train --resume runs/mine workers=3", 2).err
+    assert "seed=42 differs from the run, which uses 7" in message
     assert read(CONFIG) == replace(original, seed=7)
     assert len(started_runs) == 1

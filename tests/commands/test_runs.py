@@ -59,9 +59,9 @@ def test_best_evaluation_is_marked_as_selected(root, enter):
     path = root / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))
-    shown = enter(f"resnet-recipes runs {root}").out
-    assert shown.count("best evaluation") == 1
-    assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in shown
+    output = enter(f"resnet-recipes runs {root}").out
+    assert output.count("best evaluation") == 1
+    assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output
 
 
 def test_runs_without_any_runs_suggests_the_demo(enter, tmp_path, monkeypatch):

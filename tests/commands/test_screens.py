@@ -53,8 +53,8 @@ data_wait_share: 0.02}
 def show_summary() -> str:
     """Return the screen of a run that has ended."""
     err, out = Terminal(), Terminal()
-    found = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
-    found |= {
+    values = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
+    values |= {
         "ema": Metrics(76.5, 93.2, 1.0, 50_000),
         "raw": Metrics(78.1, 94.0, 1.0, 50_000),
         "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
@@ -62,25 +62,25 @@ def show_summary() -> str:
     facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, 10, "CPU")
     console = LiveConsole(err, out)
     console.begin(facts, 0)
-    console.show_evaluation(10, found["ema"], found["raw"], 60.0)
-    console.show_result(Summary(**found))
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())
-    shown = re.sub(r"(?m)^(epoch |reading).*", "", shown.replace("\r", "\n"))  # redrawn lines
-    return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")
+    console.show_evaluation(10, values["ema"], values["raw"], 60.0)
+    console.show_result(Summary(**values))
+    screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())
+    screen = re.sub(r"(?m)^(epoch |reading).*", "", screen.replace("\r", "\n"))  # redrawn lines
+    return re.sub(r"\n{2,}", "\n\n", screen).lstrip("\n")
 
 
 def show_screen(words: str, folder: Path, columns: int) -> str:
     """Return the output of a command in a folder with three runs, for a terminal of this width."""
-    said = io.StringIO()
+    stream = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
         patch.setenv("TERM", "xterm")
         patch.chdir(folder)
         if not words:
             return show_summary()
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(stream), redirect_stderr(stream):
             cli.main(words.split())
-    return said.getvalue()
+    return stream.getvalue()
 
 
 def with_runs(folder: Path) -> Path:
@@ -94,13 +94,13 @@ def with_runs(folder: Path) -> Path:
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("name", SCREENS)
 def test_screen_equals_its_golden_file(name, columns, tmp_path):
-    found = show_screen(SCREENS[name], with_runs(tmp_path), columns)
-    assert found == (GOLDEN / f"{name}-{columns}.txt").read_text()
+    screen = show_screen(SCREENS[name], with_runs(tmp_path), columns)
+    assert screen == (GOLDEN / f"{name}-{columns}.txt").read_text()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        root = with_runs(Path(made))
+    with tempfile.TemporaryDirectory() as folder:
+        root = with_runs(Path(folder))
         for name, words in SCREENS.items():
             for columns in (80, 40):
                 (GOLDEN / f"{name}-{columns}.txt").write_text(show_screen(words, root, columns))

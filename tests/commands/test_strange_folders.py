@@ -67,8 +67,8 @@ def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, 
     for one in bad:
         for line in (f"watch {one} --once", f"compare {one} {good}", f"diff {one} mild"):
             assert cli.main(line.split()) in (0, 2, 3)
-            said = capsys.readouterr()
-            assert said.out or one.name in said.err
+            streams = capsys.readouterr()
+            assert streams.out or one.name in streams.err
         assert cli.train(["--resume", str(one)]) in (0, 2, 3)
         assert capsys.readouterr().err
 
@@ -78,8 +78,8 @@ def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, ente
     path = make_run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
     make_special_file(path, "fifo")
-    said = enter(f"resnet-recipes runs {tmp_path}").out
-    assert f"{file} cannot be read: Not a regular file" in said
+    output = enter(f"resnet-recipes runs {tmp_path}").out
+    assert f"{file} cannot be read: Not a regular file" in output
 
 
 def test_run_without_its_recipe_is_unreadable(tmp_path, enter):

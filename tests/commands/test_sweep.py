@@ -94,10 +94,10 @@ def test_parallel_sweep_runs_use_one_gpu_each(runs, enter, monkeypatch):
 
 
 def test_every_run_of_a_verbose_sweep_is_verbose(runs, enter):
-    said = enter(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
+    output = enter(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
     ((_, words),) = runs
-    assert all("--verbose" in own for own in words.values())
-    assert "\n  hooks " in said
+    assert all("--verbose" in arguments for arguments in words.values())
+    assert "\n  hooks " in output
 
 
 def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
@@ -123,9 +123,9 @@ def test_sweep_runs_do_not_repeat_the_plan(started, monkeypatch, enter):
 
 def test_sweep_dry_run_sums_measured_costs(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
-    monkeypatch.setattr(measure, "make_speed_key", lambda made: made.recipe.name)
-    known = {"mild": (speeds, 1.0)}
-    monkeypatch.setattr(measure, "recall", known.get)
+    monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
+    measurements = {"mild": (speeds, 1.0)}
+    monkeypatch.setattr(measure, "recall", measurements.get)
     words = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
@@ -144,8 +144,8 @@ def test_sweep_dry_run_sums_measured_costs(runs, monkeypatch, enter):
 
 def test_optimizers_and_schedules_are_swept_like_values(runs, enter):
     enter(f"resnet-train -m recipe=mild optimizer=sgd,lamb schedule=step,linear {TINY}")
-    found = [point.split("-")[1] for _, points in runs for point in points]
-    assert found == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
+    optimizers = [point.split("-")[1] for _, points in runs for point in points]
+    assert optimizers == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
 def test_sweep_runs_get_the_recipe_their_budget_chose(runs, enter, monkeypatch):
@@ -153,7 +153,7 @@ def test_sweep_runs_get_the_recipe_their_budget_chose(runs, enter, monkeypatch):
     words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
     enter(f"resnet-train -m {words} budget=1h,2h")
     ((_, points),) = runs
-    assert [own[0] for own in points.values()] == ["recipe=mild"] * 2
+    assert [arguments[0] for arguments in points.values()] == ["recipe=mild"] * 2
 
 
 def test_run_names_depend_only_on_result_settings(enter, runs):
@@ -169,8 +169,8 @@ def test_sweep_can_remove_one_method_at_a_time(runs, enter):
     line = f"resnet-train -m recipe=mild {TINY} seed=1,2 '~methods.ema,"
     enter(f"{line}blurpool'")
     ((_, points),) = runs
-    said = [name.rpartition("-")[0] for name in points]
-    assert said == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
+    names = [name.rpartition("-")[0] for name in points]
+    assert names == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
 
 
 WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
@@ -218,10 +218,10 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
         time.sleep(rng.uniform(0, 0.4))
         os.kill(sweep.pid, signal.SIGKILL)
         kills.append(sweep.wait()[0])
-    code, _, said = forks.run(killed, *words).wait(100)
+    code, _, errors = forks.run(killed, *words).wait(100)
     assert (code, kills) == (0, [-signal.SIGKILL] * 2)
-    assert "already finished" in said
-    assert f"3 of 3 runs are finished in {killed / 'runs'}" in said
+    assert "already finished" in errors
+    assert f"3 of 3 runs are finished in {killed / 'runs'}" in errors
     assert len(read_results(alone)) == 3
     extended = [run.extends for run in list_runs(killed / "runs") if run.extends]
     assert len(extended) == 2
@@ -230,12 +230,12 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
 
 def read_results(root):
     """Return recipe, loss and weights of each run of a sweep."""
-    found = {}
+    results = {}
     for path in root.glob("runs/*/summary.json"):
         summary = json.loads(path.read_text())
-        found[path.parent.name] = (
+        results[path.parent.name] = (
             summary["recipe"],
             summary["raw_loss"],
             (path.parent / "weights.safetensors").read_bytes(),
         )
-    return found
+    return results

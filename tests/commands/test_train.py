@@ -91,15 +91,15 @@ def test_dry_run_rejects_the_same_as_a_start(started, enter):
 def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     drawn = []
     monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
-    wanted = SimpleNamespace(
+    arguments = SimpleNamespace(
         recipe=SimpleNamespace(name="demo", data=SimpleNamespace(root=str(tmp_path / "data/demo")))
     )
-    assert train.add_demo_images(wanted) is wanted
+    assert train.add_demo_images(arguments) is arguments
     assert "generating the demo images in data/demo" in capsys.readouterr().err
     (tmp_path / "data/demo").mkdir(parents=True)
-    train.add_demo_images(wanted)
-    wanted.recipe.data.root = str(tmp_path / "mine")
-    train.add_demo_images(wanted)
+    train.add_demo_images(arguments)
+    arguments.recipe.data.root = str(tmp_path / "mine")
+    train.add_demo_images(arguments)
     assert drawn == [tmp_path / "data/demo"]
 
 
@@ -126,8 +126,8 @@ def test_cfg_prints_a_readable_recipe(started, enter):
 
 
 def test_torchrun_sets_the_number_of_processes(torchrun, enter):
-    said = enter(f"resnet-train mild {TINY}", 2).err
-    assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in said
+    message = enter(f"resnet-train mild {TINY}", 2).err
+    assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in message
 
 
 def test_torchrun_rank_0_prepares_and_trains(torchrun, enter, started):
@@ -156,10 +156,10 @@ def test_plan_starts_with_images_device_and_cpu_time(started, enter, monkeypatch
         "  time       about 14 weeks with evaluations: a guess from the FLOPs of the",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
-    said = enter("resnet-train mild --dry-run precision.dtype=bf16").out
-    assert "no instructions for bf16" in said
-    said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
-    assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in said
+    output = enter("resnet-train mild --dry-run precision.dtype=bf16").out
+    assert "no instructions for bf16" in output
+    output = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
+    assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in output
     with monkeypatch.context() as torchrun:
         torchrun.setattr(external, "count_ranks", lambda: 8)
         assert "device     CPU with 2 cores" in enter("resnet-train mild --dry-run gpus=8").out

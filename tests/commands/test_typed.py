@@ -162,7 +162,7 @@ def create_files(folder: Path) -> Path:
 
 def run_line(line: str, folder: Path) -> str:
     """Return the output of a command in a folder, or its exit code if it prints nothing."""
-    said = StringIO()
+    stream = StringIO()
     program, *words = shlex.split(line)
     command = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program]
     with pytest.MonkeyPatch.context() as patch:
@@ -171,10 +171,10 @@ def run_line(line: str, folder: Path) -> str:
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
         patch.chdir(folder)
-        with redirect_stdout(StringIO()), redirect_stderr(said):
+        with redirect_stdout(StringIO()), redirect_stderr(stream):
             code = command(words)
-    shown = said.getvalue() if code else ""
-    return shown.replace(str(folder), "FOLDER") or f"[exit {code}]\n"
+    output = stream.getvalue() if code else ""
+    return output.replace(str(folder), "FOLDER") or f"[exit {code}]\n"
 
 
 def read_golden() -> dict[str, str]:
@@ -203,6 +203,6 @@ def format_golden(lines: list[str], answered: Callable[[str], str]) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        root = create_files(Path(made).resolve())
+    with tempfile.TemporaryDirectory() as temporary:
+        root = create_files(Path(temporary).resolve())
         GOLDEN.write_text(format_golden(LINES, lambda line: run_line(line, root)))

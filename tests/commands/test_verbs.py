@@ -10,11 +10,11 @@ import yaml
 
 from resnet_recipes.commands.show import fold
 from resnet_recipes.recipe.library import find_packaged_folder
-from tests.fixtures import Said
+from tests.fixtures import Streams
 
 
 @pytest.fixture
-def run_verb(enter: Callable[..., Said]) -> Callable[..., str]:
+def run_verb(enter: Callable[..., Streams]) -> Callable[..., str]:
     """Return a function that returns the output of a subcommand."""
     return lambda line: enter(f"resnet-recipes {line}").out
 
@@ -69,10 +69,13 @@ def test_ls_survives_hostile_recipe_descriptions(run_verb, recipes):
 
 
 def test_ls_json_has_the_columns_of_the_table(run_verb):
-    found = {item["name"]: item for item in json.loads(run_verb("ls --json"))}
-    assert found["mild"]["epochs"] == "36"
-    assert found["hot"]["published"]["top1"] == 79.86
-    assert [found[name]["published"]["clock"] for name in ("hot", "mild_mlperf")] == ["", "MLPerf"]
+    recipes = {item["name"]: item for item in json.loads(run_verb("ls --json"))}
+    assert recipes["mild"]["epochs"] == "36"
+    assert recipes["hot"]["published"]["top1"] == 79.86
+    assert [recipes[name]["published"]["clock"] for name in ("hot", "mild_mlperf")] == [
+        "",
+        "MLPerf",
+    ]
 
 
 def test_show_prints_the_file_with_its_sources(run_verb):
@@ -84,10 +87,10 @@ def test_show_prints_the_file_with_its_sources(run_verb):
 @pytest.mark.parametrize("name", ["hot", "timm_a2", "pytorch_v2", "ffcv_rn50"])
 def test_printed_recipe_is_folded_but_equivalent(name):
     text = (find_packaged_folder() / f"{name}.yaml").read_text()
-    shown = "\n".join(fold(line, 80) for line in text.splitlines())
-    assert max(map(len, shown.splitlines())) <= 80
-    assert yaml.safe_load(shown) == yaml.safe_load(text)
-    assert sorted(set(text.split()) - set(shown.split())) == []
+    folded = "\n".join(fold(line, 80) for line in text.splitlines())
+    assert max(map(len, folded.splitlines())) <= 80
+    assert yaml.safe_load(folded) == yaml.safe_load(text)
+    assert sorted(set(text.split()) - set(folded.split())) == []
 
 
 def test_cp_writes_a_child_that_composes(run_verb, recipes):
@@ -101,8 +104,8 @@ def test_cp_writes_a_child_that_composes(run_verb, recipes):
 
 def test_show_prints_parents_before_a_recipe(run_verb, recipes):
     (recipes / "child.yaml").write_text("name: child\ndefaults: [mild, optimizer: lamb]\n")
-    shown = run_verb("show child")
-    assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
+    output = run_verb("show child")
+    assert output.index("# mild: ") < output.index("# lamb: ") < output.index("# child: ")
 
 
 def test_cp_rejects_parent_outside_recipes(enter, recipes):
@@ -178,9 +181,9 @@ def test_optimizer_page_explains_how_to_select_it(run_verb):
 
 
 def test_method_after_another_word_is_suggested(enter):
-    said = enter("resnet-recipes methods show mixup", 2).err
+    message = enter("resnet-recipes methods show mixup", 2).err
     assert (
-        said
+        message
         == "error: unknown method show\n      try:   resnet-recipes methods mixup\n\n[exit 2]\n"
     )
 
@@ -203,8 +206,8 @@ def test_convert_dry_run_only_forecasts(enter, images):
 def test_suggested_convert_command_keeps_its_options(target, enter, images):
     Path("old.beton").write_text("mine")
     line = f"resnet-recipes convert {images}/val {target} max_resolution=64 workers=1 --dry-run"
-    said = enter(line, 2).err
-    (fix,) = (text[13:] for text in said.splitlines() if "resnet-recipes convert" in text)
+    message = enter(line, 2).err
+    (fix,) = (text[13:] for text in message.splitlines() if "resnet-recipes convert" in text)
     assert fix == line.replace(" out", " out/val.beton").replace("old", "old2")
     enter(fix)
 

@@ -51,9 +51,9 @@ def test_watch_draws_the_losses_on_one_line(losses, width, curve):
 
 
 def test_watch_escapes_control_characters_in_names(tmp_path):
-    found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
-    with (console := Console(width=60)).capture() as shown:
-        console.print(watch.draw_screen(found, [], 60))
-    assert "a\\x1b[2J: failed" in shown.get()
-    assert "b\\u202e" in shown.get()
-    assert "\x1b[2J" not in shown.get()
+    record = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
+    with (console := Console(width=60)).capture() as capture:
+        console.print(watch.draw_screen(record, [], 60))
+    assert "a\\x1b[2J: failed" in capture.get()
+    assert "b\\u202e" in capture.get()
+    assert "\x1b[2J" not in capture.get()

@@ -22,8 +22,8 @@ FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",
 
 def test_facts_round_trip_without_notes(tmp_path):
     (tmp_path / "data.json").write_text(FACTS.to_json())
-    found = DataFacts.read(tmp_path / "data.json", "/elsewhere")
-    assert found == DataFacts(
+    facts_read = DataFacts.read(tmp_path / "data.json", "/elsewhere")
+    assert facts_read == DataFacts(
         "ffcv", Path("/elsewhere"), 37, 11, ("ant", "b\u00e9e"), (), "one", "two"
     )
 
@@ -71,13 +71,13 @@ def test_normalize_gives_published_values_channels_last(memory):
 def test_normalize_accepts_other_levels():
     mean, std = (127.5, 100.0, 0.0), (127.5, 50.0, 255.0)
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
-    found = normalize(pixels, mean, std).flatten().tolist()
-    assert found == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)
+    actual = normalize(pixels, mean, std).flatten().tolist()
+    assert actual == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)
     again = normalize(
         normalize(pixels),
         *relate_normalizations(Normalization(mean, std), Normalization(MEAN, STD)),
     )
-    assert again.flatten().tolist() == pytest.approx(found, abs=1e-5)
+    assert again.flatten().tolist() == pytest.approx(actual, abs=1e-5)
 
 
 def test_levels_divided_by_255_are_rejected():

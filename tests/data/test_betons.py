@@ -113,7 +113,7 @@ def test_mismatched_betons_are_rejected(copied_betons):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"on_bad_image": "skip"}, r"data\.on_bad_image=skip.*damaged"),
         ({"val_share": 0.1}, r"convert SRC DST val_share=0\.1"),
@@ -121,8 +121,8 @@ def test_mismatched_betons_are_rejected(copied_betons):
         ({"share": 0.1}, r"data\.share=0\.1 applies only to image files"),
     ],
 )
-def test_settings_of_image_files_are_rejected(betons, changes, said):
-    with pytest.raises(NotReadyError, match=said):
+def test_settings_of_image_files_are_rejected(betons, changes, message):
+    with pytest.raises(NotReadyError, match=message):
         measure(make_config(betons, **changes))
 
 

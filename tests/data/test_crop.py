@@ -94,12 +94,12 @@ def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_crops_of_thin_images_are_not_empty(ratio):
     lines = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
-    found = compute_torchvision_crops(
+    crops = compute_torchvision_crops(
         draw_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio
     )
-    assert (found[:, :2] >= 0).all()
-    assert (found[:, 2:] > 0).all()
-    assert (found[:, :2] + found[:, 2:] <= lines).all()
+    assert (crops[:, :2] >= 0).all()
+    assert (crops[:, 2:] > 0).all()
+    assert (crops[:, :2] + crops[:, 2:] <= lines).all()
 
 
 def test_random_numbers_depend_on_seed_epoch_and_index():
@@ -143,7 +143,7 @@ def test_flip_and_interpolation_are_independent():
 
 
 def test_data_seed_replaces_the_run_seed():
-    for seed, wanted in ((11, 11), ("auto", 5)):
+    for seed, expected in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
         draws, _ = crop.draw_attempts(make_rows(0, [0, 1, 2]))
-        assert draws[:, 2].tolist() == draw_uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()
+        assert draws[:, 2].tolist() == draw_uniforms(expected, 0, np.arange(3), 3)[:, 2].tolist()

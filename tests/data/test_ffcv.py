@@ -89,8 +89,8 @@ def ffcv(forks, tmp_path):
 
 def test_ffcv_reads_our_files(betons, ffcv):
     labels = " ".join(map(str, open_beton(betons / "train.beton").labels.tolist()))
-    said = ffcv(READS, betons / "train.beton").strip()
-    assert said == f"['image', 'label'] 37 37 {labels}"
+    output = ffcv(READS, betons / "train.beton").strip()
+    assert output == f"['image', 'label'] 37 37 {labels}"
 
 
 def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
@@ -112,8 +112,10 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     ]
     images = np.array(drawn).repeat(8, 1).repeat(8, 2)
     with closing(open_eval(settings, facts, ALONE)) as loader:
-        found = [(batch.pixels.numpy().copy(), batch.labels.tolist()) for batch in loader.batches()]
-    pixels, labels = zip(*found, strict=True)
+        batches = [
+            (batch.pixels.numpy().copy(), batch.labels.tolist()) for batch in loader.batches()
+        ]
+    pixels, labels = zip(*batches, strict=True)
     assert [*itertools.chain(*labels)] == [index % 3 for index in range(37)]
     assert np.array_equal(np.concatenate(pixels).transpose(0, 2, 3, 1), images)
     modes = open_beton(tmp_path / "train.beton").modes

@@ -80,11 +80,11 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied_images, monkeypa
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_bad_image_ends_training_with_path_and_fix(broken, workers):
-    said = (
+    message = (
         r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
         r"data /.*images "
     )
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=message):
         train_pixels(make_small_config(broken, workers=workers), 3)
 
 
@@ -179,11 +179,11 @@ def test_workers_die_with_the_trainer(folder, forks, tmp_path):
     # would start workers forever if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
     trainer = forks.run(tmp_path, "trainer", str(folder))
-    while len(said := [line.split() for line in trainer.read_streams()[0].splitlines()]) < 2:
+    while len(lines := [line.split() for line in trainer.read_streams()[0].splitlines()]) < 2:
         assert trainer.poll() is None, trainer.read_streams()
         time.sleep(0.02)
-    assert sorted(line[0] for line in said) == ["finished", "killed"]
-    pids = [int(pid) for line in said for pid in line[1:]]
+    assert sorted(line[0] for line in lines) == ["finished", "killed"]
+    pids = [int(pid) for line in lines for pid in line[1:]]
     assert len(pids) == 6
     os.kill(trainer.pid, signal.SIGKILL)
     trainer.wait()

@@ -207,7 +207,7 @@ def test_missing_small_level_is_rebuilt(folder, tmp_path, levels):
 
 @pytest.mark.usefixtures("small_pages")
 def test_forecast_counts_both_levels(folder, tmp_path, levels):
-    said = forecast(folder, tmp_path, OPTIONS)
-    assert said.images == 37 + 11
-    made = sum(path.stat().st_size for path in levels.glob("*.beton"))
-    assert 0.5 < made / said.bytes < 2
+    prediction = forecast(folder, tmp_path, OPTIONS)
+    assert prediction.images == 37 + 11
+    size = sum(path.stat().st_size for path in levels.glob("*.beton"))
+    assert 0.5 < size / prediction.bytes < 2

@@ -44,18 +44,18 @@ def explain_rejection(data: bytes) -> str:
 def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     good = mutants.make_valid_files()
     assert not any(explain_rejection(data) for _, data in good)
-    refused = 0
+    rejected_count = 0
     for name, data in mutants.make_mutants(good, COUNT):
         (tmp_path / name).write_bytes(data)
         why = explain_rejection(data)
-        refused += bool(why)
+        rejected_count += bool(why)
         source = Original.from_listing(
             Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path
         )
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
             assert isinstance(source.encode(0, ConvertOptions(mode)), str) == bool(why)
-    assert COUNT / 3 < refused < COUNT
+    assert COUNT / 3 < rejected_count < COUNT
 
 
 @built
@@ -90,19 +90,19 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monke
     monkeypatch.setattr(
         "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
     )
-    target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
+    target, sidecar, rejected_count = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
     for name, data in mutants.make_mutants(betons, COUNT // 4):
         sidecar.unlink(missing_ok=True)
         target.write_bytes(betons[0][1])
         (sidecar if name.endswith("json") else target).write_bytes(data)
-        found = [finding for finding in check_data(target) if finding.level == "fix"]
-        refused += bool(found)
+        findings = [finding for finding in check_data(target) if finding.level == "fix"]
+        rejected_count += bool(findings)
         try:
             source = Original.from_beton(target)
         except NotReadyError:
-            assert found
+            assert findings
             continue
         for index in range(len(source.images.labels)):
-            said = source.encode(index, ConvertOptions("raw", None))
-            assert bool(source.images.beton.describe_damage(index)) <= isinstance(said, str)
-    assert COUNT / 12 < refused < COUNT / 4
+            encoded = source.encode(index, ConvertOptions("raw", None))
+            assert bool(source.images.beton.describe_damage(index)) <= isinstance(encoded, str)
+    assert COUNT / 12 < rejected_count < COUNT / 4

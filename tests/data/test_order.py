@@ -84,19 +84,19 @@ def count_occurrences_in_epoch(
     ],
 )
 def test_classes_are_sampled_by_their_fraction(share, expected):
-    found = np.bincount(LABELS, weights=count_occurrences_in_epoch(share), minlength=4)
-    assert np.all(np.abs(found - expected) <= 1)
+    actual = np.bincount(LABELS, weights=count_occurrences_in_epoch(share), minlength=4)
+    assert np.all(np.abs(actual - expected) <= 1)
 
 
 def test_remainder_images_vary_by_epoch():
-    found = [
+    counts = [
         np.bincount(LABELS, weights=count_occurrences_in_epoch(0.5, epoch)).tolist()
         for epoch in range(40)
     ]
-    assert len(set(map(tuple, found))) > 1
+    assert len(set(map(tuple, counts))) > 1
     order = sample_classes(LABELS, 1.0)
     assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # also depends on the seed
-    assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
+    assert np.mean(counts, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
 
 def test_images_of_a_class_are_sampled_equally():
@@ -123,7 +123,7 @@ def test_occurrences_count_earlier_repeats():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     parse_rows(
         """
 sampling=equal | natural, sqrt, balanced, a fraction
@@ -138,9 +138,9 @@ sampling=1 |
 """
     ),
 )
-def test_impossible_settings_are_named(words, said):
+def test_impossible_settings_are_named(words, message):
     problems = list(DataConfig(root="images", **parse_settings(words)).problems())
-    assert [said in str(problem) for problem in problems] == [True] * bool(said)
+    assert [message in str(problem) for problem in problems] == [True] * bool(message)
 
 
 def test_unequal_classes_suggest_a_setting():
@@ -175,16 +175,16 @@ def test_batches_are_equal_on_any_ranks_and_resume(repeats):
 
 
 def test_copies_of_an_image_are_in_separate_micro_batches():
-    found = list_rows(1, 0, 50, 3)
-    images = [index for _, index, _ in found]
+    rows = list_rows(1, 0, 50, 3)
+    images = [index for _, index, _ in rows]
     assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))
-    assert len({*found}) == len(found)  # no two are equal
+    assert len({*rows}) == len(rows)  # no two are equal
 
 
 def test_repeated_image_gets_a_new_crop():
-    found = list_rows(1, 0, 24, 1)
-    assert len(set(found)) == len(found)
-    assert max(copy for *_, copy in found) > 50
+    rows = list_rows(1, 0, 24, 1)
+    assert len(set(rows)) == len(rows)
+    assert max(copy for *_, copy in rows) > 50
 
 
 def test_epoch_blocks_have_one_size_and_every_image():

@@ -42,7 +42,7 @@ def test_folder_with_splits_or_betons_is_accepted(images):
 
 
 @pytest.mark.parametrize(
-    ("place", "said", "fix"),
+    ("place", "message", "fix"),
     parse_rows(
         """
 Cifr | does not exist | data={0}
@@ -55,12 +55,12 @@ data/demo | does not exist | resnet-train demo
 """
     ),
 )
-def test_wrong_folder_suggests_the_intended_one(place, said, fix, images):
+def test_wrong_folder_suggests_the_intended_one(place, message, fix, images):
     (images.parent / "half").mkdir()
     (images.parent / "half" / "train.beton").touch()
-    found = explain_root_rejection(images.parent / place)
-    assert said in found
-    assert fix.format(images) in found
+    error = explain_root_rejection(images.parent / place)
+    assert message in error
+    assert fix.format(images) in error
 
 
 def test_file_suggests_its_folder_or_a_command(images):
@@ -72,9 +72,9 @@ def test_file_suggests_its_folder_or_a_command(images):
     assert "resnet-recipes convert SRC DST" in explain_root_rejection(images.parent / "mine.beton")
     for name in ("x.txt", "x.zip", "x.xlsx"):
         (images / name).touch()
-        said = explain_root_rejection(images / name)
-        assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in said
-        assert "a table has the columns path and label" in said
+        message = explain_root_rejection(images / name)
+        assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in message
+        assert "a table has the columns path and label" in message
 
 
 @pytest.mark.parametrize("names", ["Train Val", "training_set test_set", "train valid"])
@@ -92,10 +92,10 @@ def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
         (tmp_path / "all" / name).mkdir(parents=True)
         for number in range(2):
             (tmp_path / "all" / name / f"{number}.jpg").touch()
-    said = explain_root_rejection(tmp_path / "all")
-    assert "all/train contains images without class folders" in said
+    message = explain_root_rejection(tmp_path / "all")
+    assert "all/train contains images without class folders" in message
     monkeypatch.chdir(tmp_path)
-    subprocess.run(said.partition("if train is a class: ")[2], shell=True, check=True)
+    subprocess.run(message.partition("if train is a class: ")[2], shell=True, check=True)
     config = DataConfig(root=str(tmp_path / "set"), val_share=0.5)
     assert data.measure(config).classes == ("bus", "train")
 

@@ -45,9 +45,9 @@ def test_sample_of_million_images_covers_all_sizes():
 
 @pytest.mark.parametrize("count", [0, 1, 3, 48, 49, 100])
 def test_strata_are_distinct_and_cover_all_sizes(count):
-    found = choose_strata(np.arange(count)[::-1], 48)
-    assert len({*found.tolist()}) == min(count, 48)
-    assert all(found >= 0)
+    strata = choose_strata(np.arange(count)[::-1], 48)
+    assert len({*strata.tolist()}) == min(count, 48)
+    assert all(strata >= 0)
 
 
 def test_sample_skips_damaged_and_special_files(copied_images):
@@ -65,13 +65,13 @@ def test_sample_skips_damaged_and_special_files(copied_images):
 def test_crops_with_equal_settings_are_timed_once(copied_images, monkeypatch):
     built, build = [], module.build_train_pipeline
     monkeypatch.setattr(module, "build_train_pipeline", lambda *a: built.append(a) or build(*a))
-    found = Sample.of(data.measure(make_small_config(copied_images)))
+    sample = Sample.of(data.measure(make_small_config(copied_images)))
     times = []
     for depth in (None, 1, 2):
         for side in (16, 32):
             for _ in range(2):  # separate objects, as in the runs of a sweep
                 augment = RandAugment(depth=depth).augment_sample() if depth else None
-                times.append(found.crop_seconds(make_small_config(copied_images), augment, side))
+                times.append(sample.crop_seconds(make_small_config(copied_images), augment, side))
     assert times[::2] == times[1::2]
     assert all(first == later for first, later in times)  # nothing is kept
     assert len(built) == 6
@@ -106,9 +106,9 @@ def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
     monkeypatch.setattr(
         Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
     )
-    found = Sample.of(data.measure(make_small_config(copied_images)))
-    assert found.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
-    assert len(found.indices) > 16
+    sample = Sample.of(data.measure(make_small_config(copied_images)))
+    assert sample.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
+    assert len(sample.indices) > 16
     assert [len(orders[0].indices) for orders in built] == [16, 16, 16]  # three laps of one batch
 
 

@@ -26,11 +26,11 @@ def open_arrays(name: str) -> SharedArrays:
 
 def list_descriptors(name: str) -> list[Path]:
     """Return this process's open descriptors of the memory file with a name."""
-    found = []
+    links = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the descriptor of the folder itself
-            found += [link] if os.readlink(link) == f"/memfd:{name} (deleted)" else []
-    return found
+            links += [link] if os.readlink(link) == f"/memfd:{name} (deleted)" else []
+    return links
 
 
 def count_up(name: str, place: int, barrier) -> None:

@@ -44,29 +44,33 @@ def finish(outputs: Outputs, epoch: int) -> None:
 
 def write_outputs(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
     """Write a file with the same outputs in every epoch."""
-    found = begin_file(path, outputs[0].shape[1], classes)
+    stored = begin_file(path, outputs[0].shape[1], classes)
     for epoch in range(2):
-        found.values[epoch, 0], found.classes[epoch, 0] = outputs
-        finish(found, epoch)
+        stored.values[epoch, 0], stored.classes[epoch, 0] = outputs
+        finish(stored, epoch)
     return path
 
 
 def test_probability_of_other_classes_is_spread_evenly():
-    classes, values, found = np.array([[2, 0]]), np.log([[0.5, 0.3]]), np.empty((1, 6), np.float32)
-    spread_probabilities(values.astype(np.float16), classes, 1.0, found)
+    classes, values, probabilities = (
+        np.array([[2, 0]]),
+        np.log([[0.5, 0.3]]),
+        np.empty((1, 6), np.float32),
+    )
+    spread_probabilities(values.astype(np.float16), classes, 1.0, probabilities)
     whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
-    assert found[0].tolist() == pytest.approx(whole, abs=2e-4)
-    spread_probabilities(values.astype(np.float16), classes, 3.0, found)
+    assert probabilities[0].tolist() == pytest.approx(whole, abs=2e-4)
+    spread_probabilities(values.astype(np.float16), classes, 3.0, probabilities)
     softened = torch.tensor(whole).log().div(3).softmax(0)
-    assert found[0].tolist() == pytest.approx(softened.tolist(), abs=2e-4)
+    assert probabilities[0].tolist() == pytest.approx(softened.tolist(), abs=2e-4)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
-    logits, found = torch.randn(50, 7), np.empty((50, 7), np.float32)
+    logits, probabilities = torch.randn(50, 7), np.empty((50, 7), np.float32)
     values, classes = choose_outputs(logits, 7)
-    spread_probabilities(values.numpy(), classes.numpy(), temperature, found)
-    assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
+    spread_probabilities(values.numpy(), classes.numpy(), temperature, probabilities)
+    assert torch.equal(torch.from_numpy(probabilities), torch.softmax(logits / temperature, 1))
 
 
 def find_fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
@@ -93,8 +97,8 @@ def test_written_outputs_pass_the_check(tmp_path):
 )
 def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    found = map_outputs(write_outputs(tmp_path / "two.safetensors", outputs))[0]
-    assert "not finite numbers, or of no class" in find_fault(found)
+    stored = map_outputs(write_outputs(tmp_path / "two.safetensors", outputs))[0]
+    assert "not finite numbers, or of no class" in find_fault(stored)
 
 
 def test_incomplete_epoch_fails_the_check(tmp_path):
@@ -209,16 +213,16 @@ def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     TeacherStorage(Mock(), open_stored(path)._replace(temperature=10.0)).fill(filled)
     # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
     firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
-    wanted = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
-    assert filled.soft_labels[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
+    expected = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
+    assert filled.soft_labels[:, 0].tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_rewritten_file_is_read_again(tmp_path):
     """A later run in the same process reads it again."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
-    for found in ([2.0, 1.0], [1.0, 2.0]):
-        write_outputs(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
+    for logits in ([2.0, 1.0], [1.0, 2.0]):
+        write_outputs(path, (torch.tensor([logits]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
         TeacherStorage(Mock(), open_stored(path)).fill(filled)
-        wanted = torch.tensor(found).softmax(0).tolist()
-        assert filled.soft_labels[0].tolist() == pytest.approx(wanted, abs=1e-3)
+        expected = torch.tensor(logits).softmax(0).tolist()
+        assert filled.soft_labels[0].tolist() == pytest.approx(expected, abs=1e-3)

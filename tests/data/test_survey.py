@@ -45,8 +45,8 @@ def test_class_mismatches_are_reported_together(copied_images):
     shutil.rmtree(copied_images / "train" / "cat")
     (copied_images / "train" / "cat").mkdir()
     message = explain_rejection(make_small_config(copied_images))
-    for said in ("has bee in train but not in val", "has cat, wasp in val but not in train"):
-        assert said in message
+    for text in ("has bee in train but not in val", "has cat, wasp in val but not in train"):
+        assert text in message
 
 
 def test_images_without_class_folders_are_one_problem(copied_images):
@@ -92,11 +92,11 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     for number in range(3):
         (copied_images / "train" / "ant" / f"{number}.HEIC").touch()
     (copied_images / "val" / "bee" / "README").touch()
-    said = (
+    text = (
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
         "pip install pillow-heif  makes .heic readable"
     )
-    assert data.measure(make_small_config(copied_images)).notes[0] == said
+    assert data.measure(make_small_config(copied_images)).notes[0] == text
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
     message = explain_rejection(make_small_config(copied_images))

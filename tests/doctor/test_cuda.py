@@ -37,7 +37,7 @@ def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("physical", "answer", "found"),
+    ("physical", "answer", "expected"),
     [
         (8, "8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
         (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA lists one slice
@@ -46,7 +46,7 @@ def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ],
 )
 def test_gpus_are_counted_as_cuda_lists_them(
-    physical, answer, found, set_visible_gpus, monkeypatch
+    physical, answer, expected, set_visible_gpus, monkeypatch
 ):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # reported by NVML
     asked = subprocess.CompletedProcess([], 0, answer)
@@ -55,7 +55,7 @@ def test_gpus_are_counted_as_cuda_lists_them(
     assert cuda.find_gpus() == Gpus()
     cuda.find_gpus.cache_clear()
     set_visible_gpus(True)
-    assert cuda.find_gpus() == found
+    assert cuda.find_gpus() == expected
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_gpus_are_counted_as_cuda_lists_them(
 def test_unusable_gpu_is_reported_with_reason(
     build, hip, visible, driver, why, fix, set_visible_gpus, monkeypatch
 ):
-    found = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
-    build, hip, visible, driver = found
+    cells = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
+    build, hip, visible, driver = cells
 
     def load_library(name: str) -> SimpleNamespace:
         if driver is None:
@@ -93,11 +93,11 @@ def test_unusable_gpu_is_reported_with_reason(
     monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "")
     assert cuda.explain_unused_gpu() is None
     monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "nvidia-smi is installed")
-    found = cuda.explain_unused_gpu()
-    assert found.level == "fix"
-    assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
-    assert why in found.what
-    assert fix in " ".join(list_advice(found.fix))
+    cells = cuda.explain_unused_gpu()
+    assert cells.level == "fix"
+    assert cells.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
+    assert why in cells.what
+    assert fix in " ".join(list_advice(cells.fix))
     set_visible_gpus(True)
     assert cuda.explain_unused_gpu() is None
 
@@ -110,9 +110,9 @@ def test_reason_replaces_the_torch_warning(monkeypatch):
         return False
 
     monkeypatch.setattr(torch.cuda, "is_available", warn)
-    with warnings.catch_warnings(record=True) as shown:
+    with warnings.catch_warnings(record=True) as caught:
         assert not cuda.is_usable()
-    assert shown == []
+    assert caught == []
 
 
 def test_mps_and_rocm_are_reported_as_untested(set_visible_gpus, monkeypatch):

@@ -22,9 +22,9 @@ from tests.tables import parse_rows
 
 def get_only_finding(findings: list[Finding], level: str) -> Finding:
     """Return the only finding of a level."""
-    found = [finding for finding in findings if finding.level == level]
-    assert len(found) == 1, found
-    return found[0]
+    at_level = [finding for finding in findings if finding.level == level]
+    assert len(at_level) == 1, at_level
+    return at_level[0]
 
 
 def test_healthy_data_has_no_findings(root):
@@ -60,11 +60,11 @@ def test_missing_folder_is_reported_as_absent(tmp_path):
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
 def test_findings_equal_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         measure(DataConfig(root=str(root)))
-    found = get_only_finding(check_data(root), "fix")
-    (problem,) = refused.value.problems
-    assert problem.clause.removeprefix("train: ").removeprefix("val: ") in found.what
+    finding = get_only_finding(check_data(root), "fix")
+    (problem,) = caught.value.problems
+    assert problem.clause.removeprefix("train: ").removeprefix("val: ") in finding.what
 
 
 def test_image_in_both_splits_is_found_by_content(root):

@@ -19,21 +19,23 @@ def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("untried", "unused", "told"),
+    ("untried", "unused", "texts"),
     [
         (None, None, ["this machine has no GPU that torch can use: runs use the CPU"]),
         (None, Finding("fix", "it is hidden"), ["it is hidden"]),
         (Finding("warn", "a Mac"), Finding("fix", "it is hidden"), ["a Mac", "it is hidden"]),
     ],
 )
-def test_machine_without_gpu_is_reported(untried, unused, told, monkeypatch):
+def test_machine_without_gpu_is_reported(untried, unused, texts, monkeypatch):
     monkeypatch.setattr(gpu, "is_usable", lambda: False)
     monkeypatch.setattr(gpu, "explain_untested_machine", lambda: untried)
     monkeypatch.setattr(gpu, "explain_unused_gpu", lambda: unused)
-    found = list(gpu.check_devices())
-    assert len(found) == len(told)
-    assert found[-1].level == ("fix" if unused else "ok")  # a machine without a GPU is not an error
-    assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
+    findings = list(gpu.check_devices())
+    assert len(findings) == len(texts)
+    assert findings[-1].level == (
+        "fix" if unused else "ok"
+    )  # a machine without a GPU is not an error
+    assert all(finding.what.startswith(what) for finding, what in zip(findings, texts, strict=True))
 
 
 def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
@@ -54,11 +56,11 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     assert speed.what == "GPU 0: no datasheet for New, so its speed was not checked"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
-    assert [found.what.partition(" ")[0] for found in on_new] == [
+    assert [finding.what.partition(" ")[0] for finding in on_new] == [
         "check_convolution",
         "check_operations",
     ]
-    assert all("index=0), torch.bfloat16" in found.what for found in on_new)
+    assert all("index=0), torch.bfloat16" in finding.what for finding in on_new)
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
     assert "index=1), torch.float16" in on_old.what
@@ -133,12 +135,14 @@ def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monk
 def test_slow_gpu_is_compared_with_its_datasheet(monkeypatch, traffic, products, levels):
     monkeypatch.setattr(gpu.rates, "measure_traffic", lambda device: float(traffic))
     monkeypatch.setattr(gpu.rates, "measure_products", lambda device, dtype: float(products))
-    found = list(gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
-    assert [finding.level for finding in found] == levels.split()
-    assert "GPU 0 moves data at " in found[0].what
-    assert "A100 80GB should reach 1.79" in found[0].what
+    findings = list(
+        gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB")
+    )
+    assert [finding.level for finding in findings] == levels.split()
+    assert "GPU 0 moves data at " in findings[0].what
+    assert "A100 80GB should reach 1.79" in findings[0].what
     assert all(
-        ("slow or throttled" in finding.what) == (finding.level == "warn") for finding in found
+        ("slow or throttled" in finding.what) == (finding.level == "warn") for finding in findings
     )
 
 

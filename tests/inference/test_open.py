@@ -14,9 +14,9 @@ def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     about = About("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
-    with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as refused:
+    with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as caught:
         opening.open_trained(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
-    assert refused.value.problems[0].fix == "data.eval_size=32"
+    assert caught.value.problems[0].fix == "data.eval_size=32"
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 
 
@@ -30,8 +30,8 @@ def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
 def test_setting_of_training_is_rejected_with_a_hint(tmp_path, monkeypatch):
     about = About("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         opening.open_trained(tmp_path / "weights.pt", ["data.mean=[1,2,3]"])
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert (problem.key, problem.fixes) == ("data.mean", ())
     assert problem.lines()[1].startswith("hint:  settings here: data.root")

@@ -83,23 +83,23 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
     assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong]
-    for shown, row in list(zip(re.findall('base64,([^"]+)', page), wrong, strict=True))[::5]:
-        tile = Image.open(io.BytesIO(base64.b64decode(shown)))
+    for content, row in list(zip(re.findall('base64,([^"]+)', page), wrong, strict=True))[::5]:
+        tile = Image.open(io.BytesIO(base64.b64decode(content)))
         whole = Image.open(row["path"]).resize((43, 36)).crop((5, 2, 37, 34))
         apart = np.abs(np.asarray(tile, np.float32)[:, :32] - np.asarray(whole, np.float32)).mean()
         assert apart < 40  # two random images differ by 85
 
 
 def test_networks_with_other_images_or_classes_are_rejected(folds, enter):
-    said = enter("resnet-recipes eval first second data=images", 2).err
-    assert "`first second` cannot be pooled: they have 30 validation images in common" in said
-    assert "resnet-recipes compare" in said
+    message = enter("resnet-recipes eval first second data=images", 2).err
+    assert "`first second` cannot be pooled: they have 30 validation images in common" in message
+    assert "resnet-recipes compare" in message
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
     recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
     (folds[1] / "config.yaml").write_text(freeze(recipe))
-    said = enter("resnet-recipes eval first second", 2).err
-    assert "cannot be pooled: they have 15 validation images in common" in said
+    message = enter("resnet-recipes eval first second", 2).err
+    assert "cannot be pooled: they have 15 validation images in common" in message
     network = load(folds[1])
     classes = ("another", *network.about.classes[1:])
     write_weights(network.model, folds[1] / WEIGHTS, replace(network.about, classes=classes))

@@ -24,15 +24,17 @@ def trained(make_run, tmp_path, monkeypatch):
 def test_pairs_are_the_most_similar_features(trained, tmp_path):
     trained.recipe.batch.eval_size = 4  # several batches, the last incomplete
     config = DataConfig(root=str(tmp_path / "images"))
-    found = find_similar(trained, config)
+    similar = find_similar(trained, config)
     features = {}
     for path in sorted((tmp_path / "images").glob("*/*/*.jpg")):
         with torch.no_grad():
             (one,) = trained.network.embed(trained.network.transform(path)[None])
         features[str(path)] = one.double() / one.double().norm()
-    assert len(found) == 30
-    assert [pair.cosine for pair in found] == sorted((pair.cosine for pair in found), reverse=True)
-    for pair in found:
+    assert len(similar) == 30
+    assert [pair.cosine for pair in similar] == sorted(
+        (pair.cosine for pair in similar), reverse=True
+    )
+    for pair in similar:
         cosines = {
             path: float(features[pair.val] @ other)
             for path, other in features.items()
@@ -46,9 +48,9 @@ def test_unreadable_images_are_similar_to_nothing(trained, tmp_path):
     broken = [tmp_path / "images" / split / "pattern3/broken.jpg" for split in ("train", "val")]
     for path in broken:
         path.write_text("no image")
-    found = find_similar(trained, DataConfig(root=str(tmp_path / "images")))
-    assert [pair.cosine for pair in found if pair.val == str(broken[1])] == [0.0]
-    assert str(broken[0]) not in {pair.train for pair in found if pair.cosine > 0}
+    similar = find_similar(trained, DataConfig(root=str(tmp_path / "images")))
+    assert [pair.cosine for pair in similar if pair.val == str(broken[1])] == [0.0]
+    assert str(broken[0]) not in {pair.train for pair in similar if pair.cosine > 0}
 
 
 def test_doctor_lists_similar_pairs_on_request(trained, tmp_path, enter):
@@ -56,18 +58,18 @@ def test_doctor_lists_similar_pairs_on_request(trained, tmp_path, enter):
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
     pixels = np.asarray(Image.open(copy))
     Image.fromarray(pixels).save(copy, quality=97)  # different bytes
-    said = enter("resnet-recipes doctor data images --network mine").out
-    assert "validation images that look like a training image" in said
-    assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in said
+    output = enter("resnet-recipes doctor data images --network mine").out
+    assert "validation images that look like a training image" in output
+    assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in output
     assert "look like" not in enter("resnet-recipes doctor data images").out
 
 
 def test_doctor_takes_settings_of_the_network(trained, enter):
     torch.save(trained.model.state_dict(), "weights.pth")
-    said = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
-    assert "weights.pth has the weights" in said.err or "weights.pth cannot be used" in said.err
-    assert "ok " not in said.out  # no image was decoded before
+    result = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
+    assert "weights.pth has the weights" in result.err or "weights.pth cannot be used" in result.err
+    assert "ok " not in result.out  # no image was decoded before
     resnet = "model.name=resnet18 data.eval_size=24"
     enter(f"resnet-recipes doctor data images --network weights.pth {resnet}")
-    said = enter(f"resnet-recipes doctor data images {resnet}", 2).err
-    assert "takes settings only with --network" in said
+    result = enter(f"resnet-recipes doctor data images {resnet}", 2).err
+    assert "takes settings only with --network" in result

@@ -20,10 +20,10 @@ STEPS = 2000
 
 def run_job(process: RankProcess) -> int:
     """Take steps of 2 ms; misbehave at step 20 if requested."""
-    told = dict(
+    behaviors = dict(
         reversed(word.split("@")) for word in (process.folder / "behavior").read_text().split()
     )
-    behavior = told.get(str(process.rank), "")
+    behavior = behaviors.get(str(process.rank), "")
     print("console of", process.rank, file=process.console)
     print("output of", process.rank)
     print("log of", process.rank, file=sys.stderr)

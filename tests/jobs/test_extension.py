@@ -38,8 +38,8 @@ def prepare_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., 
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
         bn = f"batch.bn_size={32 // ranks}"
         run = f"run.root={tmp_path} run.name={name} run.extends='{extends}'"
-        made = recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
-        return api.prepare(made, api.plan(made, ranks))
+        small = recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
+        return api.prepare(small, api.plan(small, ranks))
 
     return make
 
@@ -82,8 +82,8 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launc
 
     def find(steps: int, recipe: Recipe = recipe):
         run = replace(recipe.run, extends="short", name="auto")
-        made = replace(recipe, run=run, max_duration=f"{steps}ba")
-        return find_stable_state(make_plan(made, data.measure(made.data), 1))
+        longer = replace(recipe, run=run, max_duration=f"{steps}ba")
+        return find_stable_state(make_plan(longer, data.measure(longer.data), 1))
 
     assert [find(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
     with pytest.raises(
@@ -127,7 +127,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, recipe, tm
     prepare_run("short", 16)
     cosine = recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
-    for words, said in (
+    for words, message in (
         ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
         (
             "run.extends=short optimizer.lr=0.07",
@@ -139,5 +139,5 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, recipe, tm
         wrong = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")
         with pytest.raises(RecipeError) as caught:
             api.plan(wrong)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
         assert len(caught.value.problems) == 1

@@ -74,7 +74,7 @@ def test_launcher_is_recognized_by_its_environment(words, by, bare_environment):
 
 @pytest.mark.timeout(20)  # accepted ranks wait for the others
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     parse_rows(
         f"""
 RANK=x | RANK=x: must be a whole number; torchrun or srun sets it
@@ -95,11 +95,11 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 """
     ),
 )
-def test_join_rejects_impossible_variables_by_name(words, said, bare_environment):
+def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
     put(bare_environment, words)
     with pytest.raises(NotReadyError) as failure:
         external.join([], Path, show_nothing)
-    assert said in str(failure.value)
+    assert message in str(failure.value)
 
 
 def test_join_reports_port_in_use(bare_environment):
@@ -116,7 +116,7 @@ def test_join_reports_port_in_use(bare_environment):
     ("environment", "key"), [(TORCHRUN, "WORLD_SIZE"), (SRUN, "SLURM_STEP_NUM_TASKS")]
 )
 def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment):
-    said = []
+    messages = []
     distributed.open_store.cache_clear()
     put(bare_environment, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -124,8 +124,8 @@ def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment)
     bare_environment.setattr(external, "_SILENCE_SECONDS", 0.1)
     bare_environment.setattr(external, "_MAX_WAIT_SECONDS", 1.2)
     with pytest.raises(NotReadyError, match=f"{key}=[28]: not all of these ranks .*\n.*unset"):
-        external.join([], Path, said.append)
-    assert ["waiting for the other ranks" in text for text in said] == [True]
+        external.join([], Path, messages.append)
+    assert ["waiting for the other ranks" in text for text in messages] == [True]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
@@ -150,16 +150,16 @@ def test_join_sets_allocator_as_our_launcher_does(bare_environment):
 
 def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     """Start a rank of two that behaves as in RUN/behavior."""
-    own = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
-    return forks.run(folder, "stand_in", str(folder), environment=os.environ | own)
+    variables = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
+    return forks.run(folder, "stand_in", str(folder), environment=os.environ | variables)
 
 
 def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, bare_environment):
     (tmp_path / "behavior").write_text("wrong@0")
-    code, _, said = stand_in(forks, tmp_path, 0).wait()
+    code, _, error = stand_in(forks, tmp_path, 0).wait()
     assert code == 1
-    assert "rank 0 failed (TrainingError)" in said
-    assert "igloo" in said
+    assert "rank 0 failed (TrainingError)" in error
+    assert "igloo" in error
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks,
         ranks.append(stand_in(forks, tmp_path, rank))
         while not list(tmp_path.glob("heartbeat/*")):  # rank 1 rejects after rank 0 starts
             time.sleep(0.01)
-    said = [rank.wait()[2] for rank in ranks]
-    assert ["data.root=/data is gone" in text for text in said] == [speaks == 0, speaks == 1]
-    assert ("on rank 1; log: " in said[1]) == (speaks == 1)
+    errors = [rank.wait()[2] for rank in ranks]
+    assert ["data.root=/data is gone" in text for text in errors] == [speaks == 0, speaks == 1]
+    assert ("on rank 1; log: " in errors[1]) == (speaks == 1)
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks,
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
 def test_srun_task_has_the_rank_of_torchrun(nodes, first):
-    found = external._get_variables(parse_variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
+    variables = external._get_variables(parse_variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
     ours = "RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 MASTER_PORT=21234"
-    assert found == parse_variables(f"{ours} MASTER_ADDR={first}")
+    assert variables == parse_variables(f"{ours} MASTER_ADDR={first}")
 
 
 def test_srun_port_exists_for_large_federated_job_id(bare_environment):
-    found = external._get_variables(parse_variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
-    assert found["MASTER_PORT"] == "31841"
+    variables = external._get_variables(parse_variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
+    assert variables["MASTER_PORT"] == "31841"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, bare_e
         os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False
     )
     slurm = f"SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_NODEID={node} SLURM_CPUS_ON_NODE={cores}"
-    found = external._get_variables(parse_variables(f"{SRUN} {slurm}"))
-    assert found["LOCAL_WORLD_SIZE"] == str(sharing)
+    variables = external._get_variables(parse_variables(f"{SRUN} {slurm}"))
+    assert variables["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
 def test_restarted_group_resumes_its_own_run(tmp_path, bare_environment):
@@ -268,13 +268,13 @@ def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, bare_envi
 def list_listening_addresses(pids: set[int]) -> set[str]:
     """Return the TCP addresses that the processes listen on, as in /proc/net."""
     files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
-    own, found = {os.readlink(file) for file in files}, set()
+    sockets, addresses = {os.readlink(file) for file in files}, set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *rest = line.split()
-            if state == "0A" and f"socket:[{rest[5]}]" in own:
-                found.add(local.partition(":")[0])
-    return found
+            if state == "0A" and f"socket:[{rest[5]}]" in sockets:
+                addresses.add(local.partition(":")[0])
+    return addresses
 
 
 @pytest.mark.slow

@@ -32,18 +32,18 @@ def fit_on_gpu(tmp_path, monkeypatch):
 
         monkeypatch.setattr(fit.Task, "run", run)
         monkeypatch.setattr(fit.cuda, "find_gpus", lambda: fit.cuda.Gpus(2, "H200", "bf16"))
-        wanted, told = compose("mild", AUTO), []
-        return fit.fit_micro_batch(api.plan(wanted, 2), told.append), told, asked
+        recipe, messages = compose("mild", AUTO), []
+        return fit.fit_micro_batch(api.plan(recipe, 2), messages.append), messages, asked
 
     return fit_four_images
 
 
 def test_fitted_batch_replaces_auto_and_is_printed(fit_on_gpu):
-    plan, told, _ = fit_on_gpu()
+    plan, messages, _ = fit_on_gpu()
     assert (plan.recipe.batch.bn_size, plan.bn_size) == (4, 4)
     assert plan.microbatches == plan.rank_size // 4
-    assert told[0] == "batch.bn_size=4 is the most that fits on H200."
-    assert "BatchNorm sees 4 images at a time" in told[1]
+    assert messages[0] == "batch.bn_size=4 is the most that fits on H200."
+    assert "BatchNorm sees 4 images at a time" in messages[1]
 
 
 def test_fit_tries_the_batch_of_one_gpu(fit_on_gpu):

@@ -84,9 +84,9 @@ def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
     monkeypatch.setattr(
         group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
     )
-    said = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
+    message = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
-        with pytest.raises(NotReadyError, match=said):
+        with pytest.raises(NotReadyError, match=message):
             make_group(config)
 
 
@@ -119,8 +119,8 @@ def test_warnings_name_unused_gpus(monkeypatch):
         group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
     )
     monkeypatch.setattr(group, "explain_untested_machine", lambda: Finding("warn", "a Mac"))
-    told = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
-    assert list(list_warnings(LaunchConfig())) == told
+    messages = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
+    assert list(list_warnings(LaunchConfig())) == messages
     assert list(list_warnings(LaunchConfig(device="cpu"))) == []
 
 
@@ -145,13 +145,13 @@ def test_environments_keep_variables_and_set_safe_path(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cuda, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-    given, _ = build_environments(Group(2))
-    assert mine.items() <= given.items()
-    assert given["PYTHONSAFEPATH"] == "1"
-    assert "PYTORCH_ALLOC_CONF" not in given
+    environment, _ = build_environments(Group(2))
+    assert mine.items() <= environment.items()
+    assert environment["PYTHONSAFEPATH"] == "1"
+    assert "PYTORCH_ALLOC_CONF" not in environment
     monkeypatch.delenv("OMP_NUM_THREADS")
-    given, _ = build_environments(Group(2))
-    assert int(given["OMP_NUM_THREADS"]) >= 1
+    environment, _ = build_environments(Group(2))
+    assert int(environment["OMP_NUM_THREADS"]) >= 1
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypa
     monkeypatch.setattr(cuda.ctypes, "CDLL", load_library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    given, _ = build_environments(Group(2))
-    assert given.get("PYTORCH_ALLOC_CONF") == expected
+    environment, _ = build_environments(Group(2))
+    assert environment.get("PYTORCH_ALLOC_CONF") == expected
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
@@ -182,16 +182,16 @@ for _ in range(5):
     bytearray(b"x") * (64 << 20)
 print(faults() - before)
 """
-    found = []
+    reserved = []
     for environment in (MEMORY, {}):
         bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
         done = subprocess.run(
             [sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True
         )
-        found.append(int(done.stdout))
-    kept, asked = found
-    assert kept < 20
-    assert asked > 10 * kept
+        reserved.append(int(done.stdout))
+    expandable, asked = reserved
+    assert expandable < 20
+    assert asked > 10 * expandable
 
 
 def test_threads_split_cores_unless_set_by_user(monkeypatch):

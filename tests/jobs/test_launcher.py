@@ -47,12 +47,12 @@ class Started:
         restarts: int = 0,
         then: Callable[[], object] | None = None,
     ):
-        self.folder, self.said = folder, []
+        self.folder, self.messages = folder, []
         (folder / "behavior").write_text(behavior)
         if then is not None:
             threading.Thread(target=self._when_training, args=(then, ranks), daemon=True).start()
         self.ending: Ending = start(
-            LockedFolder(folder), Group(ranks, max_restarts=restarts), self.said.append
+            LockedFolder(folder), Group(ranks, max_restarts=restarts), self.messages.append
         )
 
     def _when_training(self, then: Callable[[], object], ranks: int) -> None:
@@ -67,15 +67,15 @@ class Started:
 
 def list_running(folder: Path) -> list[str]:
     """Return the other processes whose command line contains the folder."""
-    found = []
+    lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if str(folder) in line and path.parent.name != str(os.getpid()):
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
@@ -89,9 +89,9 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", fail)
     (tmp_path / "endings").touch()  # not a folder, so no ending can be written
     ended = Started(tmp_path, "wrong@0")
-    assert "the run failed (No space left on device)" in ended.said[0]
-    assert "cannot be written to, so no rank could report how it ended" in ended.said[0]
-    assert "free some space, and resume" in ended.said[0]
+    assert "the run failed (No space left on device)" in ended.messages[0]
+    assert "cannot be written to, so no rank could report how it ended" in ended.messages[0]
+    assert "free some space, and resume" in ended.messages[0]
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -139,7 +139,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
 
 def test_finished_run_has_exit_code_0(tmp_path):
     run = Started(tmp_path, "finish@0")
-    assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
+    assert (run.ending.code, run.ending.step, run.messages) == (0, 20, [])
     assert read_ending(tmp_path / "exit.json") == run.ending
 
 
@@ -160,16 +160,16 @@ exit@0 | 1 | SystemExit; 5
 def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
     run = Started(tmp_path, behavior)
     assert run.ending.code == int(code)
-    (said,) = run.said
-    assert all(part in said for part in parts.split("; ")), said
-    assert "Traceback" not in said
+    (message,) = run.messages
+    assert all(part in message for part in parts.split("; ")), message
+    assert "Traceback" not in message
 
 
 def test_failed_measurement_is_not_resumable(tmp_path):
     (tmp_path / "job.json").write_text('{"job": "train"}')
-    (said,) = Started(tmp_path, "bug@0").said
-    assert "rank0.log" in said
-    assert "resume" not in said
+    (message,) = Started(tmp_path, "bug@0").messages
+    assert "rank0.log" in message
+    assert "resume" not in message
 
 
 def test_log_has_traceback_and_stacks_of_a_crash(tmp_path):
@@ -185,8 +185,8 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
     again = " again" if name == "SIGINT" else ""
-    said = f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
-    assert run.said == [said]
+    message = f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
+    assert run.messages == [message]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -237,7 +237,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
 
     run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, interrupt_twice))
     assert run.ending.code == 1
-    assert "stopped at once" in run.said[-1]
+    assert "stopped at once" in run.messages[-1]
     assert not list_running(tmp_path)
 
 
@@ -303,9 +303,9 @@ def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
-    (said,) = run.said
-    assert "rank 1 failed (TrainingError)" in said
-    assert "the other rank was stopped" in said
+    (message,) = run.messages
+    assert "rank 1 failed (TrainingError)" in message
+    assert "the other rank was stopped" in message
     assert run.log(1).startswith("output of 1\nlog of 1\n")
     assert (tmp_path / "stuck").exists()
     assert not (tmp_path / "endings/rank0.json").exists()  # the rank would sleep for a minute
@@ -331,8 +331,8 @@ def test_ctrl_c_stops_all_ranks(tmp_path):
 def test_group_restarts_after_failure_if_allowed(tmp_path):
     run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
-    said = "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
-    assert run.said == [said]
+    message = "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
+    assert run.messages == [message]
 
 
 @pytest.mark.slow
@@ -341,10 +341,10 @@ def test_group_stops_restarting_at_limit_or_user_error(
 ):
     run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
-    assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
+    assert run.messages[0].endswith("restarting from the last checkpoint (1 of 1)")
     again = Started(tmp_path, "not-ready@0", restarts=3)
     assert again.ending.code == 3
-    assert len(again.said) == 1
+    assert len(again.messages) == 1
 
 
 def test_only_a_late_second_ctrl_c_stops_the_run_immediately(tmp_path, monkeypatch):

@@ -120,8 +120,8 @@ def test_fast_loading_prints_nothing():
 def test_cpu_training_adds_loading_time(monkeypatch):
     plan = plan_imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
-    made = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
-    assert made.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
+    speeds = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
+    assert speeds.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
 
 
 @pytest.mark.parametrize("why", ["memory", "engine", "there"])

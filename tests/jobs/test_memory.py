@@ -35,13 +35,13 @@ def compute_needed(pixels: int) -> float:
     ],
 )
 def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
-    plan, said = plan_imagenet("mild cache=ram", 8), []
+    plan, messages = plan_imagenet("mild cache=ram", 8), []
     set_free_memory(monkeypatch, plan, free)
-    made = resolve_memory_pixels(plan, said.append)
-    assert made.recipe.data.memory_pixels == pixels
-    assert f"data.memory_pixels={pixels}: " in said[0]
-    assert resolve_memory_pixels(made, said.append) == made
-    assert len(said) == 1
+    resolved = resolve_memory_pixels(plan, messages.append)
+    assert resolved.recipe.data.memory_pixels == pixels
+    assert f"data.memory_pixels={pixels}: " in messages[0]
+    assert resolve_memory_pixels(resolved, messages.append) == resolved
+    assert len(messages) == 1
 
 
 def test_memory_pixels_auto_uses_the_largest_crop(monkeypatch):
@@ -55,17 +55,17 @@ def test_memory_pixels_auto_uses_the_largest_crop(monkeypatch):
 def test_images_larger_than_memory_are_partly_kept(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, compute_needed(352) / 4)
-    kept = plan_memory(plan)
-    assert kept.fraction == pytest.approx(0.25, rel=1e-3)
-    assert str(kept).startswith("25% of the images fit at 352 px: ")
+    memory_plan = plan_memory(plan)
+    assert memory_plan.fraction == pytest.approx(0.25, rel=1e-3)
+    assert str(memory_plan).startswith("25% of the images fit at 352 px: ")
     assert resolve_memory_pixels(plan, print) == plan
 
 
 def test_full_memory_keeps_no_images(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, -(10**9))
-    kept = plan_memory(plan)
-    assert (kept.usable, kept.fraction) == (0, 0.0)
+    memory_plan = plan_memory(plan)
+    assert (memory_plan.usable, memory_plan.fraction) == (0, 0.0)
 
 
 def test_machine_without_engine_keeps_no_images(monkeypatch):

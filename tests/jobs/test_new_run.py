@@ -118,11 +118,11 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 def test_run_about_to_start_keeps_its_name(make, words, clause):
     with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
-        with pytest.raises(NotReadyError) as refused:
+        with pytest.raises(NotReadyError) as caught:
             make(make_test_plan("mild", "run=mine", *words), ["resnet-train"])
         assert (held.path / CONFIG).read_bytes() == config
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert (problem.key, problem.value) == ("run.name", "mine")
     assert problem.clause == f"is running in {held.path} {clause}"
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
@@ -142,9 +142,9 @@ def test_create_names_folder_on_disk_without_locks(monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         create_run("run=mine")
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert (problem.key, problem.kind) == (str(Path("runs").absolute()), Kind.WRONG)
     assert list(Path("runs").iterdir()) == []
 
@@ -168,9 +168,9 @@ def test_taken_run_name_suggests_free_name_and_resume():
     folder = create_run("run=mine")
     (folder / "weights.pt").touch()
     create_run("run=mine2")
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         create_run("run=mine")
-    suggested = refused.value.problems[0].lines()[1:]
+    suggested = caught.value.problems[0].lines()[1:]
     assert suggested == ["try:   run=mine3", f"try:   resnet-train --resume {folder}"]
 
 
@@ -200,8 +200,8 @@ def run_git(folder: Path, *words: str) -> str:
 def test_recipe_commit_is_read_without_running_git_hooks(repository, tmp_path):
     commit = run_git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
-    known = collect_provenance(make_test_plan(repository / "mine.yaml"), "")
-    assert (known["git_commit"], known["origin"]) == (commit, "file")
+    provenance = collect_provenance(make_test_plan(repository / "mine.yaml"), "")
+    assert (provenance["git_commit"], provenance["origin"]) == (commit, "file")
     assert not (tmp_path / "marker").exists()
     run_git(repository, "status")
     assert (tmp_path / "marker").exists()  # shows that the test would notice the program

@@ -45,8 +45,8 @@ def test_ranks_fetch_once_and_train_as_from_folder(
     )
 
     def train(name: str, root: object, code: int = 0) -> Path:
-        made = recipe(f"{words} data.root={root}")
-        return launcher.train(create_unstarted_run(tmp_path / name, made, facts), 2, code)
+        small = recipe(f"{words} data.root={root}")
+        return launcher.train(create_unstarted_run(tmp_path / name, small, facts), 2, code)
 
     with serve_folder(betons) as site:
         local, far = train("local", betons), train("far", site.address)
@@ -57,8 +57,8 @@ def test_ranks_fetch_once_and_train_as_from_folder(
         assert all(torch.equal(weights[name], others[name]) for name in weights)
         shutil.rmtree(tmp_path / "cache")
         site.status = 403
-        refused = train("refused", site.address, code=3)
-    assert "access denied" in (refused / "logs/rank0.log").read_text()
+        rejected_run = train("refused", site.address, code=3)
+    assert "access denied" in (rejected_run / "logs/rank0.log").read_text()
 
 
 def collect_verdicts(facts: list[dict]) -> list[str]:
@@ -81,16 +81,16 @@ def test_rendezvous_accepts_ranks_with_equal_facts():
 
 
 def test_rendezvous_names_differing_rank_to_all():
-    said = collect_verdicts(
+    errors = collect_verdicts(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
-    assert len(set(said)) == 1
-    assert said[0].startswith("torch is 2.14 on rank 0, but 2.15 on rank 2 (")
+    assert len(set(errors)) == 1
+    assert errors[0].startswith("torch is 2.14 on rank 0, but 2.15 on rank 2 (")
 
 
 def test_rendezvous_names_fact_of_a_single_rank():
-    (said, _) = collect_verdicts([{}, {"seed": 9}])
-    assert "seed is not given on rank 0, but 9 on rank 1" in said
+    (error, _) = collect_verdicts([{}, {"seed": 9}])
+    assert "seed is not given on rank 0, but 9 on rank 1" in error
 
 
 def test_broadcast_sends_text_of_rank_0():

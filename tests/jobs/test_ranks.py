@@ -156,10 +156,10 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
     resumed = copy_as_killed(3, whole)
     launcher.call(resumed, 2, train_fused)
     assert find_differing(resumed, whole) == []
-    expected, found = (load_file(run / "weights.safetensors") for run in (plain, whole))
-    assert found.keys() == expected.keys()
+    expected, actual = (load_file(run / "weights.safetensors") for run in (plain, whole))
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(actual[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_float16_resumes_bit_identical(launcher, new_run):
@@ -177,9 +177,9 @@ def test_float16_resumes_bit_identical(launcher, new_run):
 
 def explain_rejection(process: RankProcess) -> str:
     """Train, and return the reason for the rejection."""
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         run_job(process)
-    return str(refused.value)
+    return str(caught.value)
 
 
 def train_with_local_images(process: RankProcess) -> str:
@@ -202,21 +202,21 @@ def train_with_later_version(process: RankProcess) -> str:
 def train_with_other_teacher(process: RankProcess) -> str:
     """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
-    prepare.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
+    prepare.make_plan = lambda *arguments: replace(make_plan(*arguments), teachers=(teacher,))
     return explain_rejection(process)
 
 
 def train_without_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch cannot use on the node of rank 1."""
-    own = distributed.read_rank
-    distributed.read_rank = lambda *given: replace(
-        own(*given), device=torch.device("cpu" if process.rank else "cuda")
+    read_rank = distributed.read_rank
+    distributed.read_rank = lambda *arguments: replace(
+        read_rank(*arguments), device=torch.device("cpu" if process.rank else "cuda")
     )
     return explain_rejection(process)
 
 
 @pytest.mark.parametrize(
-    ("differing", "said"),
+    ("differing", "message"),
     [
         (train_with_local_images, "number of training images is 128 on rank 0, but 127 on rank 1"),
         (train_with_later_version, "fetched images is version0 on rank 0, but version1 on rank 1"),
@@ -225,9 +225,9 @@ def train_without_gpu(process: RankProcess) -> str:
         (train_without_gpu, "device is cuda on rank 0, but cpu on rank 1"),
     ],
 )
-def test_ranks_reject_other_images_teachers_or_devices(differing, said, launcher, new_run):
-    found = launcher.call(new_run("batch.global_size=8 batch.bn_size=4"), 2, differing)
-    assert all(said in text for text in found), found
+def test_ranks_reject_other_images_teachers_or_devices(differing, message, launcher, new_run):
+    messages = launcher.call(new_run("batch.global_size=8 batch.bn_size=4"), 2, differing)
+    assert all(message in text for text in messages), messages
 
 
 def test_run_crashed_after_its_target_ends_on_resume(launcher, new_run):
@@ -267,22 +267,22 @@ def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tm
         "methods.randaugment={}"
     )
     in_memory = f"{changes} data.backend=torchvision data.root={images} data.memory_pixels=30"
-    on_disk, kept = (
+    on_disk, memory_run = (
         new_run(f"{changes} data.backend=ffcv data.root={raw}"),
         new_run(in_memory),
     )
     other = new_run(in_memory.replace("data.memory_pixels=30", "data.memory_pixels=29"))
-    for run in (on_disk, kept, other):
+    for run in (on_disk, memory_run, other):
         launcher.call(run, 2, train_rank)
-    resumed = copy_as_killed(3, kept)
+    resumed = copy_as_killed(3, memory_run)
     launcher.call(resumed, 2, train_rank)
-    assert find_differing(kept, on_disk) == find_differing(resumed, on_disk) == []
+    assert find_differing(memory_run, on_disk) == find_differing(resumed, on_disk) == []
     assert find_differing(other, on_disk) != []
     losses = [
         [
             record["raw_loss"]
             for record in filter_kind(read_metrics(run / "metrics.jsonl"), "evaluation")
         ]
-        for run in (on_disk, kept, resumed)
+        for run in (on_disk, memory_run, resumed)
     ]
     assert losses[0] == losses[1] == losses[2] != []

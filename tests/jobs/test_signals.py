@@ -17,9 +17,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 def interruption() -> Iterator[Interruption]:
     """An interruption with its signal handlers installed."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    made = Interruption()
-    made.install()
-    yield made
+    installed = Interruption()
+    installed.install()
+    yield installed
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -37,10 +37,10 @@ def test_signal_requests_stop_with_its_exit_code(name, code, interruption):
 def test_signal_ignored_at_start_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        made = Interruption()
-        made.install()
+        interruption = Interruption()
+        interruption.install()
         os.kill(os.getpid(), signal.SIGHUP)
-        assert not made.requested
+        assert not interruption.requested
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

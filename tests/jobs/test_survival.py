@@ -206,9 +206,9 @@ def test_weights_larger_than_disk_are_reported_with_the_disk(
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
     run.start(train_with_file_limit, size=largest_file)
     assert run.wait() == (1, [1])
-    said = find_first_failure(run.observer.read_endings()).message
-    assert said.startswith("training is done, but its results could not be written")
-    assert said.endswith("(File too large)")
+    message = find_first_failure(run.observer.read_endings()).message
+    assert message.startswith("training is done, but its results could not be written")
+    assert message.endswith("(File too large)")
 
 
 def test_run_never_writes_to_a_recreated_folder(tmp_path, configs, launcher):

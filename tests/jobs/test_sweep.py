@@ -47,18 +47,18 @@ def stand_in(monkeypatch):
 
 
 def train(root, parallel=1, parents=None):
-    said = []
-    return Sweep(root, RUNS, said.append, [{}] * parallel, parents).train(), said
+    messages = []
+    return Sweep(root, RUNS, messages.append, [{}] * parallel, parents).train(), messages
 
 
 def test_sweep_runs_are_repeatable_commands(stand_in, tmp_path):
-    code, said = train(tmp_path)
+    code, output = train(tmp_path)
     assert code == 0
     assert [" ".join(command[1:]) for command in stand_in.commands] == [
         f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto --no-plan"
         for seed, name in enumerate("abc", 1)
     ]
-    assert said[-1] == f"3 of 3 runs are finished in {tmp_path}"
+    assert output[-1] == f"3 of 3 runs are finished in {tmp_path}"
     assert stand_in.most == 1
 
 
@@ -72,9 +72,9 @@ def test_sweep_appends_to_no_log_but_a_file(kind, stand_in, tmp_path):
     other, log = tmp_path / "other", tmp_path / "b.log"
     other.write_text("mine\n")
     log.symlink_to(other) if kind == "link" else os.mkfifo(log)
-    code, said = train(tmp_path, parallel=2)
+    code, output = train(tmp_path, parallel=2)
     assert (code, len(stand_in.commands)) == (1, 2)
-    assert any(f"{log} cannot be written" in text for text in said)
+    assert any(f"{log} cannot be written" in text for text in output)
     assert other.read_text() == "mine\n"
 
 
@@ -87,9 +87,12 @@ def test_sweep_skips_finished_runs(stand_in, tmp_path):
 
 def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
     stand_in.codes = {"a": 3}
-    code, said = train(tmp_path)
+    code, output = train(tmp_path)
     assert (code, len(stand_in.commands)) == (1, 3)
-    assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
+    assert output[-2:] == [
+        f"2 of 3 runs are finished in {tmp_path}",
+        "  failed with exit code 3: a",
+    ]
 
 
 @pytest.mark.parametrize("code", [2, 3])
@@ -110,8 +113,8 @@ def test_sweep_tries_a_run_that_failed_once(code, stand_in, tmp_path):
 
 def test_killed_run_has_shell_exit_code(stand_in, tmp_path):
     stand_in.codes = {"b": -signal.SIGKILL}
-    code, said = train(tmp_path)
-    assert (code, said[-1]) == (1, "  failed with exit code 137: b")
+    code, output = train(tmp_path)
+    assert (code, output[-1]) == (1, "  failed with exit code 137: b")
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -133,10 +136,10 @@ def test_sweep_waits_for_runs_of_another_sweep(
                 (tmp_path / "b/summary.json").write_text("{}")
 
     monkeypatch.setattr(sweep.time, "sleep", pause)
-    code, said = train(tmp_path, parallel=1 if is_first else 2)
-    assert "[2 of 3] b: another command is training it" in said
-    assert ("[2 of 3] b: already finished" in said) == is_finished
-    assert (code, said[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
+    code, output = train(tmp_path, parallel=1 if is_first else 2)
+    assert "[2 of 3] b: another command is training it" in output
+    assert ("[2 of 3] b: already finished" in output) == is_finished
+    assert (code, output[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
     ours = [command[5] for command in stand_in.commands].count("run=b")
     assert ours == (not is_first) + (not is_finished)
 
@@ -158,10 +161,10 @@ def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in, tmp_path)
 
 def test_run_fails_with_the_run_it_extends(stand_in, tmp_path):
     stand_in.codes = {"b": 3}
-    code, said = train(tmp_path, 3, PARENTS)
+    code, output = train(tmp_path, 3, PARENTS)
     assert (code, len(stand_in.commands)) == (1, 2)
-    assert "[1 of 3] a: needs the stable phase of b" in said
-    assert said[-1] == "  failed with exit code 3: a"
+    assert "[1 of 3] a: needs the stable phase of b" in output
+    assert output[-1] == "  failed with exit code 3: a"
 
 
 @pytest.mark.parametrize("code", [75, 130])

@@ -18,16 +18,16 @@ from resnet_recipes.run_folder.ending import Ending
 @pytest.fixture
 def folders(monkeypatch) -> list:
     """Start nothing; collect the folders of tasks, whose ranks end with the code `end`."""
-    seen = []
+    recorded = []
 
     def start(held, group, say):
         folder = held.path
         assert (folder / CONFIG).is_file()
-        seen.append(folder)
+        recorded.append(folder)
         return Ending(json.loads((folder / JOB).read_text())["end"])
 
     monkeypatch.setattr(task.launcher, "start", start)
-    return seen
+    return recorded
 
 
 def run_fit(code: ExitCode) -> AbstractContextManager[Path]:

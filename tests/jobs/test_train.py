@@ -18,19 +18,19 @@ from tests.run_folders import create_unstarted_run
 
 
 @pytest.mark.parametrize(
-    ("compiles", "said"),
+    ("compiles", "message"),
     [
         (True, "compiling the network before the first step, which can take minutes\n"),
         (False, ""),
     ],
 )
-def test_compile_is_announced_before_it_starts(compiles, said, recipe, tmp_path, monkeypatch):
+def test_compile_is_announced_before_it_starts(compiles, message, recipe, tmp_path, monkeypatch):
     create_unstarted_run(tmp_path, recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):
         train.run_job(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
-    assert console.getvalue() == said
+    assert console.getvalue() == message
 
 
 @pytest.fixture

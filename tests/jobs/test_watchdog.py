@@ -87,9 +87,9 @@ def test_sigusr2_and_crashes_dump_stacks(tmp_path):
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
     """The last heartbeats of the ranks, set by the test."""
-    found: list[Beat] = []
-    monkeypatch.setattr(watchdog, "read_beats", lambda _: list(found))
-    return found
+    recorded: list[Beat] = []
+    monkeypatch.setattr(watchdog, "read_beats", lambda _: list(recorded))
+    return recorded
 
 
 @pytest.mark.parametrize("clock", [0.0, 1e9])

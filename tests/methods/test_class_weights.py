@@ -19,10 +19,10 @@ NOW = Now.at(0, 10, 5)
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
 def test_weight_is_inverse_of_effective_number(beta: float):
-    wanted = [(1 - beta) / (1 - beta**count) for count in COUNTS]
-    scale = sum(COUNTS) / sum(w * n for w, n in zip(wanted, COUNTS, strict=True))
-    found = ClassWeights(beta=beta).weights(COUNTS)
-    np.testing.assert_allclose(found, [w * scale for w in wanted], rtol=1e-5)
+    expected = [(1 - beta) / (1 - beta**count) for count in COUNTS]
+    scale = sum(COUNTS) / sum(w * n for w, n in zip(expected, COUNTS, strict=True))
+    actual = ClassWeights(beta=beta).weights(COUNTS)
+    np.testing.assert_allclose(actual, [w * scale for w in expected], rtol=1e-5)
 
 
 def test_weights_average_one_and_empty_class_zero():
@@ -37,19 +37,19 @@ def test_mixed_target_averages_weights_of_its_classes():
     targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
     by_class = ClassWeights().weights(COUNTS)
-    found = ClassWeights().with_counts(COUNTS).transform_batch(batch, NOW)
-    wanted = [0.25 * by_class[0] + 0.75 * by_class[2], 0.5 * by_class[2]]
-    np.testing.assert_allclose(found.weights, wanted, rtol=1e-6)
-    assert torch.equal(found.targets, targets)
+    weighted = ClassWeights().with_counts(COUNTS).transform_batch(batch, NOW)
+    expected = [0.25 * by_class[0] + 0.75 * by_class[2], 0.5 * by_class[2]]
+    np.testing.assert_allclose(weighted.weights, expected, rtol=1e-6)
+    assert torch.equal(weighted.targets, targets)
 
 
 def test_run_counts_class_images_also_when_resumed(recipe, tmp_path):
-    made = recipe("methods.class_weights.rule=inverse")
-    facts = data.measure(made.data)
+    small = recipe("methods.class_weights.rule=inverse")
+    facts = data.measure(small.data)
     (tmp_path / "data.json").write_text(facts.to_json())
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))
     assert sum(again.class_images) == again.train_examples
-    (method,) = make_plan(made, again, 1).new_stack()
+    (method,) = make_plan(small, again, 1).new_stack()
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))
     assert method.transform_batch(batch, NOW).weights == pytest.approx(128 / 10 / 13)
     unknown = DataFacts("synthetic", tmp_path, 1, 1, ()).class_images

@@ -35,8 +35,8 @@ def test_color_jitter_pixels_equal_torchvision():
                 expected = F.adjust_hue(expected, np.clip(turn * 1.0001, -0.5, 0.5))
             else:
                 expected = ADJUST[name](expected, value)
-        found = method.augment_sample()(IMAGE, np.random.default_rng(seed))
-        assert found.tobytes() == expected.tobytes()
+        actual = method.augment_sample()(IMAGE, np.random.default_rng(seed))
+        assert actual.tobytes() == expected.tobytes()
 
 
 def test_color_jitter_samples_orders_and_ranges():

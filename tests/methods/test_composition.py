@@ -98,7 +98,7 @@ def test_stack_order_does_not_depend_on_input_order():
 
 
 @pytest.mark.parametrize(
-    ("interval", "said"),
+    ("interval", "text"),
     parse_rows(
         """
 1 | every step
@@ -110,9 +110,9 @@ def test_stack_order_does_not_depend_on_input_order():
 """
     ),
 )
-def test_table_shows_how_often_sam_acts(interval, said):
+def test_table_shows_how_often_sam_acts(interval, text):
     assert Stack({"sam": SAM(interval=int(interval))}).make_table() == {
-        "gradient": [f"sam ({said})"]
+        "gradient": [f"sam ({text})"]
     }
 
 

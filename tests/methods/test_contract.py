@@ -95,14 +95,14 @@ def test_plan_lists_image_sizes_of_methods(method, now_at, batch_of):
 
 @every_method
 def test_plan_counts_steps_with_two_gradients(method, now_at):
-    made, every = method(), method().extra_gradient_every
+    instance, every = method(), method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
-    for step in range(20) if made.provides("gradient") else ():
+    for step in range(20) if instance.provides("gradient") else ():
         compute.reset_mock()
-        made.gradient(compute, [weight], now_at(step))
+        instance.gradient(compute, [weight], now_at(step))
         assert compute.call_count == 1 + (every > 0 and (step + 1) % every == 0)
-    assert not every or made.provides("gradient")
+    assert not every or instance.provides("gradient")
 
 
 @parametrize_methods("augment_sample")
@@ -146,13 +146,13 @@ def test_random_numbers_in_forward_are_declared(method, network):
 
 @every_method
 def test_state_survives_saving_and_loading(method, network, now_at):
-    model, kept, other = network(), method(), method()
-    if kept.provides("after_step"):
+    model, uninterrupted, resumed = network(), method(), method()
+    if uninterrupted.provides("after_step"):
         for step in range(2):
-            kept.after_step(model, now_at(step))
-    state = kept.state_dict()
-    other.load_state_dict(state)
-    assert is_identical(other.state_dict(), state)
+            uninterrupted.after_step(model, now_at(step))
+    state = uninterrupted.state_dict()
+    resumed.load_state_dict(state)
+    assert is_identical(resumed.state_dict(), state)
     # the plan uses this to predict the size of a checkpoint
     copies = sum(map(torch.numel, state.values())) / sum(
         map(torch.numel, model.state_dict().values())
@@ -160,4 +160,4 @@ def test_state_survives_saving_and_loading(method, network, now_at):
     assert copies == (method.extra_weights if method().provides("eval_weights") else 0)
     if not state:
         with pytest.raises(ValueError, match="keeps no state"):
-            Method.load_state_dict(other, {"x": torch.zeros(1)})
+            Method.load_state_dict(resumed, {"x": torch.zeros(1)})

@@ -33,9 +33,9 @@ def test_targets_follow_area_of_shared_box(now_at, batch_of):
         rows, columns = box.any(1), box.any(0)
         assert torch.equal(box, rows.view(-1, 1) & columns)
         share = box.sum().item() / 400
-        own = result.targets.gather(1, batch.labels.view(-1, 1))
-        assert torch.allclose(own[moved], torch.tensor(1 - share))
-        assert torch.allclose(own[~moved], torch.tensor(1.0))
+        label_weights = result.targets.gather(1, batch.labels.view(-1, 1))
+        assert torch.allclose(label_weights[moved], torch.tensor(1 - share))
+        assert torch.allclose(label_weights[~moved], torch.tensor(1.0))
         partners = (result.targets - 2 * one_hot(batch.labels, 6)).argmax(1)[moved]
         assert torch.equal(result.images[moved][..., box], batch.images[partners][..., box])
         areas.add(share)

@@ -46,17 +46,19 @@ def test_distill_loss_matches_manual_loop(temperature, share):
     soft_labels = torch.softmax(theirs / temperature, 1)
     batch = Batch(logits, targets, targets.argmax(1), soft_labels=soft_labels)
     method = Distill(temperature=temperature, share=share)
-    found = Stack({"distill": method}).losses(logits, batch)
+    actual = Stack({"distill": method}).losses(logits, batch)
     for row, teacher, target, loss in zip(
-        *(tensor.tolist() for tensor in (logits, theirs, targets, found)), strict=True
+        *(tensor.tolist() for tensor in (logits, theirs, targets, actual)), strict=True
     ):
-        own = -sum(t * math.log(p) for t, p in zip(target, compute_softmax(row, 1), strict=True))
+        label_loss = -sum(
+            t * math.log(p) for t, p in zip(target, compute_softmax(row, 1), strict=True)
+        )
         pairs = zip(
             compute_softmax(teacher, temperature), compute_softmax(row, temperature), strict=True
         )
         apart = sum(p * math.log(p / q) for p, q in pairs)
         assert loss == pytest.approx(
-            (1 - share) * own + share * temperature**2 * apart, rel=1e-4, abs=1e-6
+            (1 - share) * label_loss + share * temperature**2 * apart, rel=1e-4, abs=1e-6
         )
 
 
@@ -120,8 +122,8 @@ def test_teacher_gets_its_own_normalization(teacher, make_run):
         "data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=make_methods(teacher)
     )
     pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
-    said = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
-    torch.testing.assert_close(said, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
+    logits = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
+    torch.testing.assert_close(logits, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
 
 
 def test_resume_rejects_another_teacher(teacher, make_run):

@@ -41,9 +41,9 @@ def install_package(tmp_path, monkeypatch):
 
     def install(source: str, *entries: str) -> None:
         Path(tmp_path, "theirs.py").write_text(source)
-        found = EntryPoints(EntryPoint(name, "theirs:Theirs", GROUP) for name in entries)
+        entry_points = EntryPoints(EntryPoint(name, "theirs:Theirs", GROUP) for name in entries)
         module = sys.modules["resnet_recipes.methods.installed"]
-        monkeypatch.setattr(module, "entry_points", lambda group: found.select(group=group))
+        monkeypatch.setattr(module, "entry_points", lambda group: entry_points.select(group=group))
 
     yield install
     sys.modules.pop("theirs", None)
@@ -51,8 +51,8 @@ def install_package(tmp_path, monkeypatch):
 
 def test_method_of_another_package_is_found(install_package):
     install_package(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
-    (found,) = find_installed({"mixup"})
-    assert found().alpha == 1.0
+    (cls,) = find_installed({"mixup"})
+    assert cls().alpha == 1.0
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 )
 def test_invalid_method_of_a_package_is_rejected(install_package, name, body, entries, why):
     install_package(CLASS.format(name=name, body=body), *entries.split())
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         list(find_installed({"mixup"}))
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert why in problem.clause
     assert "\n" not in problem.clause
     assert problem.fixes == ("pip uninstall it",)
@@ -94,10 +94,10 @@ def test_error_in_installed_method_names_its_package(install_package, raised, mo
         return method().size_after(32, 0, None)
 
     assert run_guarded(plan, []) == 3
-    said = " ".join(capsys.readouterr().err.split())
+    message = " ".join(capsys.readouterr().err.split())
     file = sys.modules["theirs"].__file__
-    assert f"methods.theirs: size_after failed in {file}:15: {raised[:6]}" in said
-    assert "try: '~methods.theirs'" in said
+    assert f"methods.theirs: size_after failed in {file}:15: {raised[:6]}" in message
+    assert "try: '~methods.theirs'" in message
 
 
 def test_error_outside_installed_methods_names_no_package(install_package, monkeypatch):

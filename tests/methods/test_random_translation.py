@@ -13,18 +13,18 @@ WRONG = {"pixels": [0, -1]}
 def test_image_is_cut_from_its_own_reflection(pixels, side, now_at, batch_of):
     batch = batch_of(examples=40, side=side)
     moved = RandomTranslation(pixels=pixels).transform_batch(batch, now_at()).images
-    found = set()
+    moves = set()
     for before, after in zip(batch.images.numpy(), moved.numpy(), strict=True):
         wide = np.pad(before, ((0, 0), (pixels, pixels), (pixels, pixels)), "reflect")
         corners = np.ndindex(2 * pixels + 1, 2 * pixels + 1)
-        found.add(
+        moves.add(
             next(
                 (top, left)
                 for top, left in corners
                 if np.array_equal(wide[:, top : top + side, left : left + side], after)
             )
         )
-    assert len(found) > min(20, 2 * pixels)
+    assert len(moves) > min(20, 2 * pixels)
 
 
 def test_translations_are_uniform_along_both_axes(now_at, batch_of):

@@ -105,7 +105,7 @@ def train_run(run: Run, bad: int) -> list[After]:
             run.optimizer.param_groups[0]["lr"],
             run.precision.scaler.get_scale(),
             {name: tensor.clone() for name, tensor in state if tensor.is_floating_point()},
-            [kept["momentum_buffer"].clone() for kept in run.optimizer.state.values()],
+            [state["momentum_buffer"].clone() for state in run.optimizer.state.values()],
             deepcopy(run.methods.state_dict()),
         )
         states.append(after)

@@ -38,28 +38,28 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
     with torch.device("meta"):
         model = make()
     StochasticDepth().modify_model(model)
-    found = [
+    rates = [
         (name, module.drop_rate)
         for name, module in model.named_modules()
         if isinstance(module, DropSamplesBatchNorm2d)
     ]
-    assert [name for name, _ in found] == [
+    assert [name for name, _ in rates] == [
         f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1) for b in range(size)
     ]
-    assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
+    assert [rate for _, rate in rates] == StochasticDepth().rates(sum(sizes))
 
 
 def test_examples_are_dropped_at_rate_of_block():
     norm = make_dropping(0.1).train()
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
-    found = norm(x)
+    actual = norm(x)
     torch.manual_seed(0)
     keep = norm.draw(x)
     assert set(keep.tolist()) == {0.0, 1.0}
     assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)  # five standard deviations
     plain = nn.BatchNorm2d(4)
-    assert torch.equal(found, plain(x) * keep.view(-1, 1, 1, 1))
+    assert torch.equal(actual, plain(x) * keep.view(-1, 1, 1, 1))
     assert torch.equal(norm.running_mean, plain.running_mean)  # statistics use every example
 
 

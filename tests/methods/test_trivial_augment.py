@@ -26,10 +26,10 @@ def list_possible(image: Image.Image) -> set[bytes]:
 
 
 def test_results_match_torchvision_over_its_range():
-    augment, wanted = TrivialAugment().augment_sample(), list_possible(IMAGE)
+    augment, expected = TrivialAugment().augment_sample(), list_possible(IMAGE)
     results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
-    assert results <= wanted
-    assert len(results) > 0.9 * len(wanted)
+    assert results <= expected
+    assert len(results) > 0.9 * len(expected)
 
 
 def test_posterize_keeps_as_many_bits_as_torchvision():

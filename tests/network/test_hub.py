@@ -221,9 +221,9 @@ def test_failed_push_suggests_how_to_repeat_it(hub, tmp_path, monkeypatch):
 def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     (tmp_path / "README.md").write_text("# A network")
     hub.lies = part, lie
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         push(tmp_path, "hf:me/net")
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.key == "hf:me/net"
     assert problem.clause.startswith("cannot be accessed: ")
     assert str(tmp_path) in problem.fixes[0]

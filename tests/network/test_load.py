@@ -57,11 +57,11 @@ def explain_rejection(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
+    "kind", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
 )
-def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path):
+def test_load_accepts_library_names_and_notes_assumptions(kind, narrow, tmp_path):
     state = narrow.state_dict()
-    path = tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
+    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pt")
     saved = {
         "state_dict": {"state_dict": dict(state), "arch": "resnet18", "epoch": 3},
         "module.": {f"module.{name}": tensor for name, tensor in state.items()},
@@ -72,8 +72,8 @@ def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path
         "no counters": {
             name: tensor for name, tensor in state.items() if not name.endswith("tracked")
         },
-    }.get(kept, state)
-    if kept == "safetensors":
+    }.get(kind, state)
+    if kind == "safetensors":
         safetensors.torch.save_file(saved, path, {"format": "pt"})
     else:
         torch.save(saved, path)
@@ -81,8 +81,8 @@ def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path
     torch.testing.assert_close(
         compute_outputs(loaded.model),
         compute_outputs(narrow),
-        rtol=1e-2 if kept == "half" else 0,
-        atol=1e-2 if kept == "half" else 1e-6,
+        rtol=1e-2 if kind == "half" else 0,
+        atol=1e-2 if kind == "half" else 1e-6,
     )
     assert (loaded.about.architecture, loaded.about.num_classes) == ("resnet18", 4)
     assert not loaded.is_described
@@ -113,12 +113,12 @@ def test_network_has_transform_and_class_names(make_run, tmp_path):
     picture = Image.open(image)
     pixels = np.array(picture)
     tensor = torch.from_numpy(pixels).permute(2, 0, 1)
-    for given in (str(image), image.read_bytes(), picture, pixels, tensor):
-        assert is_identical(network.transform(given), network.transform(image))
+    for image_form in (str(image), image.read_bytes(), picture, pixels, tensor):
+        assert is_identical(network.transform(image_form), network.transform(image))
     gray = np.arange(1600, dtype=np.uint8).reshape(40, 40)
     colored = np.stack([gray, gray, gray, 0 * gray], axis=2)
-    for given in (colored, torch.from_numpy(gray), torch.from_numpy(gray)[None]):
-        assert torch.equal(network.transform(gray), network.transform(given))
+    for image_form in (colored, torch.from_numpy(gray), torch.from_numpy(gray)[None]):
+        assert torch.equal(network.transform(gray), network.transform(image_form))
 
 
 class Tokens(nn.Module):
@@ -140,13 +140,13 @@ def test_heat_map_is_layer_cam():
     model = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
     images, labels = torch.randn(3, 3, 21, 21), torch.tensor([1, 0, 1])
     with torch.no_grad():
-        found = Network(model, About("resnet18", 2)).heat_map(images, labels)
+        heat_maps = Network(model, About("resnet18", 2)).heat_map(images, labels)
         maps = features(images)
-    for image, label, heat in zip(maps, labels.tolist(), found, strict=True):
-        wanted = torch.zeros(10, 10)
+    for image, label, heat in zip(maps, labels.tolist(), heat_maps, strict=True):
+        expected = torch.zeros(10, 10)
         for channel in range(5):  # all pixels of a channel have the same positive slope, or 0
-            wanted += max(0.0, head.weight[label, channel].item()) * image[channel]
-        large = F.interpolate(wanted[None, None], (21, 21), mode="bilinear")[0, 0]
+            expected += max(0.0, head.weight[label, channel].item()) * image[channel]
+        large = F.interpolate(expected[None, None], (21, 21), mode="bilinear")[0, 0]
         torch.testing.assert_close(heat, large / large.max())
     assert images.grad is None
     assert not any(module._forward_hooks for module in model.modules())
@@ -202,14 +202,14 @@ def test_embed_returns_input_of_classifier(name):
     network = Network(model, About(name, 3))
     images = torch.randn(2, 3, *([160] * 2 if "vit" in name else [64] * 2))
     with torch.no_grad():
-        found = network.embed(images)
+        features = network.embed(images)
         if name.startswith("timm:"):
             expected = model.forward_head(model.forward_features(images), pre_logits=True)
         elif "squeezenet" in name:
             expected = model.features(images).mean((2, 3))
         else:
             expected = nn.Sequential(*list(model.children())[:-1])(images).flatten(1)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(features, expected)
 
 
 @pytest.mark.timeout(30)  # opening a FIFO would block

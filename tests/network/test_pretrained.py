@@ -81,13 +81,13 @@ a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
 )
 def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp_path):
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
-    kept, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
+    indices, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", About("resnet18", 7, named))
     start = pretrained.find(make_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
     expected = trained.state_dict() | {
-        name: value[kept] if kept else fresh.state_dict()[name]
+        name: value[indices] if indices else fresh.state_dict()[name]
         for name, value in trained.state_dict().items()
         if name.startswith("fc.")
     }
@@ -226,19 +226,19 @@ def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("word", "kept"),
+    ("word", "unchanged"),
     [
         ("freeze=layer1", r"(conv1|bn1|layer1)\..*"),
         ("freeze_bn=true", r".*\.(running_mean|running_var|num_batches_tracked)"),
     ],
 )
-def test_frozen_parts_keep_weights_or_statistics(word, kept, make_run):
+def test_frozen_parts_keep_weights_or_statistics(word, unchanged, make_run):
     run = make_run(f"max_duration=3ba schedule.warmup=0ba model.weights=unread model.{word}")
     before = deepcopy(run.model.state_dict())
     record(run)
     after = run.model.state_dict()
     equal = {name for name in after if torch.equal(after[name], before[name])}
-    assert equal == {name for name in after if re.fullmatch(kept, name)}
+    assert equal == {name for name in after if re.fullmatch(unchanged, name)}
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
@@ -266,7 +266,7 @@ def test_freezing_random_weights_is_rejected():
 
 def test_own_weights_have_no_note_on_image_settings(weights):
     images = DataConfig(eval_size=192)
-    own = make_config(weights)
-    assert list(pretrained.find(own, SEVEN).list_notes(own, images)) == []
-    published_as = replace(own, weights="torchvision")
-    assert list(pretrained.find(own, SEVEN).list_notes(published_as, images))
+    config = make_config(weights)
+    assert list(pretrained.find(config, SEVEN).list_notes(config, images)) == []
+    published_as = replace(config, weights="torchvision")
+    assert list(pretrained.find(config, SEVEN).list_notes(published_as, images))

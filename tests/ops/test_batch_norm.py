@@ -47,15 +47,15 @@ class Backwards(TorchDispatchMode):
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
-    found, expected = (make_arguments(add, drop, relu, twice) for _ in range(2))
-    outputs, references = batch_norm.fused(*found), batch_norm.unfused(*expected)
+    arguments, copies = (make_arguments(add, drop, relu, twice) for _ in range(2))
+    outputs, references = batch_norm.fused(*arguments), batch_norm.unfused(*copies)
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
     # threads sum in a different order
-    for statistic, reference in zip(found[1][2:5], expected[1][2:5], strict=True):
+    for statistic, reference in zip(arguments[1][2:5], copies[1][2:5], strict=True):
         assert torch.allclose(statistic, reference, rtol=1e-12)
-    assert int(found[1].tracked) == 4
+    assert int(arguments[1].tracked) == 4
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
@@ -65,9 +65,9 @@ def test_gradients_are_correct(add, drop, relu, twice):
 
     def call(x, weight, bias, residual=None):
         mean, var, tracked = (tensor.clone() for tensor in norm[2:5])
-        own = norm._replace(weight=weight, bias=bias, running_mean=mean, running_var=var)
+        norm_copy = norm._replace(weight=weight, bias=bias, running_mean=mean, running_var=var)
         return batch_norm.fused(
-            x, own._replace(tracked=tracked), epilogue._replace(residual=residual)
+            x, norm_copy._replace(tracked=tracked), epilogue._replace(residual=residual)
         )
 
     inputs = [tensor.requires_grad_() for tensor in inputs]
@@ -110,10 +110,10 @@ def test_one_compiled_graph_serves_all_sizes():
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
-        found = compiled(batch_norm.fused, norms[0], x)
+        output = compiled(batch_norm.fused, norms[0], x)
         expected = call(batch_norm.unfused, norms[1], x)
         with Backwards() as backwards:
-            (gradient,) = torch.autograd.grad(found, x)
+            (gradient,) = torch.autograd.grad(output, x)
         assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])
         # a compiled graph passes zeros for unused outputs
         assert backwards.seconds == [False, True, False]

@@ -25,8 +25,8 @@ def test_cpu_gets_unfused_operations():
 def test_differing_operation_is_replaced_and_reported(monkeypatch):
     asked = []
 
-    def try_operations(names, *given):
-        asked.append(given)
+    def try_operations(names, *arguments):
+        asked.append(arguments)
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
     monkeypatch.setattr(ops.trial, "recall", try_operations)

@@ -51,12 +51,12 @@ class Device:
 def device() -> Iterator[Device]:
     """The device that Triton finds."""
     try:
-        own = driver.active
+        driver_before = driver.active
     except RuntimeError:  # there is no GPU
-        own = None
+        driver_before = None
     driver.set_active(device := Device())
     yield device
-    driver.set_active(own)
+    driver.set_active(driver_before)
 
 
 def test_known_variant_is_launched_like_triton(device):
@@ -64,11 +64,11 @@ def test_known_variant_is_launched_like_triton(device):
     for out in (y, z, z):
         launch(double, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
     double[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton
-    first, *known, expected = device.launches
+    first, *launches, expected = device.launches
     assert first[3:5] == ("stream of 0", "function")
-    for found in known:
-        assert found[:6] == expected[:6]
-        assert [*map(id, found[-4:-2])] == [id(x), id(z)]
+    for recorded in launches:
+        assert recorded[:6] == expected[:6]
+        assert [*map(id, recorded[-4:-2])] == [id(x), id(z)]
         assert [*map(id, expected[-4:-2])] == [id(x), id(z)]
-        assert found[-2:] == expected[-2:] == (64, 32)
-        assert len(found) == len(expected)
+        assert recorded[-2:] == expected[-2:] == (64, 32)
+        assert len(recorded) == len(expected)

@@ -15,11 +15,11 @@ def test_output_and_gradient_match_torch(sides, stride):
     torch.manual_seed(1)
     x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # zeros are equal values
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
-    expected, found = max_pool.unfused(x, stride), max_pool.fused(x, stride)
-    assert torch.equal(found, expected)
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    g = torch.randn_like(found)
-    gradients = [torch.autograd.grad(y, x, g)[0] for y in (expected, found)]
+    expected, actual = max_pool.unfused(x, stride), max_pool.fused(x, stride)
+    assert torch.equal(actual, expected)
+    assert actual.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn_like(actual)
+    gradients = [torch.autograd.grad(y, x, g)[0] for y in (expected, actual)]
     assert torch.allclose(*gradients, rtol=0, atol=1e-12)
 
 

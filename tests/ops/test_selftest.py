@@ -56,8 +56,8 @@ def test_selftest_requires_accurate_float32_statistics():
         norm.running_var.data.mul_(1.001)  # less than the rounding error of bfloat16
         return y
 
-    found = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.bfloat16, CPU)
-    assert found.startswith("its torch.float32 results differ from torch on the CPU by 1.0e-03")
+    mismatch = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.bfloat16, CPU)
+    assert mismatch.startswith("its torch.float32 results differ from torch on the CPU by 1.0e-03")
 
 
 def test_selftest_requires_an_exact_batch_count():
@@ -66,8 +66,8 @@ def test_selftest_requires_an_exact_batch_count():
         norm.tracked.add_(1)
         return y
 
-    found = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.float32, CPU)
-    assert found.startswith("its torch.int64 results differ")
+    mismatch = find_mismatch(make_stand_in(compute_wrongly, batch_norm), CPU, torch.float32, CPU)
+    assert mismatch.startswith("its torch.int64 results differ")
 
 
 PYTHON = "python{}.{}".format(*sys.version_info)
@@ -86,12 +86,12 @@ def bare(monkeypatch, tmp_path):
 
 
 def test_missing_headers_are_named_with_package(bare):
-    found = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
+    mismatch = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
     commands = f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"
-    assert found == f"Python.h is missing: {commands}"
+    assert mismatch == f"Python.h is missing: {commands}"
     (bare / "Python.h").touch()
-    found = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
-    assert found == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
+    mismatch = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
+    assert mismatch == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
 
 
 def test_missing_compiler_is_named_first(bare, monkeypatch):

@@ -44,12 +44,12 @@ def test_each_stream_and_graph_has_its_counters(monkeypatch):
     stream = SimpleNamespace(cuda_stream=1)
     monkeypatch.setattr(sums, "_allocate_counters", lambda device, stream: (device, stream))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
-    found = []
+    counters = []
     for capturing, stream.cuda_stream in ((False, 1), (False, 2), (True, 3), (True, 4)):
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=capturing: now)
-        found.append(sums.get_counters(GPU))
-    assert found[2] == found[3]
-    assert len(set(found)) == 3
+        counters.append(sums.get_counters(GPU))
+    assert counters[2] == counters[3]
+    assert len(set(counters)) == 3
 
 
 def test_register_limit_needs_triton_support(monkeypatch):

@@ -28,14 +28,14 @@ def try_operations(process: RankProcess) -> trial.Verdicts:
 
 
 def test_out_of_bounds_kernel_ends_only_its_process(launcher, tmp_path):
-    (found,) = launcher.call(tmp_path, 1, try_operations)
-    assert found == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
+    (faults,) = launcher.call(tmp_path, 1, try_operations)
+    assert faults == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
 
 
 def test_endless_kernel_is_stopped(monkeypatch):
     monkeypatch.setattr(trial, "MAX_TRIAL_SECONDS", 0.01)
-    found = trial.run_trials([RIGHT], CPU, torch.float32, CPU)
-    assert found == {RIGHT: "trying it takes more than 0.01 seconds"}
+    faults = trial.run_trials([RIGHT], CPU, torch.float32, CPU)
+    assert faults == {RIGHT: "trying it takes more than 0.01 seconds"}
 
 
 @pytest.fixture
@@ -88,10 +88,10 @@ def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
 def test_trial_ignores_damaged_record_and_readonly_folder(machine, monkeypatch, tmp_path):
     machine += [NONE, ALL_RIGHT, ALL_RIGHT]
     recall()
-    (kept,) = tmp_path.rglob("*.json")
-    kept.write_text('{"verdicts": 3}')
+    (record,) = tmp_path.rglob("*.json")
+    record.write_text('{"verdicts": 3}')
     assert recall() == ALL_RIGHT
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # not a folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(record))  # not a folder
     assert recall() == NONE
 
 

@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 def list_convolutions() -> dict[Kind, set[int]]:
     """Return the convolutions of all families, with the small input sizes and the last size."""
-    found: dict[Kind, set[int]] = {}
+    sides_by_kind: dict[Kind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
         model = backbones.build_structure(name, 10, {argument: True} if argument else {}).eval()
         sides: dict[nn.Module, list[int]] = {}
@@ -59,8 +59,10 @@ def list_convolutions() -> dict[Kind, set[int]]:
             groups = inputs if conv.groups == conv.in_channels else min(conv.groups, 4)
             kind = Kind(inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups)
             first, last = sides[conv]
-            found.setdefault(kind, set()).update((*range(first, min(first + 8, last)), last))
-    return found
+            sides_by_kind.setdefault(kind, set()).update(
+                (*range(first, min(first + 8, last)), last)
+            )
+    return sides_by_kind
 
 
 def compute_results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[Tensor]:
@@ -87,14 +89,14 @@ def test_convolutions_have_correct_gradients_on_small_maps():
     wrong = []
     for kind, sides in list_convolutions().items():
         for side in sides:
-            given = draw_inputs(kind, side)
-            found, exact = (
-                compute_results(kind, *given, one) for one in (torch.bfloat16, torch.float64)
+            tensors = draw_inputs(kind, side)
+            actual, exact = (
+                compute_results(kind, *tensors, one) for one in (torch.bfloat16, torch.float64)
             )
             # bf16 rounds to 1/256; NaN is never close
             if not all(
                 (one - other).abs().max() < other.abs().max() / 64
-                for one, other in zip(found, exact, strict=True)
+                for one, other in zip(actual, exact, strict=True)
             ):
                 wrong.append((kind, side))
     assert not wrong
@@ -108,13 +110,13 @@ def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, side
     x = torch.randn(2, 3, side, side, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, 3, *sizes, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(4, dtype=torch.float64)
-    found = []
+    results = []
     padding = tuple(one // 2 for one in sizes)
     plain = partial(F.conv2d, weight=weight, bias=bias, stride=stride, padding=padding)
     for forward in (plain, avoid_wrong_gradients(plain)):
         y = forward(x)
-        found.append([y, *torch.autograd.grad(y.square().sum(), (x, weight))])
-    for whole, trimmed in zip(*found, strict=True):
+        results.append([y, *torch.autograd.grad(y.square().sum(), (x, weight))])
+    for whole, trimmed in zip(*results, strict=True):
         assert torch.allclose(whole, trimmed, rtol=1e-12, atol=1e-12)
 
 
@@ -131,8 +133,8 @@ kernel_size=2 divisor_override=3 | False
 )
 def test_padded_average_pool_gets_nchw(words, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
-    given = parse_settings(words)
-    for pool in (nn.AvgPool2d(**given), partial(F.avg_pool2d, **given)):
+    options = parse_settings(words)
+    for pool in (nn.AvgPool2d(**options), partial(F.avg_pool2d, **options)):
         by_torch, ours = pool(x), avoid_wrong_gradients(pool)(x)
         assert torch.equal(by_torch, ours)
         assert str(ours.grad_fn._saved_self.is_contiguous()) == is_copied

@@ -32,17 +32,17 @@ def run_of(*sides: int, images: int = 1000, last: int | None = None, evaluated: 
     return run
 
 
-def estimate_minutes(made: Estimate) -> list[float]:
-    return [phase.minutes for phase in made.phases]
+def estimate_minutes(result: Estimate) -> list[float]:
+    return [phase.minutes for phase in result.phases]
 
 
 def test_estimate_multiplies_images_by_seconds_per_size():
-    made = estimate(run_of(88, 88, 176, last=500, evaluated=3000), SPEEDS)
-    assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
-    assert estimate_minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
-    assert [phase.images_per_second for phase in made.phases] == pytest.approx([1000, 250])
-    assert made.evaluation_minutes == pytest.approx(3000 / 500 / 60)
-    assert made.cost(60.0) == pytest.approx(made.minutes + made.evaluation_minutes)
+    result = estimate(run_of(88, 88, 176, last=500, evaluated=3000), SPEEDS)
+    assert [(phase.pixels, phase.epochs) for phase in result.phases] == [(88, 2), (176, 1)]
+    assert estimate_minutes(result) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
+    assert [phase.images_per_second for phase in result.phases] == pytest.approx([1000, 250])
+    assert result.evaluation_minutes == pytest.approx(3000 / 500 / 60)
+    assert result.cost(60.0) == pytest.approx(result.minutes + result.evaluation_minutes)
 
 
 def test_seconds_at_interpolates_sizes_by_area():
@@ -74,9 +74,9 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
     px and 512 ms at 176 px.
     """
-    made = estimate(run_of(88, 176), replace(SPEEDS, **changes))
-    assert [phase.limit for phase in made.phases] == limits
-    assert [60 * each for each in estimate_minutes(made)] == pytest.approx(seconds)
+    result = estimate(run_of(88, 176), replace(SPEEDS, **changes))
+    assert [phase.limit for phase in result.phases] == limits
+    assert [60 * each for each in estimate_minutes(result)] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
 def test_bounds_are_quartiles_of_measured_steps(laps, expected):
-    made = estimate(run_of(88, images=60), Speeds({88: laps}))
-    low, high = made.bounds
-    assert [low, made.total_minutes, high] == pytest.approx(expected)
+    result = estimate(run_of(88, images=60), Speeds({88: laps}))
+    low, high = result.bounds
+    assert [low, result.total_minutes, high] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
@@ -98,8 +98,8 @@ def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
 
 def test_estimate_includes_every_checkpoint():
     """Expected: 30 s to start, and four checkpoints of 2 s."""
-    made = estimate(run_of(88), replace(SPEEDS, start=30.0, save=2.0))
-    assert 60 * made.other_minutes == pytest.approx(38)
+    result = estimate(run_of(88), replace(SPEEDS, start=30.0, save=2.0))
+    assert 60 * result.other_minutes == pytest.approx(38)
 
 
 def test_recall_needs_equal_facts(monkeypatch, tmp_path):
@@ -150,10 +150,10 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
     """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = run_of(*list_epoch_sizes(sizes), evaluated=300)
-    made = estimate(run, make_speeds(run, timed, 50.0))
-    assert 60 * made.minutes == pytest.approx(seconds)
-    assert {phase.limit for phase in made.phases} == {"?"}
-    assert 60 * made.evaluation_minutes == pytest.approx(6)
+    result = estimate(run, make_speeds(run, timed, 50.0))
+    assert 60 * result.minutes == pytest.approx(seconds)
+    assert {phase.limit for phase in result.phases} == {"?"}
+    assert 60 * result.evaluation_minutes == pytest.approx(6)
     assert estimate(run, make_speeds(run, timed, None)).evaluation_minutes is None
 
 

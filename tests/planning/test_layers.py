@@ -44,5 +44,5 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
         freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
-    found = count_operations(config, 7, side, Stack(methods))
-    assert 2 * found.training == counter.get_total_flops()
+    operations = count_operations(config, 7, side, Stack(methods))
+    assert 2 * operations.training == counter.get_total_flops()

@@ -82,13 +82,16 @@ def test_outline_names_the_target_that_ends_a_run():
 
 
 def test_outline_reports_frozen_batchnorm_statistics():
-    frozen, own = "of 16 (BatchNorm statistics frozen)", "of 16 (BatchNorm statistics per"
+    frozen_text, thawed_text = (
+        "of 16 (BatchNorm statistics frozen)",
+        "of 16 (BatchNorm statistics per",
+    )
     thawed = "finetune model.freeze_bn=false model.freeze=none"
     for words, part in {
-        "finetune model.freeze=none": frozen,
-        thawed: own,
-        f"{thawed} model.freeze=layer2": own,
-        "finetune model.freeze_bn=false": frozen,
+        "finetune model.freeze=none": frozen_text,
+        thawed: thawed_text,
+        f"{thawed} model.freeze=layer2": thawed_text,
+        "finetune model.freeze_bn=false": frozen_text,
     }.items():
         assert part in " ".join(write_outline(words, 1).split())
 

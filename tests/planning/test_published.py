@@ -67,9 +67,9 @@ def test_interpolation_error_is_the_largest_of_omitted_rows():
         lengths = sorted({one.epochs for one in results if one.epochs})
         for left_out in lengths[1:-1]:
             rest = [one for one in results if one.epochs != left_out]
-            (known,) = {one.top1 for one in results if one.epochs == left_out}
-            assert (recipe, left_out, known) in listed
-            errors.append(estimate_accuracy(rest, left_out).top1 - known)
+            (top1,) = {one.top1 for one in results if one.epochs == left_out}
+            assert (recipe, left_out, top1) in listed
+            errors.append(estimate_accuracy(rest, left_out).top1 - top1)
     assert len(errors) >= 6
     assert max(map(abs, errors)) == pytest.approx(INTERPOLATION_ERROR, abs=0.005)
 

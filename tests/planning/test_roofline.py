@@ -45,8 +45,8 @@ from tests.tables import parse_rows, parse_values
 )
 def test_traffic_matches_counted_operations(side, giga, megabytes):
     # without the classifier
-    found = count_operations(ModelConfig("resnet50"), 0, side, Stack({})).training
-    assert found / 1e9 == pytest.approx(giga, rel=0.003)
+    operations = count_operations(ModelConfig("resnet50"), 0, side, Stack({})).training
+    assert operations / 1e9 == pytest.approx(giga, rel=0.003)
     moved = count_traffic(Work("resnet50", side, 256)).total()
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
@@ -86,11 +86,11 @@ class Kernels(TorchDispatchMode):
 @pytest.mark.parametrize(("side", "blurs"), [(224, True), (88, True), (88, False)])
 def test_fused_traffic_matches_kernel_arguments(side, blurs):
     """Nothing is computed: tensors have only shapes."""
-    seen = {}
+    tensors = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dim() == 4 and not isinstance(tensor, torch.nn.Parameter):
-            seen[tensor.untyped_storage()._cdata] = tensor
+            tensors[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
     with torch.device("meta"):
@@ -110,8 +110,8 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
     expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
     # without the images, which the first convolution folds into 16 channels
-    found = sum(each.nbytes for each in seen.values() if each.shape[1] not in (3, 16))
-    assert found == pytest.approx(count_kept_bytes(work), rel=1e-3)
+    total = sum(each.nbytes for each in tensors.values() if each.shape[1] not in (3, 16))
+    assert total == pytest.approx(count_kept_bytes(work), rel=1e-3)
 
 
 def test_blur_traffic_is_one_read_and_write():
@@ -158,9 +158,9 @@ def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_
 
 def test_launch_bound_speed_matches_measured_loops():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
-    found = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
-    assert {one.limit for one in found} == {"kernel launches"}
-    assert all(12565 < one.images_per_second < 15466 for one in found)  # without and with blur
+    speeds = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
+    assert {one.limit for one in speeds} == {"kernel launches"}
+    assert all(12565 < one.images_per_second < 15466 for one in speeds)  # without and with blur
 
 
 #: MXNet by NVIDIA at 224 px without blur: images per second and GPU; and megabytes per image with
@@ -195,13 +195,13 @@ def test_speed_names_its_limit():
 def test_page_lists_predictions_of_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
-        found = [
+        rows = [
             predict_speed(gpu, Work("resnet50", side, 256, True, fused))
             for side, fused in ((224, False), (224, True), (176, True), (128, True), (88, True))
         ]
         cells = [
             f"{round(one.images_per_second, -1):,.0f}" + " *" * (one.limit == "kernel launches")
-            for one in found
+            for one in rows
         ]
         row = [gpu.name, f"{gpu.teraflops:g}", f"{gpu.terabytes:g}", *cells]
         assert f"| {' | '.join(row)} |" in page
@@ -229,8 +229,8 @@ NVIDIA A100-SXM4-40GB MIG 1g.5gb |
     ),
 )
 def test_gpu_is_matched_by_exact_driver_name(driver, name):
-    found = find_gpu(driver)
-    assert (found.name if found else "") == name
+    gpu = find_gpu(driver)
+    assert (gpu.name if gpu else "") == name
 
 
 def test_memory_counts_activations_and_weight_copies():

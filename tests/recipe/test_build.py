@@ -89,8 +89,8 @@ def test_wrong_types_and_broken_rules_are_reported_together():
 
 
 def test_optimizers_name_chooses_its_settings():
-    own = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
-    recipe, problems = build_recipe(MINE | {"optimizer": own})
+    section = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
+    recipe, problems = build_recipe(MINE | {"optimizer": section})
     assert problems == []
     assert isinstance(recipe.optimizer, LAMB)
     assert (recipe.optimizer.betas, recipe.optimizer.clip_norm) == ((0.9, 0.99), 1.0)

@@ -91,8 +91,8 @@ optimizer=lamb optimizer=lars | optimizer.name | lars
 
 @pytest.mark.parametrize(("word", "where", "value"), WAYS)
 def test_every_form_of_override_changes_the_setting(folder, word, where, value):
-    found = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
-    assert (list(found) if isinstance(found, tuple) else found) == value
+    actual = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
+    assert (list(actual) if isinstance(actual, tuple) else actual) == value
 
 
 def test_paths_become_absolute(folder, tmp_path, monkeypatch):
@@ -210,9 +210,9 @@ def test_recipe_with_too_many_parents_is_rejected(folder):
 
 def test_problem_from_command_line_has_no_file(folder):
     folder("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         compose("mine", [DATA, "methods.mixup={alpha: -1}"])
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
@@ -222,7 +222,7 @@ def test_all_problems_are_reported_with_their_lines(folder):
         "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: "
         "{alhpa: 1}\n",
     )
-    said = explain_rejection(
+    message = explain_rejection(
         "mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan"
     )
     for part in (
@@ -236,7 +236,7 @@ def test_all_problems_are_reported_with_their_lines(folder):
         "methods.ema.half_life=banana",
         "optimizer.lr=nan",
     ):
-        assert part in said
+        assert part in message
 
 
 def test_missing_data_is_reported_unless_none_is_needed(folder):
@@ -247,9 +247,9 @@ def test_missing_data_is_reported_unless_none_is_needed(folder):
 def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     folder("recipes/mine.yaml", "defaults: [mild]\nabout: '${oc.env:SECRET}'\n")
-    said = explain_rejection("mine", DATA)
-    assert "hunter2" not in said
-    assert "is not a reference to one setting" in said
+    message = explain_rejection("mine", DATA)
+    assert "hunter2" not in message
+    assert "is not a reference to one setting" in message
 
 
 @pytest.mark.parametrize("reference", ["hydra.runtime.cwd", "hydra.job.name", "hydra"])
@@ -318,27 +318,27 @@ def test_user_options_replace_packaged_ones(folder, tmp_path):
 
 
 def test_unknown_recipe_option_lists_valid_ones(folder):
-    said = explain_rejection("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
-    assert "unknown optimizer lam; did you mean lamb?" in said
-    assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in said
-    assert "unknown schedule multistep" in said
+    message = explain_rejection("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
+    assert "unknown optimizer lam; did you mean lamb?" in message
+    assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in message
+    assert "unknown schedule multistep" in message
     assert "unknown optimizer LAMB; did you mean lamb?" in explain_rejection(
         "mild", "optimizer=LAMB"
     )
-    assert "optimizer.lr=x" in said
+    assert "optimizer.lr=x" in message
     folder("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
-    said = explain_rejection("mine", DATA)
-    assert "recipes/mine.yaml:2: unknown schedule stepp; did you mean step?" in said
+    message = explain_rejection("mine", DATA)
+    assert "recipes/mine.yaml:2: unknown schedule stepp; did you mean step?" in message
 
 
 def test_mistake_in_option_is_reported_with_its_line(folder, tmp_path):
     (tmp_path / "recipes/optimizer").mkdir()
     option = "recipes/optimizer/mine.yaml"
     folder(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
-    said = explain_rejection("mild", DATA, "optimizer=mine")
-    assert f"{option}:2: optimizer.lr=-1: must be positive" in said
-    assert f"{option}:3: optimizer.momentum=0.5 is not a setting of lamb" in said
-    assert "recipes/optimizer/mine.yaml:4: unknown setting optimizer.lrr" in said
+    message = explain_rejection("mild", DATA, "optimizer=mine")
+    assert f"{option}:2: optimizer.lr=-1: must be positive" in message
+    assert f"{option}:3: optimizer.momentum=0.5 is not a setting of lamb" in message
+    assert "recipes/optimizer/mine.yaml:4: unknown setting optimizer.lrr" in message
     folder(option, "defaults: [lamb]\nname: lamb\n")
     assert f"{option}:1: only recipes inherit" in explain_rejection("mild", DATA, "optimizer=mine")
     folder(option, "name: lamb\nlr: ${oc.env:HOME}\n")
@@ -383,9 +383,9 @@ def test_own_network_and_initialization_only_suggest_library(folder, below):
     drawn = "" if below else ", init: kaiming_normal"
     folder("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
     folder("recipes/below.yaml", below or "defaults: [above]\n")
-    said = explain_rejection("below", DATA)
-    assert "model.init=library" in said
-    assert "bn_init" not in said
+    message = explain_rejection("below", DATA)
+    assert "model.init=library" in message
+    assert "bn_init" not in message
 
 
 def test_config_of_another_application_is_composed_or_rejected(folder, tmp_path):
@@ -407,9 +407,9 @@ def test_rejected_recipe_is_parsed_and_composed_once(folder, monkeypatch):
         counted = Mock(side_effect=real)
         monkeypatch.setattr(module, name, counted)
         calls.append(counted)
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         compose("mild", [DATA, "lr=high", "batch_size=64", "methods.mixup=0.2"])
-    assert len(refused.value.problems) == 3
+    assert len(caught.value.problems) == 3
     assert [counted.call_count for counted in calls] == [1, 1]
 
 
@@ -428,7 +428,7 @@ def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
 def test_method_that_weights_may_switch_on_can_be_removed():
     words = [DATA, "model.weights=hf:someone/network"]
     assert compose("finetune", [*words, "~methods.blurpool"]).recipe.methods.blurpool is None
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         compose("finetune", [*words, "~methods.mixup"])
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.advice == ("methods that are on: none",)

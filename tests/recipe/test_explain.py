@@ -9,9 +9,9 @@ from tests.tables import parse_rows
 
 def list_problems(recipe: str, *words: str) -> tuple[Problem, ...]:
     """Return the problems of a rejected recipe."""
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         compose(recipe, words, needs_data=False)
-    return refused.value.problems
+    return caught.value.problems
 
 
 def explain_rejection(recipe: str, *words: str) -> str:
@@ -24,11 +24,11 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(
         "optimizer: lamb\nmethods: {ema: false}\nlaunch: {device: mps, gpus: all}\n",
     )
-    said = explain_rejection("mine.yaml")
-    assert "optimizer: {name: lamb}" in said
-    assert "ema: null" in said
-    assert "Apple GPUs are not supported" in said
-    assert "gpus=auto" in said
+    message = explain_rejection("mine.yaml")
+    assert "optimizer: {name: lamb}" in message
+    assert "ema: null" in message
+    assert "Apple GPUs are not supported" in message
+    assert "gpus=auto" in message
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ methods=none | {} for their defaults
     ),
 )
 def test_suggestion_is_found_in_recipe_or_options(words, answer):
-    said = explain_rejection("mild", *words.split())
-    assert f"{answer}\n" in f"{said}\n"
+    message = explain_rejection("mild", *words.split())
+    assert f"{answer}\n" in f"{message}\n"
 
 
 @pytest.mark.parametrize("word", ["methods.ema=[]", "model.args=[1]"])
@@ -58,8 +58,8 @@ def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")
-    said = explain_rejection("mine", "seed=1", "bs=x")
-    assert "batch.global_size=x" in said
+    message = explain_rejection("mine", "seed=1", "bs=x")
+    assert "batch.global_size=x" in message
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from resnet_recipes.recipe.library import Library
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
     """Return the suggestions for an unknown recipe name."""
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         folder.find(name)
-    return refused.value.problems[0].fixes
+    return caught.value.problems[0].fixes
 
 
 def test_file_without_a_valid_name_is_not_found(tmp_path):

@@ -75,7 +75,7 @@ def test_quotes_around_a_value_are_removed():
 
 
 @pytest.mark.parametrize(
-    ("word", "said", "fix"),
+    ("word", "message", "fix"),
     [
         *parse_rows(
             """
@@ -113,12 +113,12 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         ),
     ],
 )
-def test_impossible_override_suggests_a_correction(word, said, fix):
+def test_impossible_override_suggests_a_correction(word, message, fix):
     assert parse([word])[0] == []
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as caught:
         compose("mild", [word], needs_data=False)
-    (problem,) = refused.value.problems
-    assert said in problem.lines()[0]
+    (problem,) = caught.value.problems
+    assert message in problem.lines()[0]
     advice = problem.command((*problem.advice, "")[0])
     assert advice == fix.replace("OWN", OWN_APPLICATION)
 

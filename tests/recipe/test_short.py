@@ -63,21 +63,21 @@ def test_command_overrides_short_settings_which_override_parents(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("lr: 1\noptimizer:\n  lr: 2\n", "recipes/mine.yaml:1: lr sets optimizer.lr, as line 3"),
         ("max_duration: 9ep\nepochs: 3\n", ":2: epochs sets max_duration, as line 1 does"),
         ("epochs: 3\nssr: 2\n", ":2: ssr sets scale_schedule_ratio, as line 1 does"),
     ],
 )
-def test_setting_set_twice_is_rejected_with_both_lines(text, said):
+def test_setting_set_twice_is_rejected_with_both_lines(text, message):
     with pytest.raises(RecipeError) as caught:
         read_tree(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("lr: -1", "mine.yaml:2: optimizer.lr=-1: must be positive"),
         ("lr: [1]", "mine.yaml:2: optimizer.lr=[1]: must be a number"),
@@ -88,9 +88,9 @@ def test_setting_set_twice_is_rejected_with_both_lines(text, said):
         ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: optimizer is a section of settings"),
     ],
 )
-def test_wrong_short_value_is_reported_with_its_line(text, said, tmp_path, monkeypatch):
+def test_wrong_short_value_is_reported_with_its_line(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"defaults: [mild]\n{text}\n")
     with pytest.raises(RecipeError) as caught:
         compose("mine.yaml", ["data=/data"])
-    assert said in str(caught.value)
+    assert message in str(caught.value)

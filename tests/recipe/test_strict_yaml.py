@@ -58,7 +58,7 @@ def test_every_key_has_its_line_number():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     parse_rows(
         """
 yes | true or false
@@ -78,14 +78,14 @@ y | true or false
 """
     ),
 )
-def test_values_ambiguous_between_readers_are_rejected(value, said):
+def test_values_ambiguous_between_readers_are_rejected(value, text):
     message = explain_rejection(f"name: mine\nseed: {value}\n")
     assert message.startswith("recipes/mine.yaml:2")
-    assert said in message
+    assert text in message
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         ("name: &x mine", 1, "anchors"),
         ("a: &x 1\nb: *x", 1, "anchors"),
@@ -123,10 +123,10 @@ def test_values_ambiguous_between_readers_are_rejected(value, said):
         (BOMB, 1, "anchors"),
     ],
 )
-def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, said):
+def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, expected):
     message = explain_rejection(text)
     assert f"recipes/mine.yaml:{line}" in message
-    assert said in message
+    assert expected in message
 
 
 def test_all_problems_are_reported_at_once():

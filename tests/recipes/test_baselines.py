@@ -26,21 +26,21 @@ BASELINES = sorted({words.split()[0] for words in CASES})
 
 @pytest.mark.parametrize("words", CASES)
 def test_baseline_learning_rates_match_the_source(words):
-    made, expected = plan_imagenet(words), PEERS["recipes"][words]
-    steps = made.steps_per_epoch
-    assert (made.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
-    assert made.warmup == expected["warmup_epochs"] * steps
+    plan, expected = plan_imagenet(words), PEERS["recipes"][words]
+    steps = plan.steps_per_epoch
+    assert (plan.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
+    assert plan.warmup == expected["warmup_epochs"] * steps
     for epoch, ends in enumerate(expected["rates"]):
-        ours = [made.lr_at(step) for step in (epoch * steps, epoch * steps + steps - 1)]
+        ours = [plan.lr_at(step) for step in (epoch * steps, epoch * steps + steps - 1)]
         assert ours == pytest.approx(ends, rel=1e-8, abs=1e-12), epoch
 
 
 @pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
 def test_baseline_learning_rates_average_to_the_source(words):
-    made, expected = plan_imagenet(words), PEERS["recipes"][words]
+    plan, expected = plan_imagenet(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
-            made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch)
+            plan.lr_at, range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
         )
         assert fmean(ours) == pytest.approx(mean, rel=1e-8, abs=1e-12), epoch
 
@@ -89,16 +89,16 @@ def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
 
 
 def test_mlperf_reference_rates_differ_below_4e4():
-    made = plan_imagenet("nvidia_mlperf_pt")
-    decay = made.total_steps - made.warmup + 1
+    plan = plan_imagenet("nvidia_mlperf_pt")
+    decay = plan.total_steps - plan.warmup + 1
     differences = [
-        abs(made.lr_at(made.warmup + step) - (1e-4 + (10.5 - 1e-4) * (1 - step / decay) ** 2))
+        abs(plan.lr_at(plan.warmup + step) - (1e-4 + (10.5 - 1e-4) * (1 - step / decay) ** 2))
         for step in range(decay)
     ]
     assert 3e-4 < max(differences) < 4e-4
 
 
 def test_nvidia_mlperf_evaluates_as_published_and_at_the_end():
-    made = plan_imagenet("nvidia_mlperf_pt")
-    epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
+    plan = plan_imagenet("nvidia_mlperf_pt")
+    epochs = [e for e in range(1, 38) if plan.evaluates_at(e * plan.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

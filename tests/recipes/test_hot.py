@@ -49,9 +49,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     )
     torch.set_default_dtype(torch.float64)
     recipe = compose("hot", WORDS.split()).recipe
-    made = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
-    yield made
-    made.close()
+    hot_run = build(
+        make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
+    )
+    yield hot_run
+    hot_run.close()
     torch.set_default_dtype(torch.float32)
 
 
@@ -79,9 +81,9 @@ def compute_logits(net: ResNet, x: Tensor) -> Tensor:
 def compute_gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
     """Compute the gradient of the mean loss of two micro-batches; return the loss."""
     total = 0.0
-    for part, wanted in zip(images.chunk(2), targets.chunk(2), strict=True):
+    for part, part_targets in zip(images.chunk(2), targets.chunk(2), strict=True):
         loss = F.binary_cross_entropy_with_logits(
-            compute_logits(net, part), wanted, reduction="sum"
+            compute_logits(net, part), part_targets, reduction="sum"
         )
         (loss / len(images)).backward()
         total += loss.item() / len(images)
@@ -128,13 +130,13 @@ def train_by_hand(
         rate = step / WARMUP if step < WARMUP else fall
         losses.append(compute_gradient(net, *batch))
         if step % 3 == 2:  # SAM
-            kept = [param.detach().clone() for param in params]
+            before_sam = [param.detach().clone() for param in params]
             norm = torch.stack([param.grad.square().sum() for param in params]).sum().sqrt()
             for param in params:
                 param.data += 0.5 * param.grad / norm
                 param.grad = None
             compute_gradient(net, *batch)
-            for param, value in zip(params, kept, strict=True):
+            for param, value in zip(params, before_sam, strict=True):
                 param.data.copy_(value)
         for param, moved in zip(params, momentum, strict=True):
             param.data *= 1 - rate * 3.0e-4
@@ -162,6 +164,6 @@ def test_hot_six_steps_match_handwritten_loop(run):
     notes = record(run)
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with run.methods.eval_weights(run.model):
-        found = copy.deepcopy(list_floats(run.model.state_dict()))
-    for before, expected, value in zip(begun, average, found, strict=True):
+        actual = copy.deepcopy(list_floats(run.model.state_dict()))
+    for before, expected, value in zip(begun, average, actual, strict=True):
         assert (value - expected).norm() < 1e-5 * (expected - before).norm()

@@ -64,8 +64,8 @@ def test_step_option_matches_torchvision_at_every_length(epochs):
     """As StepLR with a step of 30 of 90 epochs: lr is divided by ten after each third."""
     plan = plan_imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3
-    found = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
-    assert found == [
+    rates = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
+    assert rates == [
         pytest.approx(multistep(epoch, milestones=[third, 2 * third], gamma=0.1))
         for epoch in range(epochs)
     ]

@@ -86,14 +86,14 @@ OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
 
 def list_settings(tree: dict, prefix: str = "") -> dict:
     """Return the settings in a recipe file, by full name."""
-    found = {}
+    settings = {}
     for key, value in tree.items():
-        found |= (
+        settings |= (
             list_settings(value, f"{prefix}{key}.")
             if isinstance(value, dict) and value
             else {f"{prefix}{key}": value}
         )
-    return found
+    return settings
 
 
 def read_file_settings(name: str) -> dict:
@@ -157,12 +157,12 @@ def test_published_results_have_source_and_header(name):
 def test_finetune_steps_are_independent_of_images(images):
     """As in docs/lab/finetuning.md: AdamW, warm-up and cosine, a frozen backbone, no epochs."""
     photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
-    made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
-    assert (made.total_steps, made.recipe.batch.global_size) == (400, 16)
-    assert [made.lr_at(step) for step in (0, 40, 220)] == pytest.approx([0, 1e-2, 5e-3], abs=1e-5)
-    assert made.recipe.optimizer.name == "adamw"
-    assert (made.recipe.model.weights, made.recipe.model.freeze) == ("torchvision", "backbone")
-    assert not made.notes
+    plan = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
+    assert (plan.total_steps, plan.recipe.batch.global_size) == (400, 16)
+    assert [plan.lr_at(step) for step in (0, 40, 220)] == pytest.approx([0, 1e-2, 5e-3], abs=1e-5)
+    assert plan.recipe.optimizer.name == "adamw"
+    assert (plan.recipe.model.weights, plan.recipe.model.freeze) == ("torchvision", "backbone")
+    assert not plan.notes
 
 
 def test_demo_uses_methods_and_optimizer_of_mild():

@@ -75,13 +75,13 @@ def test_plain_output_has_one_line_per_event(facts, driver):
 
 
 @pytest.mark.parametrize(
-    ("rate", "shown"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
+    ("rate", "expected"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
 )
-def test_plain_output_writes_any_speed(rate, shown, facts):
+def test_plain_output_writes_any_speed(rate, expected, facts):
     console = make_console(PlainConsole)
     console.begin(facts, 0)
     console.show_step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
-    assert f" img_s={shown} " in console.err.getvalue()
+    assert f" img_s={expected} " in console.err.getvalue()
 
 
 @BOTH

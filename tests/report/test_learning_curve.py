@@ -56,8 +56,8 @@ def test_gain_is_the_weighted_mean_over_powers(tops):
     mean = np.average([gain for gain, *_ in fits], weights=odds)
     total = np.average([noise + (gain - mean) ** 2 for gain, noise, _ in fits], weights=odds)
     expected = mean, 1.959964 * math.sqrt(total * max(1.0, best))
-    found = fit_gain(np.array(images), np.array(tops), 1 / np.array(weights))
-    assert found == pytest.approx(expected, rel=1e-6)
+    gain = fit_gain(np.array(images), np.array(tops), 1 / np.array(weights))
+    assert gain == pytest.approx(expected, rel=1e-6)
 
 
 def test_flat_or_rising_errors_predict_no_gain():
@@ -84,8 +84,8 @@ def fit_shares(tmp_path):
             settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": duration}
             name = f"{share}-{seed}-{len(list(tmp_path.iterdir()))}"
             folder = make_run_folder(tmp_path, name, top1=top1, seed=seed, config=settings)
-            known = {"train_examples": int(1000 * share), "eval_examples": 400, "eval_digest": "a"}
-            (folder / "data.json").write_text(json.dumps(known | facts))
+            counts = {"train_examples": int(1000 * share), "eval_examples": 400, "eval_digest": "a"}
+            (folder / "data.json").write_text(json.dumps(counts | facts))
             folders.append(folder)
         return list(describe_learning_curves(group_seeds(read_all(folders))))
 

@@ -111,11 +111,11 @@ def test_missing_folder_fails_the_run_at_its_end(recorder, driver, facts, consol
 
 
 def test_summary_file_has_numbers_with_units(summary, facts):
-    found = json.loads((facts.folder / "summary.json").read_text())
-    assert (found["ema_top1_percent"], found["raw_top1_percent"]) == (89.0, 88.0)
-    assert found["training_seconds"] == 110.0
-    assert found["images_per_second_by_pixels"]["128"] == 25.0
-    assert found["published"]["top1_percent"] == 76.6
+    summary_file = json.loads((facts.folder / "summary.json").read_text())
+    assert (summary_file["ema_top1_percent"], summary_file["raw_top1_percent"]) == (89.0, 88.0)
+    assert summary_file["training_seconds"] == 110.0
+    assert summary_file["images_per_second_by_pixels"]["128"] == 25.0
+    assert summary_file["published"]["top1_percent"] == 76.6
     assert not list(facts.folder.glob("*.part"))
 
 
@@ -129,8 +129,8 @@ def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     recorder.begin()
     recorder.log_evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
     Recorder(facts, console).begin(5)
-    (found,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
-    assert (found["step"], found["is_best"]) == (5, True)
+    (evaluation,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
+    assert (evaluation["step"], evaluation["is_best"]) == (5, True)
 
 
 def test_stop_is_recorded_with_its_reason(recorder, driver, facts, console):

@@ -22,10 +22,10 @@ def clock(monkeypatch):
 
 def test_waiting_prints_lines_every_ten_seconds_to_pipe(clock):
     err = io.StringIO()
-    with Waiting("evaluating", stream=err) as shown:
+    with Waiting("evaluating", stream=err) as show:
         for second in range(26):
             clock[0] = 100.0 + second
-            shown(second * 100, 5000)
+            show(second * 100, 5000)
     assert err.getvalue().splitlines() == [
         "evaluating: 1,000 of 5,000 images, 0:40 left",
         "evaluating: 2,000 of 5,000 images, 0:30 left",
@@ -34,13 +34,13 @@ def test_waiting_prints_lines_every_ten_seconds_to_pipe(clock):
 
 def test_waiting_ignores_earlier_progress_in_speed(clock):
     err = io.StringIO()
-    with Waiting("converting", stream=err) as shown:
+    with Waiting("converting", stream=err) as show:
         for second in range(11):
             clock[0] = 100.0 + second
-            shown(4000 + 10 * second, 5000)
-        shown(0, 900)  # the next split
+            show(4000 + 10 * second, 5000)
+        show(0, 900)  # the next split
         clock[0] = 120.0
-        shown(100, 900)
+        show(100, 900)
     assert err.getvalue().splitlines() == [
         "converting: 4,100 of 5,000 images, 1:30 left",
         "converting: 100 of 900 images, 1:20 left",
@@ -49,11 +49,11 @@ def test_waiting_ignores_earlier_progress_in_speed(clock):
 
 def test_waiting_removes_its_bar_from_the_terminal(clock):
     err = Terminal()
-    with Waiting("training", "steps", stream=err) as shown:
-        shown(0, 40)
+    with Waiting("training", "steps", stream=err) as show:
+        show(0, 40)
         clock[0] = 110.0
-        shown(10, 40)
-        shown.say("epoch 1: 9.0 s")
+        show(10, 40)
+        show.say("epoch 1: 9.0 s")
     text = err.getvalue()
     assert "training" in text
     assert "10 of 40 steps, 0:30 left" in text
@@ -65,9 +65,9 @@ def test_waiting_removes_its_bar_from_the_terminal(clock):
 
 @pytest.fixture
 def pace(facts):
-    made = Pace(facts)
-    assert made.seconds_left(0) is None  # before a measurement
-    return made
+    measured = Pace(facts)
+    assert measured.seconds_left(0) is None  # before a measurement
+    return measured
 
 
 def test_pace_weighs_steps_by_operations(pace):

@@ -16,9 +16,11 @@ from tests.tables import parse_rows
 
 
 def test_ending_round_trips_through_its_file(tmp_path):
-    told = Ending(1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7)
-    write_ending(tmp_path / "endings/rank3.json", told)
-    assert read_ending(tmp_path / "endings/rank3.json") == told
+    ending = Ending(
+        1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7
+    )
+    write_ending(tmp_path / "endings/rank3.json", ending)
+    assert read_ending(tmp_path / "endings/rank3.json") == ending
     assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
 
 
@@ -43,8 +45,8 @@ def test_first_failure_skips_consequences():
     assert find_first_failure([later, lost, cause, saved]) == cause
     assert find_first_failure([lost, saved]) == lost
     assert find_first_failure([saved, Ending(0, 4)]) is None
-    refused = [Ending(3, rank, time=9.0 - rank) for rank in (2, 1, 3)]
-    assert find_first_failure([lost, *refused]) == refused[1]
+    endings = [Ending(3, rank, time=9.0 - rank) for rank in (2, 1, 3)]
+    assert find_first_failure([lost, *endings]) == endings[1]
 
 
 def make_error_class(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
@@ -70,9 +72,9 @@ def make_error_class(name: str, base: type[Exception] = RuntimeError) -> type[Ex
 def test_lost_peer_is_recognized_by_origin_not_text(module, error, is_loss):
     scope = {"__name__": module, "error": error}
     exec("def fail(): raise error", scope)
-    with pytest.raises(Exception) as found:  # noqa: PT011
+    with pytest.raises(Exception) as caught:  # noqa: PT011
         scope["fail"]()
-    assert is_lost_peer(found.value) == is_loss
+    assert is_lost_peer(caught.value) == is_loss
 
 
 @pytest.mark.parametrize(
@@ -101,8 +103,8 @@ DistBackendError | NCCL error: unhandled system error | NCCL_DEBUG
     ],
 )
 def test_hint_exists_only_for_known_causes(error, message, hint):
-    found = Ending(1, error=error, message=message).hint
-    assert hint in found if hint else found == ""
+    actual = Ending(1, error=error, message=message).hint
+    assert hint in actual if hint else actual == ""
 
 
 @pytest.mark.parametrize("code", [1, 3])
@@ -128,5 +130,5 @@ def test_explained_orders_failure_cause_and_logs():
 
 
 def test_explained_omits_ranks_for_user_errors():
-    told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
-    assert told.explain(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"
+    ending = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
+    assert ending.explain(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

@@ -84,9 +84,9 @@ def test_lock_moves_with_its_folder(tmp_path):
 
 def test_locked_names_the_folder_on_a_full_disk(tmp_path):
     (tmp_path / "lock").symlink_to("/dev/full")
-    with pytest.raises(NotReadyError) as refused, LockedFolder(tmp_path):
+    with pytest.raises(NotReadyError) as caught, LockedFolder(tmp_path):
         pass
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.key == str(tmp_path)
     assert problem.clause.startswith("cannot be locked: ")
 

@@ -31,8 +31,8 @@ def test_compile_seconds_are_reported_separately(recorder, driver):
     recorder.log_compilation(30, 2.5)
     summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
     assert summary.compile_seconds == 4.0
-    found = list(describe_run(summary, full=True))
-    assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in found
+    lines = list(describe_run(summary, full=True))
+    assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in lines
 
 
 def test_pflops_count_only_trained_steps(summary, facts):

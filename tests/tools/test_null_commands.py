@@ -26,9 +26,9 @@ def command(environment, tmp_path):
         done = subprocess.run(
             [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
         )
-        *shown, _, error, _ = done.stderr.splitlines()
+        *lines, _, error, _ = done.stderr.splitlines()
         assert " of 50 images; no accuracy is reported" in error  # the device computes no counts
-        return shown
+        return lines
 
     return run_command
 
@@ -56,26 +56,26 @@ def test_command_compiles_and_reports_two_graphs(command, tmp_path):
     "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
 )
 def test_command_trains_on_two_gpus(words, command):
-    shown = command(f"batch.bn_size=32 {words}")
-    assert "step=6/6 ep=3.00" in shown[-1]
-    assert not [line for line in shown if "kernel cannot be used" in line]
+    lines = command(f"batch.bn_size=32 {words}")
+    assert "step=6/6 ep=3.00" in lines[-1]
+    assert not [line for line in lines if "kernel cannot be used" in line]
 
 
 @pytest.mark.timeout(300)  # 30 s of CPU time
 def test_largest_fitting_micro_batch_is_frozen(command, tmp_path):
     small = {"NULL_DEVICES": "1", "NULL_MEMORY": "400000000"}
-    told = command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
-    assert told.startswith("batch.bn_size=32 is the most that fits on null device")
+    line = command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
+    assert line.startswith("batch.bn_size=32 is the most that fits on null device")
     assert read(tmp_path / "tried" / "config.yaml").batch.bn_size == 32
 
 
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
 def test_out_of_bounds_kernel_is_replaced_and_reported(command, tmp_path):
     faulty = {"NULL_FAULT": "triton _scatter", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
-    (told,) = [line for line in shown if "the blur kernel cannot be used on this GPU" in line]
-    assert "an illegal memory access was encountered" in told
-    assert "step=6/6 ep=3.00" in shown[-1]
+    lines = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
+    (note,) = [line for line in lines if "the blur kernel cannot be used on this GPU" in line]
+    assert "an illegal memory access was encountered" in note
+    assert "step=6/6 ep=3.00" in lines[-1]
 
 
 @pytest.mark.timeout(300)  # 20 s of CPU time

@@ -301,9 +301,9 @@ def launches_waits_and_pageable_copies_are_reported(plain, copied, error, captur
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
 
-def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, refused, *is_right):
+def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, failed, *is_right):
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
-    assert refused.startswith(
+    assert failed.startswith(
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by"
     )
     assert is_right == ("True",) * 3  # random numbers, launches and stream, memory
@@ -324,13 +324,13 @@ def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
     assert memory[0] < memory[1] < memory[2]
 
 
-def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *refused):
+def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *errors):
     sums = "nccl all_reduce 5366760, nccl all_reduce 6322752"
     assert start == f"nccl all_reduce 3, {sums.replace('all_reduce', 'broadcast')}"
     assert steps == f"graph, {sums}; {sums}"
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
     assert missing == "0"
-    assert len(refused) == 3  # a tensor on the CPU, on another GPU, and with gaps
+    assert len(errors) == 3  # a tensor on the CPU, on another GPU, and with gaps
 
 
 CHECKS = {
@@ -343,8 +343,8 @@ CHECKS = {
 
 
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
-    found = json.loads(printed)
-    for facts, (plain, sam) in zip((found, found["replayed"]), LIMITS[recipe], strict=True):
+    counts = json.loads(printed)
+    for facts, (plain, sam) in zip((counts, counts["replayed"]), LIMITS[recipe], strict=True):
         assert facts["launches"] <= plain + OLDER[0]
         assert (
             facts.get("sam_launches") is None
@@ -354,7 +354,7 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
         assert set(facts["waits"]) <= {"wait event"}
         assert sum(facts["waits"].values()) <= 1
         assert facts["copies"] == {}  # from pageable memory
-    assert found["not_captured"] == []
+    assert counts["not_captured"] == []
 
 
 @pytest.mark.exhaustive

@@ -227,11 +227,11 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
 
 
 def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
-    kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
+    size = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     free(5_000_000)
-    checkpoints.open_for_writing(kept + 5_000_000)  # includes older checkpoints
+    checkpoints.open_for_writing(size + 5_000_000)  # includes older checkpoints
     with pytest.raises(NotReadyError, match=r"has 5 MB free, and the run needs another 20 MB"):
-        checkpoints.open_for_writing(kept + 20_000_000)
+        checkpoints.open_for_writing(size + 20_000_000)
 
 
 def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeypatch):

@@ -75,13 +75,13 @@ class Device:
     @contextmanager
     def capture(self, graph: Recording, **_: object) -> Iterator[None]:
         """Record the operations in the context and undo them, since a GPU would not run them."""
-        kept, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
+        before, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
         if self.refuses:
             raise RuntimeError(self.refuses)
         with graph:
             yield
         torch.set_rng_state(state)
-        torch._foreach_copy_(self.buffers, kept)
+        torch._foreach_copy_(self.buffers, before)
 
 
 @pytest.fixture

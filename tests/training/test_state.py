@@ -144,7 +144,7 @@ def test_resume_of_older_run_uses_defaults(make_run):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "refused"),
+    ("setting", "value", "changed_key"),
     parse_rows(
         """
 data.order | quasi_random | data.order
@@ -154,12 +154,12 @@ methods.trivial_augment | {} | methods.trivial_augment
 """
     ),
 )
-def test_changed_settings_reject_non_default_newer_setting(setting, value, refused, recipe):
+def test_changed_settings_reject_non_default_newer_setting(setting, value, changed_key, recipe):
     old = asdict(recipe())
     section, _, key = setting.partition(".")
     del old[section][key]
     (problem,) = find_changed_settings(old, recipe(f"{setting}={value}"))
-    assert problem.key == refused
+    assert problem.key == changed_key
 
 
 def test_changed_settings_report_removed_setting(recipe):
@@ -168,7 +168,7 @@ def test_changed_settings_report_removed_setting(recipe):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     parse_rows(
         """
 max_duration=90ep | max_duration=9ep | which trains for 90 epochs
@@ -180,9 +180,9 @@ log.interval=7ba | methods.sam={} | the run does not use this method
 """
     ),
 )
-def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, said, recipe):
+def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message, recipe):
     (problem,) = find_changed_settings(asdict(recipe(old)), recipe(new))
-    assert problem.clause.endswith(said)
+    assert problem.clause.endswith(message)
 
 
 def test_changed_settings_include_method_without_settings(recipe):

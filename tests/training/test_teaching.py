@@ -72,12 +72,12 @@ def write_teacher(run: Run, path: Path) -> None:
 
 
 def write(
-    plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
+    plan: Plan, path: Path, classes: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
     metadata = describe_file(plan, cycle, "cpu")
     plan = make_cycle(plan, cycle)
-    shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
+    shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
     open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
     outputs, progress = map_outputs(path, "r+")[0], Mock()
     complete = [
@@ -101,9 +101,11 @@ def write(
 def stored(settings: Callable, planned: Callable, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that stores two teacher outputs per image and returns the file."""
 
-    def make(words: str = "", name: str = "two", kept: int = 2, ranks: int = 1, **how: int) -> Path:
+    def make(
+        words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
+    ) -> Path:
         plan = planned(settings(words=words), ranks)
-        return write(plan, tmp_path / f"{name}.safetensors", kept, ranks, **how)
+        return write(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
 
     return make
 
@@ -138,7 +140,7 @@ def test_run_with_all_outputs_matches_teacher_run(
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
     plan = planned(settings(words=words), int(ranks))
     assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
-    path = stored(words, kept=10, ranks=int(ranks))
+    path = stored(words, classes=10, ranks=int(ranks))
     learned = train_and_digest(make_run(settings(path, words)))
     assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
     half, rest = (make_run(settings(path, words)) for _ in range(2))
@@ -159,7 +161,7 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
 def test_one_file_serves_other_batches_and_seeds(taught_with, words, settings, make_run, stored):
-    path = stored(taught_with, kept=10)
+    path = stored(taught_with, classes=10)
     learned = train_and_digest(make_run(settings(path, words)))
     assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
 
@@ -173,9 +175,9 @@ def test_rank_waits_until_all_outputs_are_written(stored, tmp_path, monkeypatch)
 
 
 def test_missing_one_output_changes_loss_little(settings, make_run, stored):
-    kept, results = len(CLASSES) - 1, []
-    for name, count in (("most", kept), ("all", kept + 1)):
-        path = stored(name=name, kept=count)
+    most, results = len(CLASSES) - 1, []
+    for name, count in (("most", most), ("all", most + 1)):
+        path = stored(name=name, classes=count)
         results.append(next(iter(make_run(settings(path)).train_data.batches())))
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
@@ -295,7 +297,7 @@ def test_damaged_file_is_rejected_before_first_step(
 
 
 def test_outputs_are_readable_as_safetensors(stored):
-    results = load_file(stored(kept=9))
+    results = load_file(stored(classes=9))
     assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
     assert results["values"].dtype == torch.float16
     assert results["classes"].max() == len(CLASSES) - 1

@@ -66,8 +66,8 @@ def convert_to_first_step(source: Path, target: Path) -> int:
 
 
 def test_convert_keeps_images_labels_and_options(folder, tmp_path):
-    made = convert(folder, tmp_path, RAW, show_nothing)
-    assert made == [tmp_path / "train.beton", tmp_path / "val.beton"]
+    paths = convert(folder, tmp_path, RAW, show_nothing)
+    assert paths == [tmp_path / "train.beton", tmp_path / "val.beton"]
     for split in ("train", "val"):
         expected = [
             (label, Image.open(path).tobytes())
@@ -98,13 +98,18 @@ def test_convert_shuffles_by_seed_unless_disabled(folder, tmp_path):
 
 
 def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
-    said = forecast(folder, tmp_path, RAW)
-    assert (said.images, said.sampled, said.resumed_images, said.unreadable) == (48, 48, 0, ())
+    prediction = forecast(folder, tmp_path, RAW)
+    assert (
+        prediction.images,
+        prediction.sampled,
+        prediction.resumed_images,
+        prediction.unreadable,
+    ) == (48, 48, 0, ())
     assert not list_names(tmp_path)
-    convert(folder, tmp_path, RAW, show_nothing, said)
+    convert(folder, tmp_path, RAW, show_nothing, prediction)
     written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
-    assert abs(said.bytes / written - 1) < 0.05
-    assert 0 < said.minutes < 1
+    assert abs(prediction.bytes / written - 1) < 0.05
+    assert 0 < prediction.minutes < 1
 
 
 def test_beton_converts_to_another_size(betons, tmp_path):
@@ -192,11 +197,11 @@ def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
     source, target = folder / "train", tmp_path / "train.beton"
     process = forks.run(tmp_path, "convert_slowly", str(source), str(target))
-    while not (said := re.search(r"^7 (\d+) (\d+)\n", process.read_streams()[0], re.MULTILINE)):
+    while not (match := re.search(r"^7 (\d+) (\d+)\n", process.read_streams()[0], re.MULTILINE)):
         assert process.poll() is None, process.read_streams()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    while any(map(is_alive, map(int, said.groups()))):  # the test has a time limit
+    while any(map(is_alive, map(int, match.groups()))):  # the test has a time limit
         time.sleep(0.02)
     assert not target.exists()
     for path in (target, tmp_path / "whole.beton"):
@@ -292,8 +297,8 @@ def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
     skipped = {Path(name).name for name in open_beton(target).sidecar.skipped}
     assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
     assert len(skipped) == 5
-    said = "\n".join(forecast(root, tmp_path / "b.beton", skip).unreadable)
-    assert "long.png: is 70,000 pixels long; .beton files allow at most 65,500" in said
+    notes = "\n".join(forecast(root, tmp_path / "b.beton", skip).unreadable)
+    assert "long.png: is 70,000 pixels long; .beton files allow at most 65,500" in notes
 
 
 def test_source_truncated_after_open_is_named(betons, tmp_path):
@@ -370,12 +375,12 @@ def test_convert_rejects_wrong_sources_targets_and_options(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "images")
     (tmp_path / "images/val/dog").mkdir()
     target = tmp_path / "a.beton"
-    for source, place, options, kind, said in (
+    for source, place, options, kind, message in (
         (folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
         (folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
         (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere` does not exist"),
         (tmp_path / "empty", target, RAW, NotReadyError, "has no images"),
         (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),
     ):
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             convert(source, place, options, show_nothing)

@@ -45,10 +45,10 @@ def write_tars(folder: Path, to: Path, labels: str = "name") -> None:
             members = {}
             for label, name, content in list_images(folder / split)[number::2]:
                 key = f"./{CLASSES[label]}-{name.partition('.')[0]}"
-                said = {"json": json.dumps({"label": label, "width": 3}), "number": str(label)}
+                files = {"json": json.dumps({"label": label, "width": 3}), "number": str(label)}
                 suffix = "json" if labels == "json" else "cls"
                 members[f"{key}.jpg"] = content
-                members[f"{key}.{suffix}"] = said.get(labels, CLASSES[label]).encode()
+                members[f"{key}.{suffix}"] = files.get(labels, CLASSES[label]).encode()
             write_tar(to / f"{stem}-{number:04}.tar", members)
     if labels != "name":
         (to / "classnames.txt").write_text("".join(f"{name}\n" for name in CLASSES))
@@ -59,10 +59,10 @@ def write_rows(
 ) -> None:
     """Write a parquet file in the Hugging Face format."""
     arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    said = description if isinstance(description, str) else json.dumps(description)
+    text = description if isinstance(description, str) else json.dumps(description)
     table = arrow.table({"image": cells, "label": labels})
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = table.replace_schema_metadata({"huggingface": said})
+    described = table.replace_schema_metadata({"huggingface": text})
     writer.write_table(described, path, row_group_size=group)
 
 
@@ -93,9 +93,9 @@ def read_contents(path: Path) -> list[tuple[int, bytes]]:
     return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
 
 
-def assert_rejected(folder: Path, said: str) -> None:
+def assert_rejected(folder: Path, message: str) -> None:
     """Assert that shards are rejected for this reason."""
-    with pytest.raises(NotReadyError, match=said):
+    with pytest.raises(NotReadyError, match=message):
         find_shards(folder)
 
 
@@ -108,9 +108,9 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
     convert(folder, tmp_path / "from-folder", RAW, show_nothing)
     convert(tmp_path / "shards", tmp_path / "from-shards", RAW, show_nothing)
     for split in ("train.beton", "val.beton"):
-        wanted = read_contents(tmp_path / "from-folder" / split)
-        assert read_contents(tmp_path / "from-shards" / split) == wanted
-        assert wanted
+        expected = read_contents(tmp_path / "from-folder" / split)
+        assert read_contents(tmp_path / "from-shards" / split) == expected
+        assert expected
 
 
 def test_changed_shard_is_another_source(folder, tmp_path):
@@ -118,9 +118,9 @@ def test_changed_shard_is_another_source(folder, tmp_path):
     alone, other = find_shards(tmp_path), tmp_path / "test-0000.tar"
     other.write_bytes(b"not even read")  # only the first by name is read
     write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
-    found = find_shards(tmp_path)
-    assert found["val"].fingerprint == alone["val"].fingerprint
-    assert found["train"].fingerprint != alone["train"].fingerprint
+    shards = find_shards(tmp_path)
+    assert shards["val"].fingerprint == alone["val"].fingerprint
+    assert shards["train"].fingerprint != alone["train"].fingerprint
     assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
 
 
@@ -138,7 +138,7 @@ def test_row_groups_stay_together_in_random_order(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("members", "said"),
+    ("members", "message"),
     [
         ({"a.jpg": b"x"}, "sample /a lacks a label"),
         ({"d/a.cls": b"1"}, "sample d/a lacks an image"),
@@ -156,9 +156,9 @@ def test_row_groups_stay_together_in_random_order(folder, tmp_path):
         ({"a.jpg": b"x", "a.cls": b"a" * 201}, "name of at most 200 characters in .cls"),
     ],
 )
-def test_incomplete_sample_is_named(members, said, tmp_path):
+def test_incomplete_sample_is_named(members, message, tmp_path):
     write_tar(tmp_path / "a.tar", members)
-    assert_rejected(tmp_path, said)
+    assert_rejected(tmp_path, message)
 
 
 def test_samples_of_one_name_stay_separate(tmp_path):

@@ -52,8 +52,8 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
     names = ["b" * 120 + ".jpg", "c.cls"]
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(b"%03d" % number)
-    made = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
-    assert made.returncode == 0
+    process = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
+    assert process.returncode == 0
     assert read_contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
@@ -99,7 +99,7 @@ def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "damage"),
+    ("message", "damage"),
     [
         ("truncated at byte 46,080", lambda path: os.truncate(path, start(path, 30))),
         ("truncated at byte 46,080", lambda path: os.truncate(path, start(path, 30) + 99)),
@@ -124,10 +124,10 @@ def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> No
         ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ],
 )
-def test_members_rejects_incomplete_archive(tmp_path, said, damage: Callable[[Path], object]):
+def test_members_rejects_incomplete_archive(tmp_path, message, damage: Callable[[Path], object]):
     path = write_archive(tmp_path / "a.tar")
     damage(path)
-    with pytest.raises((ValueError, OSError), match=said):
+    with pytest.raises((ValueError, OSError), match=message):
         list(list_members(path))
 
 
@@ -140,7 +140,7 @@ def test_members_misses_no_file_after_a_changed_header(tmp_path):
         content[place] ^= 1 << draw.randrange(8)
         (tmp_path / "b.tar").write_bytes(content)
         try:
-            found: list[Member] | list = read_contents(tmp_path / "b.tar")
+            members: list[Member] | list = read_contents(tmp_path / "b.tar")
         except ValueError:
             continue
-        assert found == expected, place
+        assert members == expected, place

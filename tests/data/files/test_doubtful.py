@@ -25,9 +25,9 @@ def half_folders(folder: Path, tmp_path: Path) -> Path:
 
 
 def test_similar_class_folders_are_rejected_everywhere(half_folders):
-    said = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
+    message = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
     share = explain_rejection(make_small_config(half_folders, val_share=0.1))
-    assert said in share
+    assert message in share
     assert explain_rejection(make_small_config(half_folders)) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
@@ -65,7 +65,7 @@ def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
 
 
 @pytest.mark.parametrize(
-    ("ants", "bees", "said"),
+    ("ants", "bees", "parts"),
     parse_rows(
         """
 ant/train ant/val | bee/train bee/val | a split for each class  # ROOT/train/CLASS
@@ -77,13 +77,13 @@ A/ant B/ANT | A/Bee B/bee | has the same folders
 """
     ),
 )
-def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees, said):
+def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees, parts):
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             shutil.copytree(folder / "train" / name, tmp_path / place)
-    refused = explain_rejection(make_small_config(tmp_path, val_share=0.1))
-    for part in said.format(root=tmp_path).split("  # "):
-        assert part in refused
+    error = explain_rejection(make_small_config(tmp_path, val_share=0.1))
+    for part in parts.format(root=tmp_path).split("  # "):
+        assert part in error
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_folders_resembling_splits_are_classes(folder, tmp_path, ants, bees):
             count = 2 if "crops" in place or "flips" in place else 9
             for path in sorted((folder / "train" / name).iterdir())[:count]:
                 shutil.copy(path, tmp_path / place)
-    wanted = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
-    assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == wanted
+    expected = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
+    assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == expected
 
 
 def test_nested_classes_are_suggested_only_if_unambiguous(folder, tmp_path):

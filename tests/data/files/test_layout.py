@@ -70,9 +70,9 @@ def test_folder_without_val_suggests_a_setting(flowers):
     )
     assert count_images(make_small_config(root, val_share=0.1)) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
-    said = explain_rejection(make_small_config(root, val_share=0.1))
-    assert "is for data without validation images, and " in said
-    assert "/val has some" in said
+    message = explain_rejection(make_small_config(root, val_share=0.1))
+    assert "is for data without validation images, and " in message
+    assert "/val has some" in message
 
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
@@ -82,8 +82,8 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert count_images(config) == (28, 9, CLASSES)
-    said = "9 images are set aside for validation, a share of 0.25 of each class"
-    assert said in list_notes(flowers, val_share=0.25)
+    message = "9 images are set aside for validation, a share of 0.25 of each class"
+    assert message in list_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.measure(config), ALONE)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
@@ -121,8 +121,8 @@ def test_folds_divide_the_images(flowers, parts):
 
 
 def test_folds_are_described_and_divide_training_images(flowers, copied_images):
-    said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
-    assert said in list_notes(flowers, fold="1/3")
+    message = "13 images are set aside for validation, part 1/3 of each class, the same with every"
+    assert message in list_notes(flowers, fold="1/3")
     config = make_small_config(copied_images, fold="1/3")
     assert count_images(config) == (24, 13, CLASSES)
     assert list_validation(config) | list_training(config) == {
@@ -149,8 +149,8 @@ def test_fold_and_share_need_two_images_before_the_share(flowers):
     assert sum(sizes) == len(Listing.of(flowers))
     next((flowers / "bee").iterdir()).unlink()
     for part in range(1, 6):
-        said = explain_rejection(make_small_config(flowers, fold=f"{part}/5", share=0.1))
-        assert "needs at least two images per class; these have one: bee" in said
+        message = explain_rejection(make_small_config(flowers, fold=f"{part}/5", share=0.1))
+        assert "needs at least two images per class; these have one: bee" in message
 
 
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
@@ -176,8 +176,8 @@ def test_share_is_taken_from_each_class_and_nested(copied_images):
         for share in (0.01, 0.1, 0.3, 0.5, 1.0)
     ]
     for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
-        wanted = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
-        assert Counter(name[:3] for name in names) == wanted
+        expected = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
+        assert Counter(name[:3] for name in names) == expected
     for fewer, more in pairwise(chosen):
         assert fewer <= more
     facts = data.measure(make_small_config(copied_images, share=0.3))
@@ -225,9 +225,9 @@ def test_every_class_has_images_in_both_splits(flowers):
     assert f"data.val_share=0.1 {rule}" in explain_rejection(
         make_small_config(flowers, val_share=0.1)
     )
-    said = explain_rejection(make_small_config(flowers))
-    assert f"hint:  data.val_share=0.1 {rule}" in said
-    assert "try:" not in said
+    message = explain_rejection(make_small_config(flowers))
+    assert f"hint:  data.val_share=0.1 {rule}" in message
+    assert "try:" not in message
 
 
 def test_single_and_empty_classes_are_explained(flowers):
@@ -238,9 +238,9 @@ def test_single_and_empty_classes_are_explained(flowers):
     (root / "train").mkdir(parents=True)
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
-    said = explain_rejection(make_small_config(root, val_share=0.1))
+    message = explain_rejection(make_small_config(root, val_share=0.1))
     fix = f"try:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
-    assert f"has one class, insects; at least 2 are needed\n    {fix}" in said
+    assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(make_small_config(root / "train" / "insects", val_share=0.1))[2] == (
         "ant",
         "cat",
@@ -249,9 +249,9 @@ def test_single_and_empty_classes_are_explained(flowers):
     assert count_images(nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
         path.rename(path.with_suffix(".txt"))
-    said = explain_rejection(nested)  # empty folders are not classes
-    assert f"{root}/train has no images" in said
-    assert "(not read: " in said
+    message = explain_rejection(nested)  # empty folders are not classes
+    assert f"{root}/train has no images" in message
+    assert "(not read: " in message
 
 
 def test_nested_folders_become_classes_on_request(folder, tmp_path):
@@ -421,8 +421,8 @@ def test_table_next_to_folders_gives_labels_and_note(listed, folder):
     assert read_labels(listed) != theirs
     table.unlink()
     assert read_labels(listed) == theirs
-    said = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
-    assert said in list_notes(listed)
+    message = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
+    assert message in list_notes(listed)
 
 
 def test_flat_images_are_labeled_by_their_table(listed):
@@ -435,9 +435,9 @@ def test_flat_images_are_labeled_by_their_table(listed):
             place.write_text(place.read_text().replace(f"{name}/", ""))
     assert count_images(make_small_config(listed)) == (37, 11, CLASSES)
     (listed / "train.csv").rename(listed / "labels.csv")
-    said = explain_rejection(make_small_config(listed))
-    assert "train contains images without class folders, and a table that is not read" in said
-    assert f"data={listed}/labels.csv" in said
+    message = explain_rejection(make_small_config(listed))
+    assert "train contains images without class folders, and a table that is not read" in message
+    assert f"data={listed}/labels.csv" in message
 
 
 @pytest.mark.parametrize(
@@ -451,10 +451,10 @@ def test_flat_images_are_labeled_by_their_table(listed):
 )
 def test_two_tables_for_same_images_are_rejected(listed, name, content):
     (listed / name).write_text(content)
-    said = explain_rejection(make_small_config(listed))
-    assert "has several sources of labels" in said
-    assert name in said
-    assert "train.csv" in said
+    message = explain_rejection(make_small_config(listed))
+    assert "has several sources of labels" in message
+    assert name in message
+    assert "train.csv" in message
 
 
 def test_table_of_renamed_split_needs_its_folder(listed):

@@ -31,9 +31,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images"
 
 
-def list_names_and_sizes(found: Listing) -> list[tuple[str, int]]:
+def list_names_and_sizes(listing: Listing) -> list[tuple[str, int]]:
     """Return the names and sizes of a listing."""
-    return list(zip(found.names, found.sizes.tolist(), strict=True))
+    return list(zip(listing.names, listing.sizes.tolist(), strict=True))
 
 
 EXPECTED = [
@@ -92,9 +92,9 @@ def test_unreadable_size_is_an_error(root, monkeypatch):
 
     walk = listing.walk
     monkeypatch.setattr(listing, "walk", lambda *args: [(name, Entry()) for name, _ in walk(*args)])
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         data.measure(DataConfig(root=str(root)))
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert "ant/0.jpg" in f"{problem.key}={problem.value}"
     assert problem.clause == "cannot be read: Input/output error"
 
@@ -114,9 +114,9 @@ def test_damaged_cache_is_ignored(root, content):
 
 def test_unwritable_cache_folder_is_reported(root, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    said = []
-    assert list_names_and_sizes(Listing.of(root / "train", said.append)) == EXPECTED
-    assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in said[0]
+    messages = []
+    assert list_names_and_sizes(Listing.of(root / "train", messages.append)) == EXPECTED
+    assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in messages[0]
 
 
 def test_small_datasets_are_not_cached(root, monkeypatch):

@@ -63,7 +63,7 @@ def test_split_is_a_column_or_first_folder(folder, text, splits):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "or labels (label, class)\n    hint:  name the columns"),
         ("path,label\n", "has no rows"),
@@ -93,12 +93,12 @@ def test_split_is_a_column_or_first_folder(folder, text, splits):
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
-def test_table_errors_name_their_line(folder, text, said):
+def test_table_errors_name_their_line(folder, text, message):
     path = folder / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
         table.list_rows(path, table.read_rows(path))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert all(problem.advice for problem in caught.value.problems)
 
 
@@ -119,9 +119,9 @@ def test_table_follows_absolute_paths_and_links(folder, tmp_path):
         f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n"
     )
     path = tmp_path / "elsewhere" / "labels.csv"
-    found = table.list_rows(path, table.read_rows(path))
-    assert [Path(place).read_bytes() for place in found.paths] == [b"12345"] * 2
-    assert (found.sizes.tolist(), found.classes) == ([5, 5], ("x", "y"))
+    listing = table.list_rows(path, table.read_rows(path))
+    assert [Path(place).read_bytes() for place in listing.paths] == [b"12345"] * 2
+    assert (listing.sizes.tolist(), listing.classes) == ([5, 5], ("x", "y"))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_listing_requests_thousand_sizes_per_task(folder, monkeypatch):
         (folder / f"{number}.png").write_bytes(bytes(number % 7))
     path = folder / "labels.csv"
     path.write_text("path,label\n" + "".join(f"{number}.png,a\n" for number in range(2500)))
-    found = table.list_rows(path, table.read_rows(path))
+    listing = table.list_rows(path, table.read_rows(path))
     assert len(tasks) == 3
-    sizes = dict(zip(found.names, found.sizes.tolist(), strict=True))
+    sizes = dict(zip(listing.names, listing.sizes.tolist(), strict=True))
     assert sizes == {f"{number}.png": number % 7 for number in range(2500)}

@@ -75,13 +75,13 @@ def test_16_bit_gray_keeps_upper_eight_bits():
 
 def test_32_bit_gray_needs_a_known_white():
     values, floats = np.arange(12, dtype=np.int32).reshape(3, 4), np.float32([[1e4, 0], [1, 2]])
-    for known, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
+    for stored, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
         assert np.array_equal(
-            decode_all(encode_image(Image.fromarray(known), "TIFF")), to_rgb_array(expected)
+            decode_all(encode_image(Image.fromarray(stored), "TIFF")), to_rgb_array(expected)
         )
     for unknown in (values << 24, floats, floats * np.float32(np.nan)):
-        said = r"32-bit values from .*; save it with 8 or 16 bits"
-        with pytest.raises(BadImageError, match=said):
+        message = r"32-bit values from .*; save it with 8 or 16 bits"
+        with pytest.raises(BadImageError, match=message):
             decode_all(encode_image(Image.fromarray(unknown), "TIFF"))
 
 
@@ -111,7 +111,7 @@ def test_progressive_jpeg_beyond_scan_limit_is_rejected():
     assert Picture(declare_size(PROGRESSIVE, 5000, 5000)).height == 5000
     first = PROGRESSIVE.index(b"\xff\xda")
     few = PROGRESSIVE[: PROGRESSIVE.index(b"\xff\xda", first + 2)] + b"\xff\xd9"
-    for data, size, said in (
+    for data, size, message in (
         (PROGRESSIVE, (7900, 7850), "62 million pixels in 10 scans; the limit is 26 mil"),
         (
             repeat_scans(PROGRESSIVE, 10),
@@ -120,7 +120,7 @@ def test_progressive_jpeg_beyond_scan_limit_is_rejected():
         ),
         (few, (6000, 5000), "30 million pixels in 1 scans; the limit is 26 mil"),
     ):
-        with pytest.raises(BadImageError, match=said):
+        with pytest.raises(BadImageError, match=message):
             Picture(declare_size(data, *size))
 
 
@@ -206,13 +206,13 @@ def test_decode_rejects_truncated_files_and_other_data():
     png = bytearray(encode_image(PHOTO, "PNG"))
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     odd = [b"", b"\xff\xd8", b"no image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), data[:2] * 2]
-    for refused in (*cut, *odd, bytes(huge), bytes(png)):
+    for content in (*cut, *odd, bytes(huge), bytes(png)):
         with pytest.raises(BadImageError):
-            decode_all(refused)
+            decode_all(content)
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     parse_rows(
         """
 fifo | Not a regular file
@@ -225,8 +225,8 @@ nowhere | No such file
 """
     ),
 )
-def test_open_rejects_special_and_huge_files(kind, said, tmp_path):
-    with pytest.raises(BadImageError, match=said):
+def test_open_rejects_special_and_huge_files(kind, message, tmp_path):
+    with pytest.raises(BadImageError, match=message):
         read_file(make_special_file(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")
     assert read_file(tmp_path / "good.jpg") == b"content"

@@ -62,9 +62,9 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
         if len(calls) > 1:
             return engine_fill(engine, *settings)
         away = path.rename(path.with_suffix(".away"))
-        refused = engine_fill(engine, *settings)
+        status = engine_fill(engine, *settings)
         away.rename(path)
-        return refused
+        return status
 
     monkeypatch.setattr(Engine, "fill", fill)
     assert np.array_equal(fill_all(storage, files), expected)

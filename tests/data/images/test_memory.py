@@ -264,8 +264,8 @@ def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monke
     source = Shrunk(Files.of(make_memory_config(mixed), "train"), 90, f"test twice {os.getpid()}")
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     counts = source._arrays["counts"].tolist()
-    seen = iter([90_000, 200_001])  # before the lock, and after
-    monkeypatch.setattr(memory, "get_available_memory", lambda: next(seen, 200_001))
+    free_bytes = iter([90_000, 200_001])  # before the lock, and after
+    monkeypatch.setattr(memory, "get_available_memory", lambda: next(free_bytes, 200_001))
     assert source.read(0).pixels().tobytes() == expected[0]
     assert source._arrays["counts"].tolist() == [*counts[:2], 1, counts[3]]
 
@@ -298,12 +298,12 @@ def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     source = Shrunk(Files.of(make_memory_config(mixed), "train"), LONGEST, f"closed {os.getpid()}")
-    kept = []
+    is_in_memory = []
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available
         source.read(index)
-        kept.append(0 < source._arrays["entries"][index] < 2**64 - 1)
-    assert kept == [True, False, False]
+        is_in_memory.append(0 < source._arrays["entries"][index] < 2**64 - 1)
+    assert is_in_memory == [True, False, False]
 
 
 def _replace_by_fifo(path: Path) -> None:
@@ -344,12 +344,12 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("rule", ["error", "skip"])
 def test_hostile_images_fail_as_from_files(mixed, tmp_path, name, rule):
-    root, said = tmp_path / "images", []
+    root, messages = tmp_path / "images", []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):
         shutil.copytree(mixed, root)
         config = make_small_config(root, memory_pixels=pixels, on_bad_image=rule)
-        said.append(read_error(config, lambda: HOSTILE[name](bad)))
+        messages.append(read_error(config, lambda: HOSTILE[name](bad)))
         shutil.rmtree(root)
-    assert said[0] == said[1]
-    assert str(bad) in said[0]
+    assert messages[0] == messages[1]
+    assert str(bad) in messages[0]

@@ -25,15 +25,15 @@ def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
     def shrink_lines(values: np.ndarray, length: int) -> np.ndarray:
-        scale, made = len(values) / length, []
+        scale, lines = len(values) / length, []
         for i in range(length):
             total = np.zeros_like(values[0])
             for j in range(len(values)):
                 covered = min(j + 1, (i + 1) * scale) - max(j, i * scale)
                 if covered > 0:
                     total = total + np.float32(covered / scale) * values[j]
-            made.append(total)
-        return np.stack(made)
+            lines.append(total)
+        return np.stack(lines)
 
     rows = shrink_lines(pixels.astype(np.float32), height)
     return np.rint(shrink_lines(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
@@ -55,8 +55,8 @@ def test_area_mean_equals_manual_sums(before, after, shrink_with):
 @pytest.mark.parametrize("kind", JPEGS)
 def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
     data = encode_image(make_photo(), **JPEGS[kind])
-    found = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
-    assert np.array_equal(found, shrink_by_hand(decode_with_pillow(data), 70, 99))
+    pixels = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
+    assert np.array_equal(pixels, shrink_by_hand(decode_with_pillow(data), 70, 99))
 
 
 @built
@@ -85,7 +85,7 @@ def test_area_mean_of_view_reads_its_pixels(shrink_with):
 
 
 @pytest.mark.parametrize(
-    ("size", "longest", "found"),
+    ("size", "longest", "expected"),
     [
         ((712, 1072), 500, (332, 500)),  # rounded down
         ((800, 600), 500, (500, 375)),
@@ -93,5 +93,5 @@ def test_area_mean_of_view_reads_its_pixels(shrink_with):
         ((1, 9000), 16, (1, 16)),
     ],
 )
-def test_shrunk_size_limits_the_longer_side(size, longest, found):
-    assert compute_shrunk_size(*size, longest) == found
+def test_shrunk_size_limits_the_longer_side(size, longest, expected):
+    assert compute_shrunk_size(*size, longest) == expected

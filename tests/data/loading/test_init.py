@@ -74,8 +74,8 @@ def run(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
-    with closing(make_pipeline(workers, 2, in_threads, bad)) as made:
-        return copy_batches(made.run(list_orders(count)), count)
+    with closing(make_pipeline(workers, 2, in_threads, bad)) as pipeline:
+        return copy_batches(pipeline.run(list_orders(count)), count)
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -96,12 +96,12 @@ def test_repeated_image_has_two_crops():
 
 
 def test_skipped_image_is_replaced_by_the_next():
-    made = make_pipeline(2, bad=(3, 4))
-    batches = list(made.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
+    pipeline = make_pipeline(2, bad=(3, 4))
+    batches = list(pipeline.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
     assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
-    assert made.skipped == ("image 3", "image 4")
-    made.close()
+    assert pipeline.skipped == ("image 3", "image 4")
+    pipeline.close()
 
 
 def test_hundred_bad_images_in_a_row_raise_an_error():
@@ -110,31 +110,31 @@ def test_hundred_bad_images_in_a_row_raise_an_error():
 
 
 def test_new_iteration_ends_the_earlier_one():
-    made = make_pipeline(2, prefetch=3)
-    first = made.run(list_orders(99))
+    pipeline = make_pipeline(2, prefetch=3)
+    first = pipeline.run(list_orders(99))
     next(first)
-    assert is_identical(copy_batches(made.run(list_orders(5)), 5), run(0, count=5))
+    assert is_identical(copy_batches(pipeline.run(list_orders(5)), 5), run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
-    made.close()
-    made.close()
+    pipeline.close()
+    pipeline.close()
 
 
 def test_prefetch_limits_batches_made_ahead():
-    storage, seen = Grays(True), []
+    storage, filled = Grays(True), []
     fill = storage.fill
-    storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
-    made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
-    batches = made.run(list_orders(99))
+    storage.fill = lambda rows: (filled.append(int(rows.indices[0])), fill(rows))
+    pipeline = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
+    batches = pipeline.run(list_orders(99))
     batch = next(batches)
     before = batch.pixels.clone()
     patience = time.monotonic() + 10
-    while len(seen) < 1 + 3 and time.monotonic() < patience:
+    while len(filled) < 1 + 3 and time.monotonic() < patience:
         time.sleep(0.01)
     time.sleep(0.1)  # time for another batch, which must not be made
-    assert len(seen) == 1 + 3
+    assert len(filled) == 1 + 3
     assert (batch.pixels == before).all()
-    made.close()
+    pipeline.close()
 
 
 def test_batch_memory_is_independent_of_workers():
@@ -147,21 +147,21 @@ def test_unresponsive_storage_times_out(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Grays(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
-    made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
+    pipeline = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
     with pytest.raises(
         TrainingError,
         match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
         r"image 1, image 1",
     ):
-        next(made.run(list_orders(1)))
-    made.close()  # does not wait
+        next(pipeline.run(list_orders(1)))
+    pipeline.close()  # does not wait
     gate.set()
 
 
 def test_dead_worker_is_reported():
     before = set(multiprocessing.active_children())
-    made = make_pipeline(1, in_threads=False)
-    batches = made.run(list_orders(99))
+    pipeline = make_pipeline(1, in_threads=False)
+    batches = pipeline.run(list_orders(99))
     next(batches)
     (process,) = set(multiprocessing.active_children()) - before
     process.kill()
@@ -181,10 +181,10 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
-    made = make_pipeline(1)
-    assert "cannot be pinned (CUDA error 2)" in made.notes[0]
-    assert next(made.run(list_orders(1))).pixels.shape == (7, 3, 4, 4)
-    made.close()
+    pipeline = make_pipeline(1)
+    assert "cannot be pinned (CUDA error 2)" in pipeline.notes[0]
+    assert next(pipeline.run(list_orders(1))).pixels.shape == (7, 3, 4, 4)
+    pipeline.close()
 
 
 # an epoch has 3 steps: the run stops in the second epoch, and ends in the third
@@ -208,13 +208,13 @@ class Case(NamedTuple):
 
     def decode_by_step(self, share: Share, count: int) -> list[Counter]:
         """Return the images decoded in each step of an uninterrupted run without look-ahead."""
-        found = []
+        steps = []
         self.decoded.clear()
         with closing(data.open_train(replace(self.config, workers=0), self.facts, share)) as loader:
             for _ in itertools.islice(loader.batches(), count):
-                found.append(self.decoded.copy())
+                steps.append(self.decoded.copy())
                 self.decoded.clear()
-        return found
+        return steps
 
 
 def wrap_fill(fill: Callable, decoded: Counter) -> Callable:

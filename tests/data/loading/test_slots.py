@@ -32,9 +32,9 @@ def test_workers_split_cores_unless_recipe_sets_them(monkeypatch):
 
 
 def test_more_workers_than_cores_are_noted(folder, betons):
-    for said in (list_notes(folder, 64), list_notes(betons, 64, "ffcv")):
-        assert "data.workers=64 is more than the 8 cores of this machine" in said
-        assert "which slows loading; use data.workers=8" in said
+    for notes in (list_notes(folder, 64), list_notes(betons, 64, "ffcv")):
+        assert "data.workers=64 is more than the 8 cores of this machine" in notes
+        assert "which slows loading; use data.workers=8" in notes
     assert "cores" not in list_notes(folder, 8) + list_notes(folder, "auto") + list_notes(folder, 0)
 
 

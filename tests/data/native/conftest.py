@@ -18,5 +18,5 @@ def built() -> None:
 @pytest.fixture
 def engine(built: None) -> Iterator[Engine]:
     """An engine with two threads."""
-    with closing(Engine(2)) as made:
-        yield made
+    with closing(Engine(2)) as two_threads:
+        yield two_threads

@@ -29,8 +29,8 @@ def augment(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
     """Return the pixels of the engine."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
-    kept = put_steps(batch.rows, steps)
-    assert len(kept) == sum(map(len, steps))
+    encoded = put_steps(batch.rows, steps)
+    assert len(encoded) == sum(map(len, steps))
     return batch.decode(engine)
 
 
@@ -57,9 +57,9 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     pixels = augment(
         engine, sources, [[make_native_step("hue", float(turn), 64)] for turn in turns]
     )
-    for found, source, turn in zip(pixels, sources, turns, strict=True):
+    for image, source, turn in zip(pixels, sources, turns, strict=True):
         theirs = IMAGE_OPS["hue"](Image.fromarray(source), turn)
-        assert np.array_equal(found, np.asarray(theirs)), turn
+        assert np.array_equal(image, np.asarray(theirs)), turn
 
 
 @pytest.mark.parametrize(

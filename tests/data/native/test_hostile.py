@@ -107,8 +107,8 @@ def test_valid_scans_are_limited_by_number_and_size(engine, side, times, status)
 
 def test_unexpected_size_is_a_mismatch(engine):
     sizes = (150, 211), (150, 212), (151, 211)
-    found = [fill_one(engine, WHOLE, size=size) for size in sizes]
-    assert found == [Status.DONE, Status.MISMATCHED, Status.MISMATCHED]
+    statuses = [fill_one(engine, WHOLE, size=size) for size in sizes]
+    assert statuses == [Status.DONE, Status.MISMATCHED, Status.MISMATCHED]
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
 @pytest.mark.parametrize("segment", [b"", b"\0\4ab", b"\0\0", b"\x7f\xffab"])
 def test_data_after_last_scan_is_damage(engine, segment, progressive):
     data = PROGRESSIVE if progressive else WHOLE
-    markers, refused = range(1, 256, 3), 0
+    markers, rejected_count = range(1, 256, 3), 0
     for marker in markers:
         bad = data[:-2] + bytes([0xFF, marker]) + segment + b"\xff\xd9"
         try:
             Picture(bad).crop(*BOX)
         except BadImageError:
-            refused += 1
+            rejected_count += 1
             assert fill_one(engine, bad) == Status.DAMAGED
-    assert 70 < refused < len(markers)
+    assert 70 < rejected_count < len(markers)
     plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment and fill bytes
     assert fill_one(engine, plain) == Status.DONE

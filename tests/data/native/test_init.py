@@ -167,9 +167,9 @@ def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
     engine.close()
     assert set(batch.rows["status"].tolist()) <= {Status.DONE, Status.CANCELLED}
     assert batch.rows["status"][-1] == Status.CANCELLED
-    kept = batch.pixels.copy()
+    before = batch.pixels.copy()
     time.sleep(0.05)
-    assert np.array_equal(kept, batch.pixels)
+    assert np.array_equal(before, batch.pixels)
     with pytest.raises(RuntimeError, match="closed"):
         engine.submit(batch.rows)
 

@@ -81,10 +81,12 @@ FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off
 @pytest.fixture(scope="module")
 def wheels() -> Path:
     """The libjpeg-turbo in the Pillow wheel."""
-    found = sorted(Path(PIL.__file__).parent.parent.glob(f"pillow.libs/libjpeg-*{SONAME[-6:]}*"))
-    if not found:
+    libraries = sorted(
+        Path(PIL.__file__).parent.parent.glob(f"pillow.libs/libjpeg-*{SONAME[-6:]}*")
+    )
+    if not libraries:
         pytest.skip("Pillow brings no second libjpeg-turbo: pip install --force-reinstall pillow")
-    return found[0]
+    return libraries[0]
 
 
 @pytest.fixture(scope="module")
@@ -107,19 +109,19 @@ def build(tmp_path_factory):
     folder = tmp_path_factory.mktemp("objects")
 
     def compile_source(path: Path) -> Path:
-        made = folder / f"{path.stem}.o"
-        if subprocess.run(["g++", *FLAGS, "-c", path, "-o", made], check=False).returncode:
+        target = folder / f"{path.stem}.o"
+        if subprocess.run(["g++", *FLAGS, "-c", path, "-o", target], check=False).returncode:
             pytest.skip("the sources cannot be compiled here")
-        return made
+        return target
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_source, sorted((PATH.parent / "src").glob("*.cpp"))))
 
     def link(name: str, libjpeg: str) -> Path:
-        made = folder / f"{name}.so"
-        command = ["g++", "-shared", "-pthread", *objects, "-o", made, libjpeg, "-ldl"]
+        target = folder / f"{name}.so"
+        command = ["g++", "-shared", "-pthread", *objects, "-o", target, libjpeg, "-ldl"]
         subprocess.run(command, check=True)
-        return made
+        return target
 
     return link
 
@@ -131,8 +133,10 @@ def decode_with(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
     """
     command = [sys.executable, Path(__file__).with_name("decode.py"), library, job]
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
-    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    used, _, crcs = said.stdout.partition("\n")
+    process = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    used, _, crcs = process.stdout.partition("\n")
     expected = [crc for file in known.PIXELS.values() for crc in file]
     return used, [int(crc) for crc in crcs.split()] == expected
 

@@ -41,10 +41,10 @@ class Memory:
 @pytest.fixture
 def memory() -> Memory:
     """A memory that contains its image."""
-    made = Memory()
-    made.read()
-    assert made.entry[0] not in (0, 2**64 - 1)
-    return made
+    reading = Memory()
+    reading.read()
+    assert reading.entry[0] not in (0, 2**64 - 1)
+    return reading
 
 
 def test_image_in_memory_is_not_read_again(memory):

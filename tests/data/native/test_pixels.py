@@ -150,12 +150,12 @@ def test_photographs_decode_as_pillow(engine, photographs):
 def test_reduced_decode_keeps_twice_the_output(engine):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     jpeg = encode_image(Image.fromarray(noise), quality=95, subsampling="4:4:4")
-    found = {}
+    errors = {}
     for side in (33, 40, 63):
         picture = Image.fromarray(decode_with_pillow(jpeg)).resize((side, side), Image.BILINEAR)
         batch = Batch([jpeg], side, box=(0, 0, 64, 64))
         apart = batch.decode(engine)[0].astype(int) - np.asarray(picture)
-        found[side] = np.abs(apart).max()
-    assert max(found.values()) <= 1, found
+        errors[side] = np.abs(apart).max()
+    assert max(errors.values()) <= 1, errors
     whole, reduced = (Batch([jpeg], 32, box=(0, 0, 64, 64), whole=flag) for flag in (True, False))
     assert not np.array_equal(whole.decode(engine), reduced.decode(engine))

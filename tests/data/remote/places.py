@@ -61,10 +61,10 @@ class Site(BaseHTTPRequestHandler):
             self.wfile.write(drops)
             time.sleep(0.01)
         content, digest = _read_content(path, path.stat().st_ctime_ns)
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        requested = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         body, headers = content, {}
-        if wanted and fault != "no ranges":
-            start, end = int(wanted[1]), int(wanted[2])
+        if requested and fault != "no ranges":
+            start, end = int(requested[1]), int(requested[2])
             body, shift = content[start : end + 1], fault == "another range"
             status = 206
             headers["Content-Range"] = f"bytes {start + shift}-{end + shift}/{len(content)}"

@@ -76,9 +76,9 @@ def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
     read = s3fs.S3FileSystem._cat_file
     monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", read_whole)
     monkeypatch.setattr("resnet_recipes.data.remote.copy.PIECE_BYTES", 1000)
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.clause == "comes from a server without HTTP range requests"
     assert problem.advice == ("copy it to this machine, and pass that folder",)
 

@@ -46,6 +46,6 @@ class Watched(ThreadPoolExecutor):
 def test_at_most_1000_sizes_are_requested_at_once(monkeypatch):
     monkeypatch.setattr(contents, "ThreadPoolExecutor", Watched)
     head = RemoteFile("labels.csv", len(Shelf.table), "1")
-    found = contents.list_contents(Shelf("http://shelf"), (head,), "labels.csv")
-    assert [image.name for image in found.images] == [f"{number}.png" for number in range(3000)]
+    content = contents.list_contents(Shelf("http://shelf"), (head,), "labels.csv")
+    assert [image.name for image in content.images] == [f"{number}.png" for number in range(3000)]
     assert Watched.most <= 1000

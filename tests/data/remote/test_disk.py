@@ -16,24 +16,24 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    own = tmp_path / "tmp" / f"resnet-recipes-{os.getuid()}"
-    return tmp_path / "cache" / "resnet-recipes" / "data", own
+    temporary = tmp_path / "tmp" / f"resnet-recipes-{os.getuid()}"
+    return tmp_path / "cache" / "resnet-recipes" / "data", temporary
 
 
 @pytest.fixture(autouse=True)
 def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Mounted file systems, which a test can change; at first all folders are on a local disk."""
-    found: list[tuple[str, str]] = []
-    monkeypatch.setattr(disk, "_list_mounts", lambda: found)
-    return found
+    file_systems: list[tuple[str, str]] = []
+    monkeypatch.setattr(disk, "_list_mounts", lambda: file_systems)
+    return file_systems
 
 
 def test_existing_copy_is_continued_in_place(folders):
-    cache, own = folders
+    cache, temporary = folders
     assert disk.choose_folder("", "set", "v.part", 1000) == cache / "set"
-    (own / "set").mkdir(parents=True)
-    assert disk.choose_folder("", "set", "v.part", 1000) == own / "set"
-    assert disk.find_copy("", "set") == own / "set"
+    (temporary / "set").mkdir(parents=True)
+    assert disk.choose_folder("", "set", "v.part", 1000) == temporary / "set"
+    assert disk.find_copy("", "set") == temporary / "set"
     assert disk.find_copy("", "other") is None
 
 

@@ -48,8 +48,8 @@ def origin(betons: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def site(origin: Path) -> Iterator[type[Site]]:
     """A server that can misbehave."""
-    with serve_folder(origin) as found:
-        yield found
+    with serve_folder(origin) as handler:
+        yield handler
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def list_requested_ranges(site: type[Site]) -> list[str]:
 
 def fetch_until(config: DataConfig, pieces: int) -> None:
     """Fetch, and stop after about this number of pieces."""
-    seen: list[int] = []
-    told = data.fetch(config, lambda done, _: seen.append(done), lambda: len(seen) > pieces)
-    assert told is None
+    counts: list[int] = []
+    folder = data.fetch(config, lambda done, _: counts.append(done), lambda: len(counts) > pieces)
+    assert folder is None
 
 
 def write_sums(folder: Path) -> None:
@@ -166,12 +166,12 @@ def test_stopped_fetch_continues_without_repeating(config, site, cut):
 def test_stop_does_not_wait_for_comparison(config, origin):
     write_sums(origin)
     total = sum(path.stat().st_size for path in origin.iterdir())
-    seen = []
+    megabytes = []
 
     def stopped() -> bool:
-        return seen.count(total // 10**6) > 12  # complete; pieces are being compared
+        return megabytes.count(total // 10**6) > 12  # complete; pieces are being compared
 
-    assert data.fetch(config, lambda done, _: seen.append(done), stopped) is None
+    assert data.fetch(config, lambda done, _: megabytes.append(done), stopped) is None
     assert (fetch(config) / "train.beton").is_file()
 
 
@@ -238,9 +238,9 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     site.has_etag = False
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     os.utime(path, (1, 1))
-    said = explain_failed_fetch(config)
-    assert "val.beton has SHA256" in said
-    assert "run the same command again" in said
+    message = explain_failed_fetch(config)
+    assert "val.beton has SHA256" in message
+    assert "run the same command again" in message
     path.write_bytes(right)
     os.utime(path, (1, 1))
     site.asked.clear()
@@ -280,9 +280,9 @@ def test_empty_address_is_named(config, site, status, moved_to, rule):
 
 
 def test_unreachable_server_is_named_with_reason(config, origin):
-    said = explain_failed_fetch(replace(config, root="http://127.0.0.1:1/images"))
-    assert "could not be fetched in 3 attempts" in said
-    assert "Connection refused" in said
+    message = explain_failed_fetch(replace(config, root="http://127.0.0.1:1/images"))
+    assert "could not be fetched in 3 attempts" in message
+    assert "Connection refused" in message
     (origin / "train.beton").write_bytes(b"")
     assert "train.beton is empty" in explain_failed_fetch(config)
 
@@ -290,9 +290,9 @@ def test_unreachable_server_is_named_with_reason(config, origin):
 def test_server_error_text_is_shortened():
     place = store.Store("http://x")
     place._look = Mock(side_effect=PermissionError("x\n" * 60_000))
-    with pytest.raises(NotReadyError) as refused:
+    with pytest.raises(NotReadyError) as caught:
         place.look("a")
-    assert len(str(refused.value)) < 500
+    assert len(str(caught.value)) < 500
 
 
 def test_plan_rejects_password_in_address(config, site):
@@ -304,9 +304,9 @@ def test_plan_rejects_password_in_address(config, site):
 
 def test_full_disk_is_rejected_before_fetch(config, site, free):
     free(4096)
-    said = explain_failed_fetch(config)
-    assert "has 4.1 kB free, and the copy needs" in said
-    assert "data.cache=/another/folder" in said
+    message = explain_failed_fetch(config)
+    assert "has 4.1 kB free, and the copy needs" in message
+    assert "data.cache=/another/folder" in message
     assert not list_requested_ranges(site)
 
 
@@ -335,12 +335,12 @@ def test_table_fetches_its_images(table, origin):
     assert facts.digest == local.digest
     copied_images = fetch(table)
     assert copied_images.name == "labels.csv"
-    there, here = (
+    remote_names, local_names = (
         {path.name: path.read_bytes() for path in (root / "img").iterdir()}
         for root in (origin, copied_images.parent)
     )
-    assert len(there) == 8
-    assert here == there
+    assert len(remote_names) == 8
+    assert local_names == remote_names
 
 
 def test_remote_tables_label_images_in_class_folders(config, origin):
@@ -355,10 +355,10 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
                 file.write(f"{split}/{folder}/0.png,{label}\n")
     (origin / "metadata.csv").write_text("file_name,caption\ntrain/a/0.png,a sky\n")
     notes = data.measure(config).notes
-    said = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
-    assert sum(said in note for note in notes) == 1
-    found = list_split(replace(config, root=str(fetch(config))), "val")
-    assert (found.names, found.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
+    message = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
+    assert sum(message in note for note in notes) == 1
+    listing = list_split(replace(config, root=str(fetch(config))), "val")
+    assert (listing.names, listing.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,8 @@ def test_remote_table_rejects_files_outside_its_folder(table, origin, name):
 
 def test_remote_table_errors_name_the_address(table, origin):
     (origin / "img" / "a b%3.png").unlink()
-    said = "a b%3.png does not exist, like 1 of the 8 files in the table"
-    assert said in explain_failed_fetch(table)
+    message = "a b%3.png does not exist, like 1 of the 8 files in the table"
+    assert message in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.measure):
         assert f"data.root={table.root} has 1 rows without" in explain_rejection(table, ask)
@@ -389,9 +389,9 @@ def test_plan_notes_uncompared_copies(table, origin):
 
 def test_missing_package_suggests_its_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.stores", None)
-    said = explain_failed_fetch(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
-    assert "needs a package that is not installed" in said
-    assert "[remote]" in said
+    message = explain_failed_fetch(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
+    assert "needs a package that is not installed" in message
+    assert "[remote]" in message
 
 
 def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):

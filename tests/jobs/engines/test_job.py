@@ -95,17 +95,17 @@ def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
     assert not list(tmp_path.rglob("OWNED"))
 
 
-@pytest.mark.parametrize(("code", "told"), [(1, False), (0, False), (1, True)])
-def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
+@pytest.mark.parametrize(("code", "waits"), [(1, False), (0, False), (1, True)])
+def test_skypilot_node_ends_with_this_attempts_code(code, waits, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an earlier attempt was stopped
-    process = run_task_block(tmp_path, make_job(TWO), code, waits=told)
-    if told:
+    process = run_task_block(tmp_path, make_job(TWO), code, waits=waits)
+    if waits:
         assert process.stdout.read(8) == "torchrun"
         process.send_signal(signal.SIGTERM)
     process.communicate(timeout=10)
-    assert process.returncode == (75 if told else code)
+    assert process.returncode == (75 if waits else code)
 
 
 def test_skypilot_mounts_bucket_with_cache_and_volume():
@@ -126,8 +126,8 @@ def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
     document = yaml.safe_load(kubernetes.format_script(make_job(allocation, "disk}, a: {b")))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
-    wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
-    assert [word.replace("$$", "$") for word in trainer["command"]] == wanted
+    expected = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
+    assert [word.replace("$$", "$") for word in trainer["command"]] == expected
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == allocation[:2]
     assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": allocation.ranks}
     assert document["metadata"]["name"] == "mild-1"

@@ -140,10 +140,10 @@ def test_script_passes_shellcheck(allocation):
         format_array(runs, allocation, "4:00:00"),
         *(format_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE),
     ):
-        told = subprocess.run(
+        process = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
         )
-        assert told.stdout == ""  # SC2016: the single quotes are intended
+        assert process.stdout == ""  # SC2016: the single quotes are intended
 
 
 def test_script_for_cpus_requests_no_gpus():

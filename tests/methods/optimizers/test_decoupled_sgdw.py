@@ -25,14 +25,14 @@ def test_steps_match_composer(kind, rates, weights, momenta):
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
     settings = getattr(optimizers, kind)(lr=0.1, momentum=0.875, weight_decay=0.01)
-    optimizer, found = settings.build(model), []
+    optimizer, actual = settings.build(model), []
     for rate, gradient in zip(rates, [0.5, 0.25, -1], strict=True):
         optimizer.param_groups[0]["lr"] = rate
         model.weight.grad = torch.full_like(model.weight, gradient)
         optimizer.step()
         momentum = optimizer.state[model.weight]["momentum_buffer"]
-        found.append((model.weight.item(), momentum.item()))
-    assert [*zip(*found, strict=True)] == [*map(pytest.approx, expected)]
+        actual.append((model.weight.item(), momentum.item()))
+    assert [*zip(*actual, strict=True)] == [*map(pytest.approx, expected)]
 
 
 def test_checkpoint_keeps_peak_rate_and_momentum():

@@ -30,9 +30,9 @@ TILES = (
 )
 
 
-def compute_distance(found, expected):
+def compute_distance(actual, expected):
     """Return the distance from the expected values, relative to their norm."""
-    return float((found.double() - expected.detach()).norm() / expected.detach().norm())
+    return float((actual.double() - expected.detach()).norm() / expected.detach().norm())
 
 
 def make_norm(channels, momentum=0.1):
@@ -51,8 +51,8 @@ def to_float64(norm):
 
 def save_tensors(x, norm, epilogue, z, moments):
     """Return the tensors that the backward pass needs."""
-    kept = None if epilogue.residual is None else z
-    return SavedTensors(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu)
+    output = None if epilogue.residual is None else z
+    return SavedTensors(x, output, epilogue.keep, *norm[:2], moments, epilogue.relu)
 
 
 @pytest.mark.parametrize(("shape", "parts", "programs"), CASES)
@@ -97,13 +97,13 @@ def test_nan_stays_nan_as_in_torch():
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
     norm, epilogue = make_norm(8), Epilogue(residual, None, True, True)
     inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2], residual)]
-    own = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
-    expected = batch_norm.unfused(inputs[0], own, epilogue._replace(residual=inputs[3]))
+    norm_copy = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
+    expected = batch_norm.unfused(inputs[0], norm_copy, epilogue._replace(residual=inputs[3]))
     gradients = torch.autograd.grad(expected, inputs, (g, other))
 
     z, moments = kernels.forward(x, norm, epilogue)
     saved = save_tensors(x, norm, epilogue, z, moments)
     dx, dresidual, parameters = kernels.backward(g, other, saved)
-    found = z, z, dx, *parameters, dresidual
-    for a, b in zip(found, (*expected, *gradients), strict=True):
+    actual = z, z, dx, *parameters, dresidual
+    for a, b in zip(actual, (*expected, *gradients), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -48,5 +48,5 @@ def test_operations_of_a_1x1_convolution_equal_torch(gemms):
     }
     assert products.keys() == expected.keys()
     for name, product in products.items():
-        found = product(tile).double()
-        torch.testing.assert_close(found, expected[name].detach(), atol=1e-4, rtol=0)
+        actual = product(tile).double()
+        torch.testing.assert_close(actual, expected[name].detach(), atol=1e-4, rtol=0)

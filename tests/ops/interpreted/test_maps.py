@@ -29,8 +29,8 @@ def draw_values(shape):
     return torch.randn(shape).to(memory_format=torch.channels_last)
 
 
-def check_memory(*found):
-    assert all(map_.is_contiguous(memory_format=torch.channels_last) for map_ in found)
+def check_memory(*feature_maps):
+    assert all(map_.is_contiguous(memory_format=torch.channels_last) for map_ in feature_maps)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -66,13 +66,13 @@ def test_step_with_kernels_matches_torch(monkeypatch):
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         register(library, ops.batch_norm)
-        found, found_loss = train_step("auto")
-    assert found.operations.list_fused() == list(fused)
-    torch.testing.assert_close(found_loss, loss)
+        actual, actual_loss = train_step("auto")
+    assert actual.operations.list_fused() == list(fused)
+    torch.testing.assert_close(actual_loss, loss)
     torch.testing.assert_close(
-        found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5
+        actual.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5
     )
     assert (
-        torch.dist(join_momenta(found), join_momenta(expected))
+        torch.dist(join_momenta(actual), join_momenta(expected))
         < 1e-4 * join_momenta(expected).norm()
     )

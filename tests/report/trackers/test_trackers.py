@@ -47,8 +47,8 @@ def record_session(
     """
     facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), 10, "CPU")
     trackers = open_trackers(names, folder, SETTINGS)
-    said = io.StringIO()
-    console = PlainConsole(said, said)
+    stream = io.StringIO()
+    console = PlainConsole(stream, stream)
     with closing(Recorder(facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
@@ -58,7 +58,7 @@ def record_session(
         )
         if ends:
             recorder.finish(steps[-1], 1.0 * steps[-1], WeightFiles(folder / "weights.pt"))
-    lines = said.getvalue().splitlines()
+    lines = stream.getvalue().splitlines()
     return [line for line in lines if "log.to" in line and "waiting up to" not in line]
 
 
@@ -81,8 +81,8 @@ def read_settings(events: Any) -> dict[str, object]:
     from tensorboard.plugins.hparams import metadata
 
     content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-    found = metadata.parse_session_start_info_plugin_data(content).hparams
-    return {key: getattr(value, value.WhichOneof("kind")) for key, value in found.items()}
+    parameters = metadata.parse_session_start_info_plugin_data(content).hparams
+    return {key: getattr(value, value.WhichOneof("kind")) for key, value in parameters.items()}
 
 
 @skip_without("mlflow")
@@ -100,8 +100,8 @@ def test_mlflow_run_continues_on_resume(tmp_path, monkeypatch):
     assert record_session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
     (run,) = client.search_runs([experiment])
     assert run.info.status == "FINISHED"
-    told = {"recipe": "mild", "git_commit": "1a2b", "state": "finished"}
-    assert told.items() <= run.data.tags.items()
+    tags = {"recipe": "mild", "git_commit": "1a2b", "state": "finished"}
+    assert tags.items() <= run.data.tags.items()
     assert run.data.params["data.flip"] == "true"
     assert run.data.params["data.crop_scale"] == "[0.5, 1.0]"
     history = client.get_metric_history(run.info.run_id, "train/loss")
@@ -115,12 +115,12 @@ def test_wandb_run_continues_on_resume(tmp_path, monkeypatch):
     monkeypatch.setattr("wandb.init", init)
     assert record_session(tmp_path, ["wandb"], range(1, 6)) == []
     assert record_session(tmp_path, ["wandb"], range(6, 9), first=5, ends=True) == []
-    known = (tmp_path / "wandb-run").read_text()
-    assert [told.kwargs["id"] for told in init.call_args_list] == [known] * 2
+    run_id = (tmp_path / "wandb-run").read_text()
+    assert [logged.kwargs["id"] for logged in init.call_args_list] == [run_id] * 2
     run = init.return_value
-    told = [(said.kwargs["step"], *said.args) for said in run.log.call_args_list]
-    assert [step for step, values in told if "train/loss" in values] == [*range(1, 9)]
-    assert [step for step, values in told if values.get("val/ema_top1") == 70.0] == [5, 8]
+    logged = [(call.kwargs["step"], *call.args) for call in run.log.call_args_list]
+    assert [step for step, values in logged if "train/loss" in values] == [*range(1, 9)]
+    assert [step for step, values in logged if values.get("val/ema_top1") == 70.0] == [5, 8]
     assert run.finish.call_args_list == [call(exit_code=255), call(exit_code=0)]
 
 
@@ -146,10 +146,10 @@ def test_failing_tracker_is_reported_once():
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    said = []
+    messages = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append, time.monotonic())
-    assert said == []
+    tracker.wait(messages.append, time.monotonic())
+    assert messages == []
     assert list(tracker.take_failures()) == [
         "log.to=wandb stopped (SystemExit: no route to host); training continues"
     ]
@@ -172,12 +172,12 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    said = []
+    messages = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append, time.monotonic())
+    tracker.wait(messages.append, time.monotonic())
     (warning,) = tracker.take_failures()
     assert warning.startswith("log.to=mlflow is too slow")
-    assert said == [
+    assert messages == [
         "waiting up to 0 s for log.to=mlflow",
         "log.to=mlflow did not respond in time; metrics.jsonl has everything",
     ]
@@ -188,10 +188,10 @@ def test_trackers_share_the_closing_seconds():
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
-    said = []
+    messages = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
-    assert said == ["log.to=mlflow did not respond in time; metrics.jsonl has everything"]
+    tracker.wait(messages.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
+    assert messages == ["log.to=mlflow did not respond in time; metrics.jsonl has everything"]
     answers.set()
 
 
