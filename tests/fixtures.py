@@ -146,7 +146,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def set_free_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free bytes of every disk."""
 
     def leave(size: int) -> None:
@@ -157,7 +157,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.fixture
-def recipe() -> Callable[..., Recipe]:
+def make_recipe() -> Callable[..., Recipe]:
     """Return a function that makes a small recipe with changes.
 
     Changes are arguments, `recipe("methods.ema={} seed=1")`, or sections, `recipe(methods=HOT)`.
@@ -173,18 +173,20 @@ def recipe() -> Callable[..., Recipe]:
 
 
 @pytest.fixture
-def planned(recipe: Callable[..., Recipe]) -> Callable[..., Plan]:
+def plan_recipe(make_recipe: Callable[..., Recipe]) -> Callable[..., Plan]:
     """Return a function that plans a small recipe with changes."""
 
     def make(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
-        small = recipe(words, **changes)
+        small = make_recipe(words, **changes)
         return make_plan(small, data.measure(small.data), ranks)
 
     return make
 
 
 @pytest.fixture
-def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def make_run(
+    plan_recipe: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Run]:
     """Return a function that builds a run of a shallow ResNet-18 on the CPU.
 
     Every run is closed after the test.
@@ -193,7 +195,7 @@ def make_run(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> C
     runs: list[Run] = []
 
     def make(words: str = "", **changes: Any) -> Run:
-        runs.append(build(planned(words, **changes), Rank(0, 1, torch.device("cpu"))))
+        runs.append(build(plan_recipe(words, **changes), Rank(0, 1, torch.device("cpu"))))
         return runs[-1]
 
     yield make

@@ -181,28 +181,34 @@ def test_misused_function_raises_one_message(call, message, tmp_path, monkeypatc
 
 
 @pytest.fixture
-def mine(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trained_run(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a run with weights: runs/mine in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     return create_trained_run(make_run, Path("runs/mine"))
 
 
-def test_load_accepts_command_line_arguments(mine):
+def test_load_accepts_command_line_arguments(trained_run):
     images = torch.randn(2, 3, 32, 32)
-    expected = resnet_recipes.load(mine)(images)
-    for place in ("last", "mine", "runs/mine", RunResult(mine, ""), mine / "weights.safetensors"):
+    expected = resnet_recipes.load(trained_run)(images)
+    for place in (
+        "last",
+        "mine",
+        "runs/mine",
+        RunResult(trained_run, ""),
+        trained_run / "weights.safetensors",
+    ):
         assert torch.equal(resnet_recipes.load(place)(images), expected)
     assert resnet_recipes.evaluate("last", workers=0).metrics.examples == 30
 
 
-def test_predict_takes_networks_and_images_in_memory(mine):
-    network = resnet_recipes.load(mine).train()
+def test_predict_takes_networks_and_images_in_memory(trained_run):
+    network = resnet_recipes.load(trained_run).train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     path = Path("runs/images/val/pattern3/1.jpg").absolute()
     pixels = np.asarray(Image.open(path))
     with torch.no_grad():
-        logits = resnet_recipes.load(mine)(network.transform(pixels)[None])
+        logits = resnet_recipes.load(trained_run)(network.transform(pixels)[None])
     shares = dict(zip(network.classes, logits.softmax(1)[0].tolist(), strict=True))
     images = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
     results = list(resnet_recipes.predict(network, images, workers=0))
@@ -222,7 +228,7 @@ def test_predict_takes_networks_and_images_in_memory(mine):
     assert network.training
     assert is_identical(network.state_dict(), before)
     results = resnet_recipes.evaluate(network, data="runs/images", workers=0)
-    assert results.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
+    assert results.metrics == resnet_recipes.evaluate(trained_run, workers=0).metrics
 
 
 def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):

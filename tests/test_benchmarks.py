@@ -36,7 +36,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
+def load_proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
     """Return a function that loads a module of the proof as its commands do."""
     monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
     return lambda name: runpy.run_path(str(BENCHMARKS / "proof" / f"{name}.py"))
@@ -90,10 +90,10 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_proof_refuses_lengths_that_are_not_numbers(proof, monkeypatch, capsys):
+def test_proof_refuses_lengths_that_are_not_numbers(load_proof, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
     with pytest.raises(SystemExit):
-        proof("__main__")["parse_arguments"]()
+        load_proof("__main__")["parse_arguments"]()
     assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
 
 
@@ -114,8 +114,8 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     assert intervals <= printed
 
 
-def test_differences_are_corrected_for_their_number(proof):
-    table = proof("table")
+def test_differences_are_corrected_for_their_number(load_proof):
+    table = load_proof("table")
     first, second, third = (
         table["Cell"]("", 8.0, dict(enumerate(top1)), pflops, 0.0)
         for top1, pflops in (((50, 50, 50), 2.0), ((54, 55, 56), 3.0), ((51, 50, 49), None))
@@ -138,19 +138,19 @@ def test_differences_are_corrected_for_their_number(proof):
     assert [one.p for one in differences] == pytest.approx(expected)
 
 
-def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
+def test_cells_are_named_by_settings_that_differ(tmp_path, load_proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
         folder = make_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         words = ["data.root=images", "seed=1", *changes]
         (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
-    names = {cell.name for cell in proof("table")["read_cells"]([tmp_path])}
+    names = {cell.name for cell in load_proof("table")["read_cells"]([tmp_path])}
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
 
-def test_factor_effects_match_means_of_published_table(proof):
-    factors, path = proof("factors"), BENCHMARKS / "proof" / "select.csv"
+def test_factor_effects_match_means_of_published_table(load_proof):
+    factors, path = load_proof("factors"), BENCHMARKS / "proof" / "select.csv"
     rows = factors["read"](path)
     for effect in factors["compute_effects"](rows):
         name, *values = re.fullmatch(r"(\w+): (\S+) instead of (\S+)", effect.name).groups()
@@ -189,8 +189,8 @@ def test_psnr_follows_its_formula():
     assert measured(pixels, expected).tolist() == [np.inf, pytest.approx(10 * np.log10(48))]
 
 
-def test_imagenette_changes_sizes_and_durations_only(proof):
-    imagenette = proof("imagenette")
+def test_imagenette_changes_sizes_and_durations_only(load_proof):
+    imagenette = load_proof("imagenette")
     task = imagenette["Task"](Path(), depth=18, dtype="bf16", epochs=5, seed=3, work=Path())
     for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
         packaged = rr.compose(arm)
@@ -204,16 +204,16 @@ def test_imagenette_changes_sizes_and_durations_only(proof):
         assert recipe.methods == replace(packaged.methods, ema=ema)
 
 
-def test_imagenette_counts_operations_of_both_passes(proof):
-    imagenette = proof("imagenette")
+def test_imagenette_counts_operations_of_both_passes(load_proof):
+    imagenette = load_proof("imagenette")
     convolution = nn.Conv2d(3, 8, 3, padding=1, bias=False)
     multiplications = 128 * 128 * 8 * 3 * 9
     # the weights have a gradient, and the images have none
     assert imagenette["count_flops"](convolution) == 2 * 2 * multiplications
 
 
-def test_imagenette_skips_rows_of_same_case(tmp_path, proof):
-    imagenette, path = proof("imagenette"), tmp_path / "rows.csv"
+def test_imagenette_skips_rows_of_same_case(tmp_path, load_proof):
+    imagenette, path = load_proof("imagenette"), tmp_path / "rows.csv"
     case = {"recipe": "gentle", "depth": "18", "epochs": "5", "seed": "1"}
     costs = {"top1_percent": "80", "pflops": "0.1", "mean_minutes": ""}
     assert not imagenette["is_finished"](path, case)
@@ -221,5 +221,5 @@ def test_imagenette_skips_rows_of_same_case(tmp_path, proof):
         imagenette["append"](path, case | {"seed": seed} | costs)
     assert imagenette["is_finished"](path, case)
     assert not imagenette["is_finished"](path, case | {"depth": "50"})
-    (cell,) = proof("table")["read_cells"]([path])
+    (cell,) = load_proof("table")["read_cells"]([path])
     assert (cell.name, cell.top1, cell.minutes) == ("gentle", {1: 80.0, 2: 80.0}, None)

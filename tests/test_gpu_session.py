@@ -134,7 +134,7 @@ def test_kernels_are_classified_by_name(kernel, kind, session):
 
 
 @pytest.fixture
-def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
+def make_call(session, monkeypatch, tmp_path) -> Callable[..., None]:
     """Return a function that makes a call `tried` of parts with these bodies.
 
     They find an empty torch, because importing torch takes seconds.
@@ -152,9 +152,9 @@ def call(session, monkeypatch, tmp_path) -> Callable[..., None]:
     return make
 
 
-def test_crashed_part_keeps_rows_of_other_parts(call, monkeypatch, tmp_path):
+def test_crashed_part_keeps_rows_of_other_parts(make_call, monkeypatch, tmp_path):
     row = "yield {'case': 'row', 'value': 1, 'unit': 'x'}"
-    call(breaks=f"import os; {row}; os.abort()", works=row)
+    make_call(breaks=f"import os; {row}; os.abort()", works=row)
     code, rows = run_call(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
     assert code == 1
     assert [(row["part"], row["case"]) for row in rows] == [
@@ -167,11 +167,11 @@ def test_crashed_part_keeps_rows_of_other_parts(call, monkeypatch, tmp_path):
     assert "ended with -6" in rows[1]["fault"]
 
 
-def test_hung_part_is_killed_and_keeps_rows(call, monkeypatch):
+def test_hung_part_is_killed_and_keeps_rows(make_call, monkeypatch):
     import part
 
     start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"
-    call(hangs=f"import subprocess, time; yield {start}; time.sleep(1000)")
+    make_call(hangs=f"import subprocess, time; yield {start}; time.sleep(1000)")
     rows = part.run(part.Part("hangs", 9999, "hangs"), "cpu", True)
     child = os.pidfd_open(next(rows)["case"])
     now = part.time.monotonic()
@@ -182,8 +182,8 @@ def test_hung_part_is_killed_and_keeps_rows(call, monkeypatch):
     os.close(child)
 
 
-def test_call_without_time_reports_skipped_parts(call, monkeypatch, tmp_path):
-    call(0, first="", second="")
+def test_call_without_time_reports_skipped_parts(make_call, monkeypatch, tmp_path):
+    make_call(0, first="", second="")
     code, rows = run_call(monkeypatch, tmp_path / "rows.jsonl", "--call", "tried")
     assert code == 1
     assert [row["part"] for row in rows] == ["first", "second"]

@@ -105,7 +105,7 @@ optimizer.lr=nan
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a separate folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -119,38 +119,38 @@ def explain_rejection(recipe: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize("text", RECIPES, ids=lambda text: ascii(text[:60]))
-def test_hostile_recipe_is_rejected_and_not_run(text, here):
-    marker = here / "marker"
-    (here / "hostile.yaml").write_bytes(
+def test_hostile_recipe_is_rejected_and_not_run(text, work_folder):
+    marker = work_folder / "marker"
+    (work_folder / "hostile.yaml").write_bytes(
         text.replace("MARKER", str(marker)).encode(errors="surrogateescape")
     )
     assert explain_rejection("hostile.yaml")
     assert not marker.exists()
 
 
-def test_payload_runs_if_loaded_carelessly(here):
-    marker = here / "marker"
+def test_payload_runs_if_loaded_carelessly(work_folder):
+    marker = work_folder / "marker"
     yaml.unsafe_load(RECIPES[0].replace("MARKER", str(marker)))
     assert marker.exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_hostile_name_is_rejected(name, here):
+def test_hostile_name_is_rejected(name, work_folder):
     assert "recipe" in explain_rejection(name)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_hostile_word_is_rejected(word, here):
+def test_hostile_word_is_rejected(word, work_folder):
     assert explain_rejection("mild", word)
-    assert list(here.iterdir()) == []
+    assert list(work_folder.iterdir()) == []
 
 
-def test_ranks_ignore_modules_of_current_folder(here):
-    marker = here / "marker"
+def test_ranks_ignore_modules_of_current_folder(work_folder):
+    marker = work_folder / "marker"
     plant = f"open({str(marker)!r}, 'w').close()"
     for name in ("ctypes.py", "resnet_recipes/__init__.py", "hydra_plugins/evil.py", "torch.py"):
-        (here / name).parent.mkdir(exist_ok=True)
-        (here / name).write_text(plant)
+        (work_folder / name).parent.mkdir(exist_ok=True)
+        (work_folder / name).write_text(plant)
     command = [sys.executable, "-m", "resnet_recipes.jobs.rank"]
     subprocess.run(command, env=build_environments(Group(), 0.0)[0], check=True, timeout=60)
     assert not marker.exists()
@@ -158,11 +158,11 @@ def test_ranks_ignore_modules_of_current_folder(here):
     assert marker.exists(), "the plant of this test does not grow"
 
 
-def test_torchrun_command_ignores_modules_of_current_folder(here):
-    marker = here / "marker"
+def test_torchrun_command_ignores_modules_of_current_folder(work_folder):
+    marker = work_folder / "marker"
     for name in ("hydra_plugins/evil.py", "omegaconf.py"):
-        (here / name).parent.mkdir(exist_ok=True)
-        (here / name).write_text(f"open({str(marker)!r}, 'w').close()")
+        (work_folder / name).parent.mkdir(exist_ok=True)
+        (work_folder / name).write_text(f"open({str(marker)!r}, 'w').close()")
     command = [sys.executable, "-m", "resnet_recipes", "recipe=mild", "data=/data", "--cfg"]
     subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert not marker.exists()

@@ -27,7 +27,7 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in an empty folder, on a machine with two cores and no earlier measurements."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def run_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Work in an empty folder; runs are only recorded, and end as if stopped."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
@@ -60,6 +60,6 @@ def release(held: LockedFolder, folders: list[Path]) -> None:
 
 
 @pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run with BlurPool and random weights in ./mine; its images are in ./images."""
     return create_trained_run(make_run, tmp_path / "mine", methods={"blurpool": {}})

@@ -33,7 +33,7 @@ def read_duration(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
-def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measurements, enter):
+def test_budget_becomes_the_largest_fitting_number_of_epochs(run_folders, measurements, enter):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
         message = enter(f"resnet-train {WORDS} {words}", 75).err
@@ -44,17 +44,17 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(started, measuremen
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
 
-def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, started):
+def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, run_folders):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
     assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
-def test_budget_below_warm_up_is_rejected_with_minimum(started, enter):
+def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, enter):
     message = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 0:56" in message
     assert "budget=1m" in message
-    assert not started
+    assert not run_folders
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
@@ -66,19 +66,19 @@ def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
     assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
 
 
-def test_resumed_run_keeps_its_length(started, measurements, enter):
+def test_resumed_run_keeps_its_length(run_folders, measurements, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)
     before = Path("runs/a/config.yaml").read_text()
     enter(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
-    assert len(started) == 2
+    assert len(run_folders) == 2
     assert len(measurements) == 1
     assert read_duration("a") in before
     message = enter("resnet-train --resume runs/a budget=3m", 2).err
     assert "needs a new run: this one keeps its duration" in message
 
 
-def test_budget_dry_run_prints_epochs_without_measuring(started, measurements, enter):
+def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurements, enter):
     guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
     assert not measurements
     enter(f"resnet-train {WORDS} run=a budget=2m", 75)

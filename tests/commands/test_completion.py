@@ -14,7 +14,7 @@ from tests.tables import parse_rows
 
 
 @pytest.fixture(scope="module")
-def script() -> str:
+def bash_script() -> str:
     return format_script("bash")
 
 
@@ -69,12 +69,12 @@ resnet-train mild ru | run= run.root= run.extends= run.name= runs/first
 """
     ),
 )
-def test_bash_completes_recipes_settings_methods_and_runs(script, line, expected, tmp_path):
+def test_bash_completes_recipes_settings_methods_and_runs(bash_script, line, expected, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("")
     (tmp_path / "runs/first").mkdir(parents=True)
     (tmp_path / "runs/first/config.yaml").write_text("")
-    assert list_completions(script, line, tmp_path) == expected.split()
+    assert list_completions(bash_script, line, tmp_path) == expected.split()
 
 
 #: Lines whose last argument has a single completion in every shell, and the completed line.

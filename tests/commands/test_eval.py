@@ -25,7 +25,7 @@ from tests.trained_runs import CLASSES
 
 
 @pytest.fixture
-def run_eval(run: Path, enter: Callable[..., Streams]) -> Callable[..., dict | list]:
+def run_eval(trained_run: Path, enter: Callable[..., Streams]) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
         enter(f"resnet-recipes eval {of} {words} --json").out
@@ -56,15 +56,15 @@ def count_right(report: dict) -> dict[str, int]:
     return {row["class"]: row["correct"] for row in report["classes"]}
 
 
-def test_eval_of_run_equals_its_training_evaluation(run, run_eval):
-    report, (top1, loss, by_class) = run_eval(), evaluate_by_hand(run)
+def test_eval_of_run_equals_its_training_evaluation(trained_run, run_eval):
+    report, (top1, loss, by_class) = run_eval(), evaluate_by_hand(trained_run)
     assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
     assert report["loss"] == pytest.approx(loss, abs=1e-4)
     assert count_right(report) == by_class
     assert all(row["class"] != row["predicted"] for row in report["confusions"])
 
 
-def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatch):
+def test_remote_images_are_fetched_first_with_progress(trained_run, run_eval, monkeypatch):
     asked = []
 
     def fetch(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
@@ -73,13 +73,13 @@ def test_remote_images_are_fetched_first_with_progress(run, run_eval, monkeypatc
 
     monkeypatch.setattr(data, "fetch", fetch)
     run_eval()
-    assert asked == [f"fetching {run.parent / 'images'}", "opened"]
+    assert asked == [f"fetching {trained_run.parent / 'images'}", "opened"]
 
 
-def test_eval_requests_no_address_from_a_run_folder(run, enter, monkeypatch):
-    recipe = read(run / "config.yaml")
+def test_eval_requests_no_address_from_a_run_folder(trained_run, enter, monkeypatch):
+    recipe = read(trained_run / "config.yaml")
     recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
-    (run / "config.yaml").write_text(freeze(recipe))
+    (trained_run / "config.yaml").write_text(freeze(recipe))
     monkeypatch.setattr(data, "fetch", None)
     message = enter("resnet-recipes eval mine", 3).err
     assert "comes from the run folder alone" in message
@@ -87,17 +87,17 @@ def test_eval_requests_no_address_from_a_run_folder(run, enter, monkeypatch):
     assert f"try:   {command}\n" in message
 
 
-def test_eval_wraps_lines_on_narrow_terminals(run, enter, monkeypatch):
+def test_eval_wraps_lines_on_narrow_terminals(trained_run, enter, monkeypatch):
     for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = enter("resnet-recipes eval mine data=images").out.splitlines()
         assert heads.split() in [line.split() for line in lines]
-        assert max(len(line) for line in lines if str(run.parent) not in line) <= columns
+        assert max(len(line) for line in lines if str(trained_run.parent) not in line) <= columns
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_eval_never_overwrites_the_image_table(run, flag, enter, monkeypatch):
-    monkeypatch.setenv("HOME", str(run.parent))
+def test_eval_never_overwrites_the_image_table(trained_run, flag, enter, monkeypatch):
+    monkeypatch.setenv("HOME", str(trained_run.parent))
     rows = [f"{path},{path.parent.name}" for path in Path().glob("images/val/*/*")]
     table = Path("images/labels.csv")
     table.write_text("\n".join(["path,label", *rows]).replace("images/", ""))
@@ -123,17 +123,19 @@ def test_eval_matches_class_folders_by_name(run_eval, enter):
     assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
 
 
-def test_eval_sizes_scale_resize_and_print_a_table(run, enter):
+def test_eval_sizes_scale_resize_and_print_a_table(trained_run, enter):
     head, *rows = enter("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
-    assert float(rows[1].split()[4]) == pytest.approx(evaluate_by_hand(run, 64, 72)[1], abs=1e-3)
+    assert float(rows[1].split()[4]) == pytest.approx(
+        evaluate_by_hand(trained_run, 64, 72)[1], abs=1e-3
+    )
 
 
-def test_eval_uses_sizes_of_the_recipe(run, run_eval, enter):
-    recipe = read(run / "config.yaml")
+def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, enter):
+    recipe = read(trained_run / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
-    (run / "config.yaml").write_text(freeze(recipe))
+    (trained_run / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in run_eval()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
         message = enter(f"resnet-recipes eval mine {flag} x", 2).err
@@ -157,7 +159,7 @@ def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
     assert two == one
 
 
-def test_unreadable_image_is_named_with_the_doctor_command(run, enter):
+def test_unreadable_image_is_named_with_the_doctor_command(trained_run, enter):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
     message = enter("resnet-recipes eval mine", 1).err
     assert "\\x1b.jpg is not an image of a known format" in message

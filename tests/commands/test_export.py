@@ -29,24 +29,24 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
 
-def test_export_is_compared_and_has_a_card(run, tmp_path, enter):
+def test_export_is_compared_and_has_a_card(trained_run, tmp_path, enter):
     output = enter("resnet-recipes export mine --to safetensors --out new/folder").out
     assert "on 30 validation images" in output
     out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
-    assert load(out / "model.safetensors").about == load(run).about
+    assert load(out / "model.safetensors").about == load(trained_run).about
 
 
-def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
+def test_remote_images_are_not_fetched_to_compare_on(trained_run, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     output = enter("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
 
 
-def test_export_follows_its_settings(enter, run):
-    network = load(run)
+def test_export_follows_its_settings(enter, trained_run):
+    network = load(trained_run)
     measured = replace(network.about, top1_percent=50.0, eval_examples=30)
-    write_weights(network.model, run / "weights.safetensors", measured)
+    write_weights(network.model, trained_run / "weights.safetensors", measured)
     enter("resnet-recipes export mine --to safetensors --out own")
     assert load("own/model.safetensors").about == measured
     settings = "data.eval_size=24 data.eval_interpolation=bicubic evaluation.flip=true"
@@ -58,17 +58,17 @@ def test_export_follows_its_settings(enter, run):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_names_a_damaged_image(run):
+def test_export_names_a_damaged_image(trained_run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
         _load_decoded_images(open_network(["mine"], "").to_device())
 
 
-def test_documented_programs_read_16_bit_gray_like_predict(run):
+def test_documented_programs_read_16_bit_gray_like_predict(trained_run):
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
     Image.fromarray(deep).save("cat.jpg", "PNG")
-    network = load(run)
+    network = load(trained_run)
     expected = Picture(read_file("cat.jpg")).crop(0, 0, 40, 50)
     assert 0 < expected.mean() < 255
     assert torch.equal(network.transform(Image.open("cat.jpg")), network.transform("cat.jpg"))
@@ -82,7 +82,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(run):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_comparison_reads_16_bit_gray_like_documented_programs(run):
+def test_comparison_reads_16_bit_gray_like_documented_programs(trained_run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], "").to_device()
@@ -103,7 +103,7 @@ def test_generated_images_are_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_export_counts_the_images_it_compared(run, tmp_path):
+def test_export_counts_the_images_it_compared(trained_run, tmp_path):
     progress = []
     trained, show = open_network(["mine"], "").to_device(), lambda *counts: progress.append(counts)
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
@@ -111,11 +111,11 @@ def test_export_counts_the_images_it_compared(run, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
-def test_float16_halves_file_and_compares_all_images(to, run, enter, tmp_path):
+def test_float16_halves_file_and_compares_all_images(to, trained_run, enter, tmp_path):
     flip = "evaluation.flip=true"
     output = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
     if to == "safetensors":  # the other formats also contain code
-        whole = (run / "weights.safetensors").stat().st_size
+        whole = (trained_run / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
     report = json.loads(enter(f"resnet-recipes eval mine {flip} --json").out)
@@ -124,23 +124,23 @@ def test_float16_halves_file_and_compares_all_images(to, run, enter, tmp_path):
     images = torch.randn(5, 3, 32, 32)
     read = formats.TARGETS[to].read(tmp_path / "float16" / formats.TARGETS[to].file, None)
     with torch.no_grad():
-        logits, expected = read(images), load(run)(images)
+        logits, expected = read(images), load(trained_run)(images)
     assert logits.dtype == torch.float32
     assert 0 < (logits - expected).abs().max() < 0.02 * expected.abs().max()
 
 
-def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
+def test_int8_quarters_the_file_and_keeps_its_description(trained_run, enter, tmp_path):
     output = enter("resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8").out
     assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", output)
     file = tmp_path / "int8" / "model.onnx"
-    assert file.stat().st_size < 0.55 * (run / "weights.safetensors").stat().st_size
+    assert file.stat().st_size < 0.55 * (trained_run / "weights.safetensors").stat().st_size
     session = onnxruntime.InferenceSession(file)
     facts = session.get_modelmeta().custom_metadata_map
-    assert json.loads(facts["classes"]) == list(load(run).classes)
-    images = torch.stack([load(run).transform("images/val/pattern0/1.jpg")] * 3)
+    assert json.loads(facts["classes"]) == list(load(trained_run).classes)
+    images = torch.stack([load(trained_run).transform("images/val/pattern0/1.jpg")] * 3)
     (logits,) = session.run(["logits"], {"images": images.numpy()})
     with torch.no_grad():
-        expected = load(run)(images)
+        expected = load(trained_run)(images)
     difference = (torch.from_numpy(logits) - expected).abs().max()
     assert 0 < difference < 0.2 * expected.abs().max()
     output = enter("resnet-recipes export mine --to exported_program --dtype int8 --out o", 2).err
@@ -148,7 +148,7 @@ def test_int8_quarters_the_file_and_keeps_its_description(run, enter, tmp_path):
     assert "--to onnx" in output
 
 
-def test_export_lines_fit_the_terminal(run, enter, monkeypatch):
+def test_export_lines_fit_the_terminal(trained_run, enter, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     streams = enter(
         "resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out"
@@ -158,7 +158,7 @@ def test_export_lines_fit_the_terminal(run, enter, monkeypatch):
     assert "top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_the_accuracy_of_the_file_in_float32(run, monkeypatch, enter):
+def test_export_measures_the_accuracy_of_the_file_in_float32(trained_run, monkeypatch, enter):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -172,7 +172,7 @@ def test_export_measures_the_accuracy_of_the_file_in_float32(run, monkeypatch, e
     assert not any(uses_autocast)
 
 
-def test_export_that_loses_too_much_is_not_written(run, tmp_path):
+def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
     trained = open_network(["mine"], "").to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -192,18 +192,18 @@ def test_export_that_loses_too_much_is_not_written(run, tmp_path):
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_unsupported_dtypes_and_losses_are_rejected(words, key, run, enter):
+def test_unsupported_dtypes_and_losses_are_rejected(words, key, trained_run, enter):
     assert key in enter(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
-def test_export_without_images_compares_generated_ones(run, enter):
+def test_export_without_images_compares_generated_ones(trained_run, enter):
     Path("images").rename("moved")
     out = enter("resnet-recipes export mine --to exported_program --out out").out
     assert "on 64 random images" in out
 
 
-def test_export_that_accepts_one_size_states_it(run, monkeypatch, enter):
-    network = load(run)
+def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, enter):
+    network = load(trained_run)
 
     def compute(images: torch.Tensor) -> torch.Tensor:
         assert images.shape[2:] == (32, 32)
@@ -221,7 +221,7 @@ def test_export_that_accepts_one_size_states_it(run, monkeypatch, enter):
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
-def test_export_with_different_outputs_is_deleted(flag, run, tmp_path, monkeypatch, enter):
+def test_export_with_different_outputs_is_deleted(flag, trained_run, tmp_path, monkeypatch, enter):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
@@ -233,7 +233,7 @@ def test_export_with_different_outputs_is_deleted(flag, run, tmp_path, monkeypat
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-def test_export_on_full_disk_raises_instead_of_aborting(run, tmp_path, monkeypatch, enter):
+def test_export_on_full_disk_raises_instead_of_aborting(trained_run, tmp_path, monkeypatch, enter):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
     message = enter("resnet-recipes export mine --to exported_program --out out", 3).err
@@ -243,7 +243,7 @@ def test_export_on_full_disk_raises_instead_of_aborting(run, tmp_path, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_export_with_preprocessing_predicts_like_predict(run, enter):
+def test_export_with_preprocessing_predicts_like_predict(trained_run, enter):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     output = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
@@ -264,7 +264,7 @@ def test_export_with_preprocessing_predicts_like_predict(run, enter):
         )
 
 
-def test_missing_package_suggests_install_command(run, monkeypatch, enter):
+def test_missing_package_suggests_install_command(trained_run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     message = enter("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in message

@@ -19,7 +19,7 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 @pytest.mark.slow
 def test_extended_run_reports_its_origin_everywhere(
-    started: list[Path], forks: ForkServer, enter: Callable[..., Streams]
+    run_folders: list[Path], forks: ForkServer, enter: Callable[..., Streams]
 ):
     words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
     assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
@@ -33,7 +33,7 @@ def test_extended_run_reports_its_origin_everywhere(
     output = " ".join(enter(f"{line} --dry-run").out.split())
     assert f"start the stable phase of {place} at step 8; the time counts all steps" in output
     enter(line, 75)
-    (longer,) = started
+    (longer,) = run_folders
     run = read(longer / "config.yaml").run
     assert (run.extends, run.name) == (str(place), "auto")
     typed = (longer / "overrides.txt").read_text().splitlines()
@@ -48,12 +48,12 @@ def test_extended_run_reports_its_origin_everywhere(
     )
     enter("resnet-train --resume last", 75)
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
-    assert started == [longer] * 3
+    assert run_folders == [longer] * 3
     shutil.copytree("runs/mine", "elsewhere/copy")
     for word, root in (("", "elsewhere"), ("run.root=third", "third")):
         enter(f"resnet-train --extend elsewhere/copy max_duration=20ba {word}", 75)
-        run = read(started[-1] / "config.yaml").run
-        assert Path(run.root) == started[-1].parent == Path(root).absolute()
+        run = read(run_folders[-1] / "config.yaml").run
+        assert Path(run.root) == run_folders[-1].parent == Path(root).absolute()
         assert run.extends == str(Path("elsewhere/copy").absolute())
     assert {path.name for path in Path("runs").iterdir()} == {"mine", longer.name}
 
@@ -73,7 +73,7 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),
 )
-def test_impossible_extension_is_rejected_before_start(words, code, message, started, enter):
+def test_impossible_extension_is_rejected_before_start(words, code, message, run_folders, enter):
     make_run_folder(Path("runs"), "a")
     assert message in enter(f"resnet-train {words}", int(code)).err
-    assert started == []
+    assert run_folders == []

@@ -150,7 +150,7 @@ def test_missing_recipe_is_suggested_from_the_images(folder, enter, has_val, sid
     assert ("data.val_share=0.1" in message) == (not has_val)
 
 
-def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, started, enter):
+def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, run_folders, enter):
     message = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
     assert "the most accurate according to published results; next: " in message
     assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err

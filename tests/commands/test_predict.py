@@ -19,22 +19,22 @@ GOOD = "images/val/pattern0/1.jpg"
 
 
 @pytest.fixture
-def run_predict(run: Path, enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
+def run_predict(trained_run: Path, enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
     return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
 
 
-def test_predict_rejects_non_finite_outputs(run, enter):
-    network = load(run)
+def test_predict_rejects_non_finite_outputs(trained_run, enter):
+    network = load(trained_run)
     network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
-    write_weights(network.model, run / "weights.safetensors", network.about)
+    write_weights(network.model, trained_run / "weights.safetensors", network.about)
     streams = enter("resnet-recipes predict mine images/val/pattern0", 1)
     assert "nan" not in streams.out
     assert "outputs for this image are not finite" in streams.err
     assert "%" not in enter("resnet-recipes eval mine", 1).out
 
 
-def test_gallery_shows_readable_images_with_heat_maps(run, enter):
+def test_gallery_shows_readable_images_with_heat_maps(trained_run, enter):
     Path("bad.jpg").write_text("no image")
     streams = enter(
         f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
@@ -49,7 +49,7 @@ def test_gallery_shows_readable_images_with_heat_maps(run, enter):
         assert float(share) == pytest.approx(float(line[1]), abs=0.06), streams.out
 
 
-def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
+def test_predict_reports_unreadable_images_and_classifies_others(trained_run, enter):
     folder = Path("mixed")
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
@@ -72,7 +72,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(run, enter):
     assert "1 of 1" in enter("resnet-recipes predict mine mixed/a.jpg", 3).err
 
 
-def test_predict_names_only_a_few_of_many_unreadable_images(run, enter):
+def test_predict_names_only_a_few_of_many_unreadable_images(trained_run, enter):
     Path("bad").mkdir()
     for number in range(12):
         Path(f"bad/{number:02}.jpg").write_text("no image")
@@ -89,21 +89,21 @@ def test_predict_accepts_pattern_and_counts_classes(run_predict):
     assert len(run_predict(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
-def test_predict_prints_probabilities_in_percent(run, enter):
+def test_predict_prints_probabilities_in_percent(trained_run, enter):
     lines = enter(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
-def test_predict_prints_names_of_imagenet_classes(run, enter, monkeypatch):
+def test_predict_prints_names_of_imagenet_classes(trained_run, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.imagenet.find_english_name", lambda name: "bee")
     out = enter(f"resnet-recipes predict mine {GOOD} --top 1").out
     assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
 
 
-def test_missing_folder_suggests_a_similar_name(run, enter, monkeypatch, tmp_path):
+def test_missing_folder_suggests_a_similar_name(trained_run, enter, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
-    streams = enter(f"resnet-recipes predict {run} plain_disk", code=3)
+    streams = enter(f"resnet-recipes predict {trained_run} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err
     assert "try:   plain_disc" in streams.err
 
@@ -124,8 +124,8 @@ def test_pattern_finds_each_linked_image_once(run_predict):
         assert [relpath(row["file"]) for row in run_predict(pattern)] == expected
 
 
-def test_predict_csv_lists_five_best_classes(run, enter):
-    run.rename("run")  # also a setting
+def test_predict_csv_lists_five_best_classes(trained_run, enter):
+    trained_run.rename("run")  # also a setting
     output = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = output.splitlines()
     assert relpath(first) == GOOD

@@ -175,7 +175,7 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 def test_rejected_command_explains_and_writes_no_files(
     words, code, message, request, tmp_path, enter
 ):
-    run = request.getfixturevalue("run") if "RUN" in words else Path("none")
+    run = request.getfixturevalue("trained_run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():
         words, message = words.replace(name, str(place)), message.replace("EOL", "\n")
@@ -186,7 +186,7 @@ def test_rejected_command_explains_and_writes_no_files(
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
-def test_file_size_limit_is_reported_with_a_fix(run, enter, words, monkeypatch):
+def test_file_size_limit_is_reported_with_a_fix(trained_run, enter, words, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -198,4 +198,4 @@ def test_file_size_limit_is_reported_with_a_fix(run, enter, words, monkeypatch):
         "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
     )
     assert message.endswith(fix)
-    assert not [path for path in run.parent.iterdir() if path.suffix in (".csv", ".beton")]
+    assert not [path for path in trained_run.parent.iterdir() if path.suffix in (".csv", ".beton")]

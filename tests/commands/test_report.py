@@ -17,7 +17,7 @@ RUNS, SUMMARY = Path("runs"), "summary.json"
 
 
 @pytest.fixture
-def page(enter: Callable[..., Streams]) -> Callable[..., str]:
+def render_page(enter: Callable[..., Streams]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
 
     def make_page(words: str = "runs") -> str:
@@ -62,29 +62,29 @@ def list_drawn_values(page: str, figure: str, kind: str) -> list[list[dict]]:
     ]
 
 
-def test_front_contains_pareto_optimal_runs(page):
+def test_front_contains_pareto_optimal_runs(render_page):
     make_three_runs()
-    text = page("runs --price 36")
+    text = render_page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
         front = list_drawn_values(text, name, "line")[0]
         assert [point["top1_percent"] for point in front] == [70.0, 72.0]
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
-def test_published_results_are_plotted_only_behind_imagenet_runs(page):
+def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
     for name, count in (("small", 5000), ("large", 1_281_167)):
         for lr in (1, 2):
             config = {"optimizer": {"lr": lr}}
             make_run_folder(Path(name), f"a{lr}", images=count, config=config)
     for name, published in (("small", 0), ("large", 1)):
-        points = list_drawn_values(page(name), "time", "point")
+        points = list_drawn_values(render_page(name), "time", "point")
         assert len(points) == 1 + published
         assert {row["clock"] for row in points[0] if "clock" in row} == (
             {"papers"} if published else set()
         )
 
 
-def test_report_lines_join_durations_and_name_other_settings(page):
+def test_report_lines_join_durations_and_name_other_settings(render_page):
     for lr, epochs, seed in product((0.1, 0.2), (2, 4), (1, 2)):
         changes = {
             "config": {"optimizer": {"lr": lr}, "max_duration": f"{epochs}ep"},
@@ -92,7 +92,7 @@ def test_report_lines_join_durations_and_name_other_settings(page):
         }
         name = f"{lr}-{epochs}-{seed}-6b3f2a91"
         set_minutes(make_run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
-    text = page()
+    text = render_page()
     (names,) = list_drawn_values(text, "time", "text")
     assert {row["series"] for row in names} == {"lr 0.1", "lr 0.2"}
     (points,) = list_drawn_values(text, "time", "point")
@@ -122,13 +122,13 @@ def test_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
     assert read_plots(Path("r.html").read_text())
 
 
-def test_page_of_runs_has_plots_and_escaped_names(page):
+def test_page_of_runs_has_plots_and_escaped_names(render_page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
     make_run_folder(RUNS, bad, seed=1, top1=70.1)
     make_run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
     (RUNS / "plain/overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
     (RUNS / "plain/command.txt").write_text("</script><script>alert(3)</script>\n")
-    text = page("runs --price 32.77/h")
+    text = render_page("runs --price 32.77/h")
     # the other charts would be one line
     courses = ["loss", "lr", "pixels", "images_per_second", "data_wait_share"]
     names = ["time", "phases", *(f"course-{key}" for key in courses)]
@@ -147,8 +147,8 @@ def test_page_replaces_an_older_one_and_nothing_else(enter):
     assert Path("mine.html").read_text() == "<html>mine"
 
 
-def test_report_of_published_results_needs_no_runs(page, enter):
-    text = page("--published")
+def test_report_of_published_results_needs_no_runs(render_page, enter):
+    text = render_page("--published")
     assert set(read_plots(text)) == {"time"}
     assert "Filled: runs" not in text
     Path("none").mkdir()
@@ -156,9 +156,9 @@ def test_report_of_published_results_needs_no_runs(page, enter):
     assert not Path("none.html").exists()
 
 
-def test_report_head_prints_shared_settings_once(page):
+def test_report_head_prints_shared_settings_once(render_page):
     make_three_runs(training_pflops=0.0018)
-    text = page("runs --price 36")
+    text = render_page("runs --price 36")
     assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
     assert text.count(">0.0018<") == 3
     assert "Data: 5,000 training images." in text
@@ -170,7 +170,7 @@ def test_report_head_prints_shared_settings_once(page):
     assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
 
 
-def test_report_groups_fractions_and_folds_of_data_set(page):
+def test_report_groups_fractions_and_folds_of_data_set(render_page):
     for share in (0.1, 0.3, 1.0):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
         top1, images = 60 + 20 * share, int(1000 * share)
@@ -179,63 +179,63 @@ def test_report_groups_fractions_and_folds_of_data_set(page):
         )
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
-    text = page()
+    text = render_page()
     assert "Data: 1,000 training images, 400 validation images." in text
     assert "Accuracies on different images" not in text
     assert "Twice as many would gain about" in text
     assert "images" in read_plots(text)
     shutil.rmtree(RUNS / "s0.3")
-    assert "images" in read_plots(page())
+    assert "images" in read_plots(render_page())
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
         set_minutes(make_run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
-    text = page()
+    text = render_page()
     assert "<h2>2 data sets" in text
     assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]
     assert "mild, 71.50% top-1 (mean of 2 runs)" in text  # folds are not compared
     assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds
 
 
-def test_report_separates_best_and_plots_by_data_set(page):
+def test_report_separates_best_and_plots_by_data_set(render_page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
         set_minutes(
             make_run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1
         )
-    text = page()
+    text = render_page()
     assert "Accuracies on different images cannot be compared" in text
     assert re.findall(r"Best: (\w+)", text) == ["of_a", "of_c"]
     for figure, series in (("data1-time", {"of_a", "of_b"}), ("data2-time", {"of_c", "of_d"})):
         assert {row["series"] for row in list_drawn_values(text, figure, "point")[0]} == series
 
 
-def test_report_of_one_run_has_no_plot(page):
+def test_report_of_one_run_has_no_plot(render_page):
     folder = make_run_folder(RUNS, "mine", images=5000)
-    text = page(folder)
+    text = render_page(folder)
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "time" not in read_plots(text)
     stopped = make_run_folder(RUNS, "stopped", images=5000, state="stopped")
-    text = page(stopped)
+    text = render_page(stopped)
     assert f"Next: resnet-train --resume {stopped}" in text
 
 
-def test_report_names_damaged_run_and_shows_others(page):
+def test_report_names_damaged_run_and_shows_others(render_page):
     make_run_folder(RUNS, "whole", images=5000)
     (make_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
-    text = page()
+    text = render_page()
     assert "<li>damaged: " in text
     assert "70.00% top-1" in text
 
 
-def test_report_png_writes_plots_into_a_new_folder(page, enter):
+def test_report_png_writes_plots_into_a_new_folder(render_page, enter):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     make_run_folder(RUNS, "a")
-    text = page("runs --png png")
+    text = render_page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))
-    assert page("runs --png png") == text  # plots of the old report
+    assert render_page("runs --png png") == text  # plots of the old report
     message = enter("resnet-recipes report runs --out other.html --png png", 2).err
     assert "--png png already exists" in message

@@ -23,20 +23,20 @@ CONFIG = Path("runs/mine/config.yaml")
 
 
 @pytest.fixture
-def started_runs(started: list[Path], enter: Callable[..., Streams]) -> list[Path]:
+def started_runs(run_folders: list[Path], enter: Callable[..., Streams]) -> list[Path]:
     """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
     enter(f"{START} run=mine", 75)
-    return started
+    return run_folders
 
 
 @pytest.fixture
-def explain_rejection(started: list[Path], enter: Callable[..., Streams]) -> Callable[..., str]:
+def explain_rejection(run_folders: list[Path], enter: Callable[..., Streams]) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
-        before = CONFIG.read_bytes(), len(started)
+        before = CONFIG.read_bytes(), len(run_folders)
         message = enter(f"resnet-train --resume runs/mine {words}", code).err
-        assert (CONFIG.read_bytes(), len(started)) == before
+        assert (CONFIG.read_bytes(), len(run_folders)) == before
         return " ".join(message.split())
 
     return ask
@@ -106,10 +106,10 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
     ),
 )
 def test_rejected_resume_leaves_the_run_resumable(
-    enter, tmp_path, explain_rejection, free, change, code, rule
+    enter, tmp_path, explain_rejection, set_free_space, change, code, rule
 ):
     images = create_random_images(tmp_path / "images")
-    free(5 << 30)
+    set_free_space(5 << 30)
     many = "checkpoint.interval=1ba max_duration=99ba"
     enter(f"{PHOTOS} {many} data={images} run=mine", 75)
     shutil.copytree(images, tmp_path / "others")
@@ -177,28 +177,28 @@ def test_name_of_another_run_or_recipe_is_rejected(started_runs, explain_rejecti
     assert f"{typed}: --resume names the run, and a run keeps its recipe" in explain_rejection(word)
 
 
-def test_resume_auto_finds_newest_unfinished_run(started, enter):
+def test_resume_auto_finds_newest_unfinished_run(run_folders, enter):
     for index, name in enumerate(("old", "new", "done")):
         enter(f"{START} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
     assert list(list_unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
     enter("resnet-train --resume auto", 75)
-    assert started[-1].name == "new"
+    assert run_folders[-1].name == "new"
 
 
-def test_resume_auto_with_name_starts_once_then_resumes(started, enter):
+def test_resume_auto_with_name_starts_once_then_resumes(run_folders, enter):
     for _ in range(3):
         enter(f"{START} run=job17 --resume auto", 75)
-    assert [folder.name for folder in started] == ["job17"] * 3
+    assert [folder.name for folder in run_folders] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
 
 
-def test_resume_auto_finds_newest_run_of_same_settings(started, enter):
+def test_resume_auto_finds_newest_run_of_same_settings(run_folders, enter):
     for words in ("", "seed=5", "workers=3 --resume auto"):
         enter(f"{START} {words}", 75)
-    assert started[2] == started[0]
-    recipe = read(started[0] / "config.yaml")
+    assert run_folders[2] == run_folders[0]
+    recipe = read(run_folders[0] / "config.yaml")
     assert (recipe.data.workers, recipe.run.name) == (3, "auto")
 
 
@@ -206,10 +206,10 @@ def test_resume_auto_finds_newest_run_of_same_settings(started, enter):
     ("word", "key"),
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
-def test_resume_auto_starts_new_run_for_other_settings(started, enter, word, key):
+def test_resume_auto_starts_new_run_for_other_settings(run_folders, enter, word, key):
     enter(START, 75)
     message = enter(f"{START} {word} --resume auto", 75).err
-    assert started[1] != started[0]
+    assert run_folders[1] != run_folders[0]
     assert f"differs in {key}): starting a new one" in message
 
 

@@ -25,7 +25,7 @@ with LockedFolder(pathlib.Path(sys.argv[1])):
 
 
 @pytest.fixture
-def running(tmp_path):
+def live_run(tmp_path):
     """A run that continues, ./runs/first, and its process."""
     folder = make_run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
@@ -36,30 +36,30 @@ def running(tmp_path):
     process.wait()
 
 
-def test_stop_sends_the_signal_of_a_scheduler(running, enter):
-    _, process = running
+def test_stop_sends_the_signal_of_a_scheduler(live_run, enter):
+    _, process = live_run
     assert "resnet-train --resume runs/first" in enter("resnet-recipes stop first").out
     assert process.wait(10) == 75
 
 
-def test_stop_accepts_a_run_that_just_ended(running, enter, monkeypatch):
-    _, process = running
+def test_stop_accepts_a_run_that_just_ended(live_run, enter, monkeypatch):
+    _, process = live_run
     process.kill()
     process.wait()
     monkeypatch.setattr(stop, "find_holder", lambda folder: process.pid)
     assert "stopped" in enter("resnet-recipes stop first").out
 
 
-def test_delete_keeps_all_runs_if_one_is_running(running, enter):
-    folder, _ = running
+def test_delete_keeps_all_runs_if_one_is_running(live_run, enter):
+    folder, _ = live_run
     other = make_run_folder(folder.parent, "other")
     enter("resnet-recipes runs rm other first --yes", 3)
     assert folder.exists()
     assert other.exists()
 
 
-def test_stop_signals_only_holder_of_the_lock(running, enter):
-    folder, process = running
+def test_stop_signals_only_holder_of_the_lock(live_run, enter):
+    folder, process = live_run
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
     assert "is not running" in enter("resnet-recipes stop stranger", 3).err

@@ -22,7 +22,9 @@ LINK = "![x](http:evil)\n\n# owned"
 
 
 @pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trained_run(
+    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
     monkeypatch.setattr(trained_runs, "CLASSES", tuple(sorted([*names, *map(str, range(7))])))
@@ -41,24 +43,24 @@ def run_command(words: list[object], capsys: pytest.CaptureFixture[str], code: i
     return captured.out + captured.err
 
 
-def test_class_names_have_no_effect_anywhere(run, tmp_path, capsys):
-    assert "recipe \\x1b[31m" in run_command(["eval", run], capsys)
+def test_class_names_have_no_effect_anywhere(trained_run, tmp_path, capsys):
+    assert "recipe \\x1b[31m" in run_command(["eval", trained_run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
-    run_command(["eval", run, *flags], capsys)
+    run_command(["eval", trained_run, *flags], capsys)
     page = (tmp_path / "g").read_text()
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert all(line.isprintable() for line in page.splitlines())
-    images = run.parent / "images/val"
-    run_command(["predict", run, images], capsys)
-    run_command(["predict", run, images, "--csv", tmp_path / "images.csv"], capsys)
+    images = trained_run.parent / "images/val"
+    run_command(["predict", trained_run, images], capsys)
+    run_command(["predict", trained_run, images, "--csv", tmp_path / "images.csv"], capsys)
     tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv", "all.csv")]
     rows = [row for table in tables for row in csv.reader(table)]
     cells = {cell for row in rows for cell in row}
     assert f"'{FORMULA}" in cells
     assert not any(cell[:1] in "=+-@" for cell in cells if cell)
-    run_command(["export", run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
+    run_command(["export", trained_run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
     card = (tmp_path / "out/README.md").read_text()
     assert r"\[x\](http:evil) # owned" in card
     assert "<script>" not in card
@@ -108,17 +110,19 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     assert "<script>alert" in run_command(["watch", failed, "--once"], capsys)
 
 
-def test_image_names_have_no_effect_anywhere(run, tmp_path, monkeypatch, capsys):
+def test_image_names_have_no_effect_anywhere(trained_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
     images = trained_runs.create_random_images(tmp_path / "plain")
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
-    assert "1 of 7 images cannot be read" in run_command(["predict", run, images / "val"], capsys)
+    assert "1 of 7 images cannot be read" in run_command(
+        ["predict", trained_run, images / "val"], capsys
+    )
     assert "unreadable images" in run_command(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in run_command(["convert", images, tmp_path / "b", "--dry-run"], capsys)
     visible = PLACE.replace("\u202e", "")  # commands remove this character
     words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
     assert "\\x1b" in run_command(["convert", *words], capsys)
-    assert "no file matches" in run_command(["predict", run, images / visible], capsys, 3)
+    assert "no file matches" in run_command(["predict", trained_run, images / visible], capsys, 3)
 
 
 def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):

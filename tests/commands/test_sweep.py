@@ -116,7 +116,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_sweep_runs_do_not_repeat_the_plan(started, monkeypatch, enter):
+def test_sweep_runs_do_not_repeat_the_plan(run_folders, monkeypatch, enter):
     assert "recipe  " in enter(f"resnet-train recipe=mild {TINY} run=a", 75).err
     assert "recipe  " not in enter(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
 

@@ -18,7 +18,7 @@ from tests.commands.conftest import TINY, release
 
 
 @pytest.fixture
-def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Be the only rank of a torchrun; return the folders of trained runs."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -29,9 +29,9 @@ def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]
     return trained
 
 
-def test_run_folder_documents_the_run(started, enter):
+def test_run_folder_documents_the_run(run_folders, enter):
     out, err = enter(f"resnet-train mild {TINY} seed=5", 75)
-    (folder,) = started
+    (folder,) = run_folders
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
     files = "config.yaml data.json command.txt overrides.txt plan.txt provenance.json env.json lock"
@@ -45,7 +45,7 @@ def test_run_folder_documents_the_run(started, enter):
     assert out == ""
     assert str(folder) in err.replace("\n             ", "")
     enter(f"resnet-train mild {TINY} seed=5", 75)
-    assert started[1] != folder
+    assert run_folders[1] != folder
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ def test_verbose_reaches_the_launcher(monkeypatch, enter):
     assert passed == [False, True]
 
 
-def test_verbose_prints_complete_plan(started, enter):
+def test_verbose_prints_complete_plan(run_folders, enter):
     assert "\n  hooks " not in enter(f"resnet-train mild {TINY}", 75).err
     assert "\n  hooks " in enter(f"resnet-train mild {TINY} --verbose", 75).err
 
 
-def test_dry_run_rejects_the_same_as_a_start(started, enter):
+def test_dry_run_rejects_the_same_as_a_start(run_folders, enter):
     Path("file").touch()
     for flag in ("", "--dry-run"):
         line = f"resnet-train mild {TINY} run.root=file/runs {flag}"
         assert "is a file" in enter(line, 3).err
-    assert not started
+    assert not run_folders
 
 
 def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
@@ -103,7 +103,7 @@ def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     assert drawn == [tmp_path / "data/demo"]
 
 
-def test_dry_run_prints_plan_and_writes_nothing(started, enter, tmp_path):
+def test_dry_run_prints_plan_and_writes_nothing(run_folders, enter, tmp_path):
     words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
     out, err = enter(f"resnet-train {words} --dry-run")
     assert err == ""
@@ -115,39 +115,39 @@ def test_dry_run_prints_plan_and_writes_nothing(started, enter, tmp_path):
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))
     assert list(tmp_path.iterdir()) == []
-    assert started == []
+    assert run_folders == []
 
 
-def test_cfg_prints_a_readable_recipe(started, enter):
+def test_cfg_prints_a_readable_recipe(run_folders, enter):
     text = enter("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
     for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings
         assert enter(f"resnet-train full.yaml {flag}").out == text
 
 
-def test_torchrun_sets_the_number_of_processes(torchrun, enter):
+def test_torchrun_sets_the_number_of_processes(torchrun_folders, enter):
     message = enter(f"resnet-train mild {TINY}", 2).err
     assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in message
 
 
-def test_torchrun_rank_0_prepares_and_trains(torchrun, enter, started):
+def test_torchrun_rank_0_prepares_and_trains(torchrun_folders, enter, run_folders):
     enter(f"resnet-train mild {TINY.removesuffix(' gpus=1')} run=mine")
-    assert torchrun == [Path("runs/mine").absolute()]
-    assert started == []
+    assert torchrun_folders == [Path("runs/mine").absolute()]
+    assert run_folders == []
 
 
-def test_restarted_torchrun_resumes_its_run(torchrun, enter, tmp_path, monkeypatch):
+def test_restarted_torchrun_resumes_its_run(torchrun_folders, enter, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
     monkeypatch.setattr("resnet_recipes.jobs.watchdog.read_beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
         enter(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")
-    assert torchrun[0] == torchrun[1]
-    assert torchrun[0].parent == tmp_path / "shared"
+    assert torchrun_folders[0] == torchrun_folders[1]
+    assert torchrun_folders[0].parent == tmp_path / "shared"
 
 
-def test_plan_starts_with_images_device_and_cpu_time(started, enter, monkeypatch):
+def test_plan_starts_with_images_device_and_cpu_time(run_folders, enter, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")

@@ -140,7 +140,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
-def decoded_by(request: pytest.FixtureRequest) -> str:
+def decoder_name(request: pytest.FixtureRequest) -> str:
     """Decode with the native engine, or in Python."""
     if request.param == "python":
         request.getfixturevalue("without_engine")

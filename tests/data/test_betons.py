@@ -46,7 +46,7 @@ def test_engine_pixels_are_close_to_python(betons, request):
     assert difference.mean() < 0.1
 
 
-@pytest.mark.usefixtures("decoded_by")
+@pytest.mark.usefixtures("decoder_name")
 @pytest.mark.parametrize("damage", ["no tables", "another size", "ends early"])
 def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
     path = copied_betons / "train.beton"
@@ -65,7 +65,7 @@ def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
         train_pixels(make_config(copied_betons, workers=0), 6)
 
 
-@pytest.mark.usefixtures("decoded_by")
+@pytest.mark.usefixtures("decoder_name")
 def test_truncated_beton_ends_training_with_message(copied_betons):
     # no thread may be decoding at the moment of truncation: see native/test_hostile
     with closing(open_training(make_config(copied_betons, workers=0))) as loader:
@@ -76,7 +76,7 @@ def test_truncated_beton_ends_training_with_message(copied_betons):
             list(itertools.islice(batches, 20))
 
 
-@pytest.mark.usefixtures("decoded_by")
+@pytest.mark.usefixtures("decoder_name")
 @pytest.mark.parametrize("mode", [JPEG, RAW])
 def test_flipped_bit_is_named_on_first_read(copied_betons, mode):
     path = copied_betons / "train.beton"

@@ -31,7 +31,7 @@ BILINEAR, BICUBIC = (
 
 
 @pytest.fixture
-def broken(copied_images: Path) -> Path:
+def broken_images(copied_images: Path) -> Path:
     """Return a copy of the images with a truncated, a missing and a text file."""
     cut, gone, text = (
         copied_images / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
@@ -79,19 +79,19 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied_images, monkeypa
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_bad_image_ends_training_with_path_and_fix(broken, workers):
+def test_bad_image_ends_training_with_path_and_fix(broken_images, workers):
     message = (
         r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
         r"data /.*images "
     )
     with pytest.raises(TrainingError, match=message):
-        train_pixels(make_small_config(broken, workers=workers), 3)
+        train_pixels(make_small_config(broken_images, workers=workers), 3)
 
 
-def test_bad_validation_image_is_never_skipped(broken):
-    next((broken / "val" / "ant").iterdir()).write_bytes(b"")
+def test_bad_validation_image_is_never_skipped(broken_images):
+    next((broken_images / "val" / "ant").iterdir()).write_bytes(b"")
     with pytest.raises(TrainingError, match="val/ant"):
-        read_evaluation(make_small_config(broken, on_bad_image="skip"))
+        read_evaluation(make_small_config(broken_images, on_bad_image="skip"))
 
 
 def test_augmentation_depends_on_seed_epoch_and_index(folder):

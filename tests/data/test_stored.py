@@ -130,7 +130,7 @@ def test_outputs_reject_other_tensors(tmp_path, changes):
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Path:
+def part_path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "two.safetensors.part"
 
 
@@ -138,53 +138,53 @@ def part(tmp_path: Path) -> Path:
 SMALL, LARGE = (make_header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
-def test_file_continues_after_a_killed_writer(part):
-    open_for_writing(part, *SMALL).close()
-    os.truncate(part, 20)  # killed at the start
+def test_file_continues_after_a_killed_writer(part_path):
+    open_for_writing(part_path, *SMALL).close()
+    os.truncate(part_path, 20)  # killed at the start
     for epoch, more in enumerate((0, 9)):  # foreign bytes
-        os.truncate(part, part.stat().st_size + more)
-        with open_for_writing(part, *SMALL):
-            outputs = map_outputs(part, "r+")[0]
+        os.truncate(part_path, part_path.stat().st_size + more)
+        with open_for_writing(part_path, *SMALL):
+            outputs = map_outputs(part_path, "r+")[0]
             assert outputs.find_missing_epochs() == list(range(epoch, 2))
             finish(outputs, epoch)
-    open_for_writing(part, *SMALL).close()  # killed before the rename
-    outputs = map_outputs(part, "r+")[0]
+    open_for_writing(part_path, *SMALL).close()  # killed before the rename
+    outputs = map_outputs(part_path, "r+")[0]
     assert outputs.find_missing_epochs() == []
     outputs.values[0, 0, 98] = 1  # as if it was not on disk
     assert outputs.find_missing_epochs() == [0]
-    assert [file.name for file in part.parent.iterdir()] == ["two.safetensors.part"]
+    assert [file.name for file in part_path.parent.iterdir()] == ["two.safetensors.part"]
 
 
-def test_file_allocates_its_space_at_once(part):
-    open_for_writing(part, *LARGE).close()
-    assert part.stat().st_blocks * 512 >= part.stat().st_size == LARGE[1] > 1 << 18
+def test_file_allocates_its_space_at_once(part_path):
+    open_for_writing(part_path, *LARGE).close()
+    assert part_path.stat().st_blocks * 512 >= part_path.stat().st_size == LARGE[1] > 1 << 18
 
 
-def test_file_beyond_size_limit_is_not_started(part):
+def test_file_beyond_size_limit_is_not_started(part_path):
     with pytest.raises(OSError, match="too large") as caught, limit_file_size(1 << 16):
-        open_for_writing(part, *LARGE)
+        open_for_writing(part_path, *LARGE)
     assert caught.value.errno == errno.EFBIG
     assert str(caught.value.filename).endswith("two.safetensors.part")
 
 
 @pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
-def test_writer_rejects_link_under_its_name(part, planted):
-    part.parent.mkdir()
-    planted(part)
-    (part.parent / "other").write_bytes(b"")
+def test_writer_rejects_link_under_its_name(part_path, planted):
+    part_path.parent.mkdir()
+    planted(part_path)
+    (part_path.parent / "other").write_bytes(b"")
     with pytest.raises(OSError):  # noqa: PT011 many types
-        open_for_writing(part, *SMALL)
-    assert (part.parent / "other").read_bytes() == b""
+        open_for_writing(part_path, *SMALL)
+    assert (part_path.parent / "other").read_bytes() == b""
 
 
-def test_second_writer_is_rejected(part):
+def test_second_writer_is_rejected(part_path):
     with (
-        open_for_writing(part, *SMALL),
+        open_for_writing(part_path, *SMALL),
         pytest.raises(NotReadyError, match="being written by another"),
     ):
-        open_for_writing(part, *SMALL)
+        open_for_writing(part_path, *SMALL)
     with pytest.raises(NotReadyError, match="was started with other settings"):
-        open_for_writing(part, *LARGE)
+        open_for_writing(part_path, *LARGE)
 
 
 def open_stored(path: Path) -> StoredOutputs:

@@ -20,7 +20,7 @@ MAPS = {
 
 
 @pytest.fixture
-def flat(root: Path) -> Path:
+def root_with_flat_val(root: Path) -> Path:
     """The data folder with all validation images directly in val/."""
     for path in list((root / "val").glob("*/*")):
         path.rename(root / "val" / path.name)
@@ -35,32 +35,32 @@ def write_text(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_val_tree_links_images_without_moving_them(flat, tmp_path, name):
-    before = sorted(flat.rglob("*"))
-    tree = build_val_tree(flat, write_text(tmp_path / "map", MAPS[name]))
+def test_val_tree_links_images_without_moving_them(root_with_flat_val, tmp_path, name):
+    before = sorted(root_with_flat_val.rglob("*"))
+    tree = build_val_tree(root_with_flat_val, write_text(tmp_path / "map", MAPS[name]))
     links = sorted(str(path.relative_to(tree)) for path in (tree / "val").glob("*/*"))
     assert links == ["val/ant/ant2.jpg", "val/bee/bee2.jpg", "val/cat/cat2.jpg"]
     assert get_exit_code(check_data(tree)) == 0
-    assert sorted(flat.rglob("*")) == before
+    assert sorted(root_with_flat_val.rglob("*")) == before
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_val_tree_reports_missing_split(flat, tmp_path, split):
-    (flat / split).rename(tmp_path / "elsewhere")
+def test_val_tree_reports_missing_split(root_with_flat_val, tmp_path, split):
+    (root_with_flat_val / split).rename(tmp_path / "elsewhere")
     with pytest.raises(NotReadyError) as caught:
-        build_val_tree(flat, write_text(tmp_path / "map", MAPS["one class a line"]))
+        build_val_tree(root_with_flat_val, write_text(tmp_path / "map", MAPS["one class a line"]))
     (problem,) = caught.value.problems
-    assert (problem.key, problem.kind) == (str(flat / split), Kind.ABSENT)
+    assert (problem.key, problem.kind) == (str(root_with_flat_val / split), Kind.ABSENT)
 
 
-def test_val_tree_maps_numbers_only_by_names(flat, tmp_path):
+def test_val_tree_maps_numbers_only_by_names(root_with_flat_val, tmp_path):
     numbers = write_text(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match="numbers"):
-        build_val_tree(flat, numbers)
+        build_val_tree(root_with_flat_val, numbers)
     names = write_text(tmp_path / "names.txt", "bee  insect\ncat\nant\n")
     with pytest.raises(NotReadyError, match="gives class 0"):
-        build_val_tree(flat, write_text(tmp_path / "from0.txt", "2\n0\n1\n"), names)
-    tree = build_val_tree(flat, numbers, names)
+        build_val_tree(root_with_flat_val, write_text(tmp_path / "from0.txt", "2\n0\n1\n"), names)
+    tree = build_val_tree(root_with_flat_val, numbers, names)
     assert {path.parent.name: path.name for path in (tree / "val").glob("*/*")} == {
         "ant": "ant2.jpg",
         "bee": "bee2.jpg",
@@ -77,22 +77,22 @@ def test_val_tree_maps_numbers_only_by_names(flat, tmp_path):
         ("\xff", "no class for|1 lines"),
     ],
 )
-def test_val_tree_rejects_map_of_other_images(flat, tmp_path, text, rule):
+def test_val_tree_rejects_map_of_other_images(root_with_flat_val, tmp_path, text, rule):
     with pytest.raises(NotReadyError, match=rule):
-        build_val_tree(flat, write_text(tmp_path / "map", text))
+        build_val_tree(root_with_flat_val, write_text(tmp_path / "map", text))
     assert not (tmp_path / "data-by-class").exists()
 
 
-def test_val_tree_keeps_an_existing_tree(flat, tmp_path):
-    build_val_tree(flat, write_text(tmp_path / "map", MAPS["tabs"]))
+def test_val_tree_keeps_an_existing_tree(root_with_flat_val, tmp_path):
+    build_val_tree(root_with_flat_val, write_text(tmp_path / "map", MAPS["tabs"]))
     with pytest.raises(NotReadyError, match="already exists"):
-        build_val_tree(flat, tmp_path / "map")
+        build_val_tree(root_with_flat_val, tmp_path / "map")
 
 
 @pytest.mark.parametrize("names", ["missing.txt", "folder"])
-def test_val_tree_rejects_unreadable_names(flat, tmp_path, names):
+def test_val_tree_rejects_unreadable_names(root_with_flat_val, tmp_path, names):
     (tmp_path / "folder").mkdir()
     numbers = write_text(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match=f"{names} cannot be read"):
-        build_val_tree(flat, numbers, tmp_path / names)
+        build_val_tree(root_with_flat_val, numbers, tmp_path / names)
     assert not list(tmp_path.glob("*by-class*"))

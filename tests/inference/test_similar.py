@@ -14,21 +14,21 @@ from tests.trained_runs import create_trained_run
 
 
 @pytest.fixture
-def trained(make_run, tmp_path, monkeypatch):
+def trained_network(make_run, tmp_path, monkeypatch):
     """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
     create_trained_run(make_run, tmp_path / "mine")
     return open_network(["mine"], "").to_device()
 
 
-def test_pairs_are_the_most_similar_features(trained, tmp_path):
-    trained.recipe.batch.eval_size = 4  # several batches, the last incomplete
+def test_pairs_are_the_most_similar_features(trained_network, tmp_path):
+    trained_network.recipe.batch.eval_size = 4  # several batches, the last incomplete
     config = DataConfig(root=str(tmp_path / "images"))
-    similar = find_similar(trained, config)
+    similar = find_similar(trained_network, config)
     features = {}
     for path in sorted((tmp_path / "images").glob("*/*/*.jpg")):
         with torch.no_grad():
-            (one,) = trained.network.embed(trained.network.transform(path)[None])
+            (one,) = trained_network.network.embed(trained_network.network.transform(path)[None])
         features[str(path)] = one.double() / one.double().norm()
     assert len(similar) == 30
     assert [pair.cosine for pair in similar] == sorted(
@@ -44,16 +44,16 @@ def test_pairs_are_the_most_similar_features(trained, tmp_path):
         assert cosines[pair.train] == pytest.approx(pair.cosine, abs=1e-4)
 
 
-def test_unreadable_images_are_similar_to_nothing(trained, tmp_path):
+def test_unreadable_images_are_similar_to_nothing(trained_network, tmp_path):
     broken = [tmp_path / "images" / split / "pattern3/broken.jpg" for split in ("train", "val")]
     for path in broken:
         path.write_text("no image")
-    similar = find_similar(trained, DataConfig(root=str(tmp_path / "images")))
+    similar = find_similar(trained_network, DataConfig(root=str(tmp_path / "images")))
     assert [pair.cosine for pair in similar if pair.val == str(broken[1])] == [0.0]
     assert str(broken[0]) not in {pair.train for pair in similar if pair.cosine > 0}
 
 
-def test_doctor_lists_similar_pairs_on_request(trained, tmp_path, enter):
+def test_doctor_lists_similar_pairs_on_request(trained_network, tmp_path, enter):
     copy = tmp_path / "images/val/pattern3/again.jpg"
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
     pixels = np.asarray(Image.open(copy))
@@ -64,8 +64,8 @@ def test_doctor_lists_similar_pairs_on_request(trained, tmp_path, enter):
     assert "look like" not in enter("resnet-recipes doctor data images").out
 
 
-def test_doctor_takes_settings_of_the_network(trained, enter):
-    torch.save(trained.model.state_dict(), "weights.pth")
+def test_doctor_takes_settings_of_the_network(trained_network, enter):
+    torch.save(trained_network.model.state_dict(), "weights.pth")
     result = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
     assert "weights.pth has the weights" in result.err or "weights.pth cannot be used" in result.err
     assert "ok " not in result.out  # no image was decoded before

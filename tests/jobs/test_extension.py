@@ -32,13 +32,13 @@ WORDS = (
 
 
 @pytest.fixture
-def prepare_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+def prepare_run(make_recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run with some steps."""
 
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
         bn = f"batch.bn_size={32 // ranks}"
         run = f"run.root={tmp_path} run.name={name} run.extends='{extends}'"
-        small = recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
+        small = make_recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
         return api.prepare(small, api.plan(small, ranks))
 
     return make
@@ -112,9 +112,9 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launc
         find(99)
 
 
-def test_extended_run_rejects_other_training_images(prepare_run, recipe, tmp_path):
+def test_extended_run_rejects_other_training_images(prepare_run, make_recipe, tmp_path):
     prepare_run("short", 16)
-    longer = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
+    longer = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.measure(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
     with pytest.raises(NotYetError):  # it must be trained first
@@ -123,9 +123,9 @@ def test_extended_run_rejects_other_training_images(prepare_run, recipe, tmp_pat
         find_stable_state(replace(plan, facts=others[1]))
 
 
-def test_extended_run_rejects_other_schedule_or_settings(prepare_run, recipe, tmp_path):
+def test_extended_run_rejects_other_schedule_or_settings(prepare_run, make_recipe, tmp_path):
     prepare_run("short", 16)
-    cosine = recipe(f"run.root={tmp_path} run.name=cosine")
+    cosine = make_recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
     for words, message in (
         ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
@@ -136,7 +136,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, recipe, tm
         ("run.extends=short launch.budget=2h", "budget=2h cannot be used with --extend"),
         ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur takes 12 of this run's steps"),
     ):
-        wrong = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")
+        wrong = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")
         with pytest.raises(RecipeError) as caught:
             api.plan(wrong)
         assert message in str(caught.value)

@@ -218,10 +218,10 @@ def test_invalid_repository_has_no_commit(head, tmp_path):
     assert collect_provenance(make_test_plan(tmp_path / "mine.yaml"), "")["git_commit"] is None
 
 
-def test_create_rejects_run_larger_than_disk(free):
-    free(2_000_000_000)
+def test_create_rejects_run_larger_than_disk(set_free_space):
+    set_free_space(2_000_000_000)
     check(make_test_plan("mild", "run.root=deep/runs"))
-    free(1_000_000_000)
+    set_free_space(1_000_000_000)
     with pytest.raises(NotReadyError, match=r"has 1 GB free, and the run needs 1.14 GB: 3 ch"):
         check(make_test_plan("mild", "run.root=deep/runs"))
     check(make_test_plan("mild", "model.name=resnet18"))

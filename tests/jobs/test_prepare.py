@@ -28,7 +28,7 @@ from tests.trained_runs import create_random_images
 
 @pytest.mark.slow
 def test_ranks_fetch_once_and_train_as_from_folder(
-    recipe: Callable[..., Recipe], tmp_path, launcher
+    make_recipe: Callable[..., Recipe], tmp_path, launcher
 ):
     betons = tmp_path / "betons"
     betons.mkdir()
@@ -45,7 +45,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(
     )
 
     def train(name: str, root: object, code: int = 0) -> Path:
-        small = recipe(f"{words} data.root={root}")
+        small = make_recipe(f"{words} data.root={root}")
         return launcher.train(create_unstarted_run(tmp_path / name, small, facts), 2, code)
 
     with serve_folder(betons) as site:

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+def new_run(make_recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run of six steps, saved after three."""
 
     def make(words: str = "", **changes: Any) -> Path:
@@ -51,7 +51,7 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
             "batch.bn_size=4"
         )
         return create_unstarted_run(
-            Path(tempfile.mkdtemp(dir=tmp_path)), recipe(f"{small} {words}", **changes)
+            Path(tempfile.mkdtemp(dir=tmp_path)), make_recipe(f"{small} {words}", **changes)
         )
 
     return make

@@ -24,8 +24,10 @@ from tests.run_folders import create_unstarted_run
         (False, ""),
     ],
 )
-def test_compile_is_announced_before_it_starts(compiles, message, recipe, tmp_path, monkeypatch):
-    create_unstarted_run(tmp_path, recipe(precision={"compile": compiles}))
+def test_compile_is_announced_before_it_starts(
+    compiles, message, make_recipe, tmp_path, monkeypatch
+):
+    create_unstarted_run(tmp_path, make_recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):
@@ -34,7 +36,7 @@ def test_compile_is_announced_before_it_starts(compiles, message, recipe, tmp_pa
 
 
 @pytest.fixture
-def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
+def run_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
     """Return a function that runs rank 0 of a run of seven steps, and returns its ending."""
     monkeypatch.setattr(train, "RunReporter", Mock())
 
@@ -53,11 +55,11 @@ def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
 
 
 @pytest.mark.parametrize("is_sample", [False, True])
-def test_stopped_run_prints_resume_unless_a_measurement(is_sample, lead, tmp_path):
+def test_stopped_run_prints_resume_unless_a_measurement(is_sample, run_rank_0, tmp_path):
     if is_sample:
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     recorder = Mock()
-    run, process, code = lead(
+    run, process, code = run_rank_0(
         lambda *_: 3, Mock(), recorder, has_reached_target=False, owes_evaluation=False
     )
     assert code == process.interruption.exit_code
@@ -66,22 +68,22 @@ def test_stopped_run_prints_resume_unless_a_measurement(is_sample, lead, tmp_pat
     assert recorder.log_stop.call_args.args[2] == fix
 
 
-def test_training_time_excludes_last_checkpoint_and_weights(lead, monkeypatch):
+def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypatch):
     times, checkpoints, recorder = [10.0], Mock(), Mock()
 
     monkeypatch.setattr(train, "write_weight_files", lambda *_: times.append(30.0))
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
     more = {"clock.seconds": lambda: times[-1], "best.metrics": None, "owes_evaluation": False}
-    lead(lambda *_: 7, checkpoints, recorder, **more)
+    run_rank_0(lambda *_: 7, checkpoints, recorder, **more)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.args[1] == 10.0
 
 
-def test_first_error_of_a_run_is_kept(lead):
+def test_first_error_of_a_run_is_kept(run_rank_0):
     full, checkpoints = OSError("No space left on device"), Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     with pytest.raises(OSError, match="No space left") as failure:
-        lead(Mock(side_effect=full), checkpoints, Mock())
+        run_rank_0(Mock(side_effect=full), checkpoints, Mock())
     checkpoints.wait.assert_called_once()
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
 

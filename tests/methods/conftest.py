@@ -15,7 +15,7 @@ from tests.tiny_networks import build_narrow_resnet18
 
 
 @pytest.fixture
-def now_at() -> Callable[..., Now]:
+def make_now() -> Callable[..., Now]:
     """Return a function that makes the `Now` of a step, with the random generator of that step."""
 
     def make(step: int = 0, total: int = 100, per_epoch: int = 10, seed: int = 0) -> Now:
@@ -25,7 +25,7 @@ def now_at() -> Callable[..., Now]:
 
 
 @pytest.fixture
-def batch_of() -> Callable[..., Batch]:
+def make_batch() -> Callable[..., Batch]:
     """Return a function that makes a batch of random images in channels_last memory."""
 
     def make(examples: int = 8, side: int = 32, classes: int = 10) -> Batch:
@@ -47,7 +47,7 @@ def make_resnet() -> ResNet:
 
 
 @pytest.fixture
-def network() -> Callable[[], ResNet]:
+def make_network() -> Callable[[], ResNet]:
     """Return a function that makes the same small ResNet every time."""
 
     def make() -> ResNet:

@@ -56,9 +56,9 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
 
 
 @pytest.mark.parametrize("side", [17, 32, 36])
-def test_blurpool_keeps_sizes_and_memory_format(network, side):
+def test_blurpool_keeps_sizes_and_memory_format(make_network, side):
     x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
-    plain, blurred = network(), network()
+    plain, blurred = make_network(), make_network()
     BlurPool().modify_model(blurred)
     shapes = []
     for model in (plain, blurred):

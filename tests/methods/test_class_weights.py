@@ -43,8 +43,8 @@ def test_mixed_target_averages_weights_of_its_classes():
     assert torch.equal(weighted.targets, targets)
 
 
-def test_run_counts_class_images_also_when_resumed(recipe, tmp_path):
-    small = recipe("methods.class_weights.rule=inverse")
+def test_run_counts_class_images_also_when_resumed(make_recipe, tmp_path):
+    small = make_recipe("methods.class_weights.rule=inverse")
     facts = data.measure(small.data)
     (tmp_path / "data.json").write_text(facts.to_json())
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))

@@ -31,14 +31,14 @@ def test_sizes_are_rounded_down(share, sizes):
         assert colout.size_after(full, 0, horizon) == left
 
 
-def test_kept_lines_stay_in_order_for_all_images(now_at):
+def test_kept_lines_stay_in_order_for_all_images(make_now):
     grid = 1000.0 * torch.arange(176).view(-1, 1) + torch.arange(176)
     batch = Batch(
         grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last),
         torch.zeros(3, 5),
         torch.zeros(3),
     )
-    result = ColOut(0.05, 0.05).transform_batch(batch, now_at())
+    result = ColOut(0.05, 0.05).transform_batch(batch, make_now())
     assert result.images.shape == (3, 3, 167, 167)
     rows = result.images[0, 0, :, 0].div(1000, rounding_mode="floor")
     columns = result.images[0, 0, 0] % 1000
@@ -49,8 +49,8 @@ def test_kept_lines_stay_in_order_for_all_images(now_at):
     assert result.targets is batch.targets
 
 
-def test_rows_and_columns_have_separate_fractions(now_at, batch_of):
-    assert ColOut(0.5, 0.25).transform_batch(batch_of(side=32), now_at()).images.shape[-2:] == (
+def test_rows_and_columns_have_separate_fractions(make_now, make_batch):
+    assert ColOut(0.5, 0.25).transform_batch(make_batch(side=32), make_now()).images.shape[-2:] == (
         16,
         24,
     )

@@ -52,7 +52,7 @@ def enable(names: set[str]) -> Methods:
     ("first", "second"),
     [pair for pair in combinations(TRANSFORMS, 2) if pair not in EXCLUDE_EACH_OTHER],
 )
-def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
+def test_pairs_commute_except_as_listed(first, second, make_now, make_batch):
     tests = importlib.import_module(f"tests.methods.test_{second}")
     make = {
         "random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
@@ -61,9 +61,9 @@ def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
     methods = [make.get(name, BY_NAME[name])() for name in (first, second)]
     results = []
     for order in (methods, methods[::-1]):
-        batch = batch_of(examples=12, side=32)
+        batch = make_batch(examples=12, side=32)
         for method in order:
-            batch = method.transform_batch(batch, now_at(2, seed=TRANSFORMS.index(method.name)))
+            batch = method.transform_batch(batch, make_now(2, seed=TRANSFORMS.index(method.name)))
         results.append(batch)
     one, other = results
     agrees = one.images.shape == other.images.shape and all(
@@ -72,19 +72,21 @@ def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
     assert agrees == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
-def test_declared_order_gives_published_sizes_and_targets(now_at, batch_of):
+def test_declared_order_gives_published_sizes_and_targets(make_now, make_batch):
     methods = Methods(
         colout=ColOut(0.05, 0.05),
         progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"),
     )
     assert (
-        Stack.of(methods).transform_batch(batch_of(examples=1, side=176), now_at()).images.shape[-1]
+        Stack.of(methods)
+        .transform_batch(make_batch(examples=1, side=176), make_now())
+        .images.shape[-1]
         == 100
     )
     methods = Methods(label_smoothing=LabelSmoothing(0.13), mixup=MixUp(0.25))
-    batch = batch_of(examples=4, classes=1000)
-    mixed = Stack.of(methods).transform_batch(batch, now_at(1))
-    share = min(draw := now_at(1).rng.beta(0.25, 0.25), 1 - draw)
+    batch = make_batch(examples=4, classes=1000)
+    mixed = Stack.of(methods).transform_batch(batch, make_now(1))
+    share = min(draw := make_now(1).rng.beta(0.25, 0.25), 1 - draw)
     # only the fraction of the image's own label is smoothed
     assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)
 
@@ -133,13 +135,13 @@ def test_conflicts_are_one_problem_each(pair):
     assert pair[1] in str(problems[0])
 
 
-def test_empty_stack_is_plain_training(batch_of, now_at, network):
-    stack, batch = Stack({}), batch_of()
+def test_empty_stack_is_plain_training(make_batch, make_now, make_network):
+    stack, batch = Stack({}), make_batch()
     assert stack.make_table() == {}
     assert stack.augment_sample() is None
-    assert stack.transform_batch(batch, now_at()) is batch
-    assert stack.gradient(lambda: "loss", [], now_at()) == "loss"
-    with stack.eval_weights(network()):
+    assert stack.transform_batch(batch, make_now()) is batch
+    assert stack.gradient(lambda: "loss", [], make_now()) == "loss"
+    with stack.eval_weights(make_network()):
         pass
     logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
     by_hand = -(targets * F.log_softmax(logits, 1)).sum(1)
@@ -172,9 +174,9 @@ def test_augmentation_without_steps_disables_the_engine(monkeypatch):
     assert not hasattr(stack.augment_sample(), "steps")
 
 
-def test_state_of_a_disabled_method_is_rejected(network, now_at):
+def test_state_of_a_disabled_method_is_rejected(make_network, make_now):
     stack = Stack.of(enable(HOT))
-    stack.after_step(network(), now_at())
+    stack.after_step(make_network(), make_now())
     state = stack.state_dict()
     assert all(key.startswith("ema.") for key in state)
     other = Stack.of(enable(HOT))

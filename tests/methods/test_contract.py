@@ -63,11 +63,12 @@ def test_name_matches_file_and_key(method):
 
 
 @parametrize_methods("transform_batch")
-def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_of):
-    batch = batch_of()
+def test_transform_keeps_shapes_and_depends_on_step_only(method, make_now, make_batch):
+    batch = make_batch()
     copies = batch.map(torch.clone)
     first, again, other = (
-        method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9))
+        method().transform_batch(batch, now)
+        for now in (make_now(3), make_now(3), make_now(3, seed=9))
     )
     assert is_identical(batch[:3], copies[:3])
     assert (len(first.images), first.images.shape[1], first.targets.shape) == (8, 3, (8, 10))
@@ -86,21 +87,21 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_o
 
 
 @parametrize_methods("transform_batch")
-def test_plan_lists_image_sizes_of_methods(method, now_at, batch_of):
+def test_plan_lists_image_sizes_of_methods(method, make_now, make_batch):
     for step in (0, 65, 99):
-        now = now_at(step)
-        width = method().transform_batch(batch_of(side=32), now).images.shape[-1]
+        now = make_now(step)
+        width = method().transform_batch(make_batch(side=32), now).images.shape[-1]
         assert width == method().size_after(32, now.epoch, now.horizon)
 
 
 @every_method
-def test_plan_counts_steps_with_two_gradients(method, now_at):
+def test_plan_counts_steps_with_two_gradients(method, make_now):
     instance, every = method(), method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
     for step in range(20) if instance.provides("gradient") else ():
         compute.reset_mock()
-        instance.gradient(compute, [weight], now_at(step))
+        instance.gradient(compute, [weight], make_now(step))
         assert compute.call_count == 1 + (every > 0 and (step + 1) % every == 0)
     assert not every or instance.provides("gradient")
 
@@ -119,8 +120,8 @@ def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
 
 
 @parametrize_methods("modify_model")
-def test_changed_class_keeps_keys_and_parameters(method, network):
-    model, plain = network(), network()
+def test_changed_class_keeps_keys_and_parameters(method, make_network):
+    model, plain = make_network(), make_network()
     parameters = list(model.parameters())
     method().modify_model(model)
     assert list(model.state_dict()) == list(plain.state_dict())
@@ -135,8 +136,8 @@ def test_changed_class_keeps_keys_and_parameters(method, network):
 
 
 @every_method
-def test_random_numbers_in_forward_are_declared(method, network):
-    model = network().train()
+def test_random_numbers_in_forward_are_declared(method, make_network):
+    model = make_network().train()
     if method().provides("modify_model"):
         method().modify_model(model)
     before = torch.get_rng_state()
@@ -145,11 +146,11 @@ def test_random_numbers_in_forward_are_declared(method, network):
 
 
 @every_method
-def test_state_survives_saving_and_loading(method, network, now_at):
-    model, uninterrupted, resumed = network(), method(), method()
+def test_state_survives_saving_and_loading(method, make_network, make_now):
+    model, uninterrupted, resumed = make_network(), method(), method()
     if uninterrupted.provides("after_step"):
         for step in range(2):
-            uninterrupted.after_step(model, now_at(step))
+            uninterrupted.after_step(model, make_now(step))
     state = uninterrupted.state_dict()
     resumed.load_state_dict(state)
     assert is_identical(resumed.state_dict(), state)

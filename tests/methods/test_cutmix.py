@@ -19,11 +19,11 @@ DOES_NOT_COMMUTE = {
 }
 
 
-def test_targets_follow_area_of_shared_box(now_at, batch_of):
+def test_targets_follow_area_of_shared_box(make_now, make_batch):
     areas = set()
     for step in range(30):
-        batch = batch_of(examples=6, side=20, classes=6)
-        result = CutMix().transform_batch(batch, now_at(step))
+        batch = make_batch(examples=6, side=20, classes=6)
+        result = CutMix().transform_batch(batch, make_now(step))
         changed = (result.images != batch.images).any(1)
         moved = changed.flatten(1).any(1)
         if not moved.any():
@@ -42,11 +42,11 @@ def test_targets_follow_area_of_shared_box(now_at, batch_of):
     assert len(areas) > 20
 
 
-def test_soft_labels_follow_area_of_box(now_at, batch_of):
-    batch, areas = batch_of(examples=6, side=20, classes=6), set()
+def test_soft_labels_follow_area_of_box(make_now, make_batch):
+    batch, areas = make_batch(examples=6, side=20, classes=6), set()
     for step in range(10):
         result = CutMix().transform_batch(
-            batch._replace(soft_labels=torch.eye(6).roll(1, 0)), now_at(step)
+            batch._replace(soft_labels=torch.eye(6).roll(1, 0)), make_now(step)
         )
         pasted = (result.images != batch.images).any(1).flatten(1).sum(1).tolist()
         for label, pixels in enumerate(pasted):
@@ -56,9 +56,9 @@ def test_soft_labels_follow_area_of_box(now_at, batch_of):
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
-def test_box_is_centered_as_in_the_paper_code(side, now_at, batch_of):
+def test_box_is_centered_as_in_the_paper_code(side, make_now, make_batch):
     for step in range(20):
-        batch, draws = batch_of(examples=2, side=side, classes=2), now_at(step).rng
+        batch, draws = make_batch(examples=2, side=side, classes=2), make_now(step).rng
         length = int(side * draws.beta(1.0, 1.0) ** 0.5)
         edges = [
             min(max(center + sign * (length // 2), 0), side)
@@ -66,5 +66,5 @@ def test_box_is_centered_as_in_the_paper_code(side, now_at, batch_of):
             for sign in (-1, 1)
         ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])
-        pasted = (CutMix().transform_batch(batch, now_at(step)).images != batch.images).any(1)
+        pasted = (CutMix().transform_batch(batch, make_now(step)).images != batch.images).any(1)
         assert pasted[0].sum() in (0, area)  # 0: the permutation did not exchange the pair

@@ -62,10 +62,10 @@ def test_distill_loss_matches_manual_loop(temperature, share):
         )
 
 
-def test_teacher_sees_network_images_in_parts(now_at, batch_of):
-    method, seen, batch = Distill(), [], batch_of(300, side=2)
+def test_teacher_sees_network_images_in_parts(make_now, make_batch):
+    method, seen, batch = Distill(), [], make_batch(300, side=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
-    changed = method.transform_batch(batch, now_at())
+    changed = method.transform_batch(batch, make_now())
     assert [len(images) for images in seen] == [128, 128, 44]
     assert torch.equal(changed.soft_labels, batch.images.mean((2, 3)).softmax(1))
     assert [len(part.soft_labels) for part in changed.split(3)] == [100, 100, 100]
@@ -136,8 +136,8 @@ def test_resume_rejects_another_teacher(teacher, make_run):
     assert "has changed since the run started" in problem.clause
 
 
-def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
-    plain, plan = planned(), planned(methods=make_methods(teacher))
+def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, plan_recipe):
+    plain, plan = plan_recipe(), plan_recipe(methods=make_methods(teacher))
     forward = count_teaching(plan.teachers, plan.sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
@@ -147,10 +147,10 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, planned):
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 
-def test_unsuitable_teacher_is_rejected(teacher, planned, make_run, tmp_path):
+def test_unsuitable_teacher_is_rejected(teacher, plan_recipe, make_run, tmp_path):
     def explain_rejection(path: object, error: type[Exception] = RecipeError) -> str:
         with pytest.raises(error) as caught:
-            planned(methods={"distill": {"teacher": str(path)}})
+            plan_recipe(methods={"distill": {"teacher": str(path)}})
         assert caught.value.problems[0].key == "methods.distill.teacher"
         return escape_controls(caught.value)
 

@@ -35,13 +35,13 @@ class OneWeight(nn.Module):
         ("10ep", "2ep", 0.870550563296124),
     ],
 )
-def test_decay_follows_interval_and_half_life(half_life, interval, decay, now_at):
+def test_decay_follows_interval_and_half_life(half_life, interval, decay, make_now):
     ema, model = EMA(half_life, interval), OneWeight(0.0)
-    ema.after_step(model, now_at(0, total=10_000))
+    ema.after_step(model, make_now(0, total=10_000))
     model.set(1.0)
     ema.after_step(
         model,
-        now_at(int(interval[:-2]) * (10 if interval.endswith("ep") else 1) * 5 - 1, total=10_000),
+        make_now(int(interval[:-2]) * (10 if interval.endswith("ep") else 1) * 5 - 1, total=10_000),
     )
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
@@ -57,12 +57,12 @@ def train_steps(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
     return model
 
 
-def test_floats_are_averaged_and_integers_copied(network, now_at):
+def test_floats_are_averaged_and_integers_copied(make_network, make_now):
     ema = EMA("1ba", "1ba")
-    model = train_steps(network, ema, now_at, steps=1)
+    model = train_steps(make_network, ema, make_now, steps=1)
     before = deepcopy(model.state_dict())
     model(torch.randn(4, 3, 16, 16))
-    ema.after_step(model, now_at(1))
+    ema.after_step(model, make_now(1))
     after = model.state_dict()
     average = ema.state_dict()
     assert average.keys() == after.keys()
@@ -71,9 +71,9 @@ def test_floats_are_averaged_and_integers_copied(network, now_at):
     assert average["bn1.num_batches_tracked"] == 2
 
 
-def test_evaluation_uses_average_and_restores_weights(network, now_at):
+def test_evaluation_uses_average_and_restores_weights(make_network, make_now):
     ema = EMA("2ba", "1ba")
-    model = train_steps(network, ema, now_at)
+    model = train_steps(make_network, ema, make_now)
     before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
@@ -84,54 +84,54 @@ def test_evaluation_uses_average_and_restores_weights(network, now_at):
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
-def test_raw_weights_are_evaluated_before_first_step(network):
-    model = network()
+def test_raw_weights_are_evaluated_before_first_step(make_network):
+    model = make_network()
     before = model.conv1.weight.clone()
     with EMA().eval_weights(model):
         assert torch.equal(model.conv1.weight, before)
 
 
-def test_updates_happen_in_place(network, now_at):
+def test_updates_happen_in_place(make_network, make_now):
     ema = EMA("2ba", "1ba")
-    model = train_steps(network, ema, now_at)
+    model = train_steps(make_network, ema, make_now)
     addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}
-    ema.after_step(model, now_at(2))
+    ema.after_step(model, make_now(2))
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_loaded_average_continues_bit_identical(network, now_at):
+def test_loaded_average_continues_bit_identical(make_network, make_now):
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
-    model = train_steps(network, ema, now_at).to(memory_format=torch.channels_last)
+    model = train_steps(make_network, ema, make_now).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
-        method.after_step(model, now_at(2))
+        method.after_step(model, make_now(2))
     assert is_identical(ema.state_dict(), resumed.state_dict())
     assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(
         memory_format=torch.channels_last
     )
 
 
-def test_average_of_another_model_is_rejected(network):
+def test_average_of_another_model_is_rejected(make_network):
     ema = EMA()
     ema.load_state_dict({"conv9.weight": torch.zeros(1)})
-    with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(network()):
+    with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(make_network()):
         pass
 
 
-def test_average_is_a_copy_until_delay_ends(now_at):
+def test_average_is_a_copy_until_delay_ends(make_now):
     model = nn.Linear(1, 1, bias=False)
     ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
     averages = []
     for step in range(8):
         with torch.no_grad():
             model.weight.fill_(float(step))
-        ema.after_step(model, now_at(step))
+        ema.after_step(model, make_now(step))
         averages.append(ema.state_dict()["weight"].item())
     assert averages == [0, 1, 1, 3, 3, 4, 4, 5.5]  # copies after 2 and 4 steps, then halves
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
-def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval, now_at):
+def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval, make_now):
     """As in references/classification/train.py of torchvision, with the torch AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
@@ -148,7 +148,7 @@ def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interva
                 theirs.update_parameters(model)
                 if epoch < 2:
                     theirs.n_averaged.fill_(0)
-            now = now_at(
+            now = make_now(
                 epoch * steps_per_epoch + step, total=4 * steps_per_epoch, per_epoch=steps_per_epoch
             )
             ours.after_step(model, now)

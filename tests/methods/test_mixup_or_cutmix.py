@@ -17,10 +17,10 @@ DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "ran
     [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]), ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])],
 )
 @pytest.mark.parametrize("switch", [0.0, 1.0])
-def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at, batch_of):
-    batch = batch_of()
+def test_images_and_targets_come_from_the_partner(partner, order, switch, make_now, make_batch):
+    batch = make_batch()
     result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(
-        batch, now_at(4)
+        batch, make_now(4)
     )
     share = result.targets[0, batch.labels[order[0]]].item()
     assert 0 < share < 1
@@ -33,12 +33,12 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_mixup_and_cutmix_each_run_in_half_the_steps(now_at, batch_of):
-    batch = batch_of(examples=4, side=8)
+def test_mixup_and_cutmix_each_run_in_half_the_steps(make_now, make_batch):
+    batch = make_batch(examples=4, side=8)
     pasted = 0
     for step in range(200):
         result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(
-            batch, now_at(step)
+            batch, make_now(step)
         )
         # mixup creates new values
         pasted += torch.isin(result.images, batch.images).all().item()

@@ -85,14 +85,14 @@ def test_brightness_factor_above_one_is_reduced():
 
 
 @pytest.mark.parametrize(("augmentation_set", "operations"), [("all", 13), ("safe", 9)])
-def test_operations_are_sampled_uniformly(augmentation_set, operations, now_at, monkeypatch):
+def test_operations_are_sampled_uniformly(augmentation_set, operations, make_now, monkeypatch):
     counts = Counter()
     for name in IMAGE_OPS:
         monkeypatch.setitem(
             IMAGE_OPS, name, lambda image, _, name=name: counts.update([name]) or image
         )
     augment = RandAugment(augmentation_set=augmentation_set).augment_sample()
-    image, rng = Image.new("RGB", (1, 1)), now_at().rng
+    image, rng = Image.new("RGB", (1, 1)), make_now().rng
     for _ in range(500 * operations):
         augment(image, rng)
     assert len(counts) == operations

@@ -17,9 +17,9 @@ WRONG = {
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 
-def test_erased_pixels_are_one_box_of_zeros(now_at, batch_of):
-    batch = batch_of(examples=16)
-    result = RandomErasing(p=1.0).transform_batch(batch, now_at())
+def test_erased_pixels_are_one_box_of_zeros(make_now, make_batch):
+    batch = make_batch(examples=16)
+    result = RandomErasing(p=1.0).transform_batch(batch, make_now())
     for before, after in zip(batch.images, result.images, strict=True):
         gone = (after != before).any(0)
         assert gone.any()
@@ -27,11 +27,11 @@ def test_erased_pixels_are_one_box_of_zeros(now_at, batch_of):
         assert (after[:, gone] == 0).all()
 
 
-def test_p_is_the_fraction_of_erased_images(now_at):
-    boxes = RandomErasing(p=0.1).sample_boxes(20_000, 32, 32, now_at().rng)
+def test_p_is_the_fraction_of_erased_images(make_now):
+    boxes = RandomErasing(p=0.1).sample_boxes(20_000, 32, 32, make_now().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11
-    top, bottom, _, _ = RandomErasing(p=0.0).sample_boxes(100, 32, 32, now_at().rng)
+    top, bottom, _, _ = RandomErasing(p=0.0).sample_boxes(100, 32, 32, make_now().rng)
     assert (top == bottom).all()
 
 

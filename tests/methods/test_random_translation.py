@@ -10,9 +10,9 @@ WRONG = {"pixels": [0, -1]}
 
 
 @pytest.mark.parametrize(("pixels", "side"), [(1, 8), (3, 8), (9, 6)])
-def test_image_is_cut_from_its_own_reflection(pixels, side, now_at, batch_of):
-    batch = batch_of(examples=40, side=side)
-    moved = RandomTranslation(pixels=pixels).transform_batch(batch, now_at()).images
+def test_image_is_cut_from_its_own_reflection(pixels, side, make_now, make_batch):
+    batch = make_batch(examples=40, side=side)
+    moved = RandomTranslation(pixels=pixels).transform_batch(batch, make_now()).images
     moves = set()
     for before, after in zip(batch.images.numpy(), moved.numpy(), strict=True):
         wide = np.pad(before, ((0, 0), (pixels, pixels), (pixels, pixels)), "reflect")
@@ -27,11 +27,11 @@ def test_image_is_cut_from_its_own_reflection(pixels, side, now_at, batch_of):
     assert len(moves) > min(20, 2 * pixels)
 
 
-def test_translations_are_uniform_along_both_axes(now_at, batch_of):
-    batch = batch_of(examples=5000, side=16)
+def test_translations_are_uniform_along_both_axes(make_now, make_batch):
+    batch = make_batch(examples=5000, side=16)
     ramp = torch.arange(16.0)
     batch = batch._replace(images=(ramp + 100 * ramp[:, None]).expand(5000, 3, 16, 16))
-    moved = RandomTranslation(pixels=2).transform_batch(batch, now_at()).images[:, 0, 8, 8]
+    moved = RandomTranslation(pixels=2).transform_batch(batch, make_now()).images[:, 0, 8, 8]
     down = ((808 - moved) / 100).round()
     right = 808 - moved - 100 * down
     for moves in (down, right):

@@ -35,11 +35,11 @@ def make_closure(
     return compute
 
 
-def test_sam_matches_worked_example_of_two_weights(now_at):
+def test_sam_matches_worked_example_of_two_weights(make_now):
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
     loss = SAM(rho=0.5, interval=1).gradient(
-        make_closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], now_at()
+        make_closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], make_now()
     )
     (at_first, first_synced), (at_second, second_synced) = calls
     assert (first_synced, second_synced) == (False, True)
@@ -50,13 +50,13 @@ def test_sam_matches_worked_example_of_two_weights(now_at):
     assert torch.allclose(w - 0.1 * w.grad, torch.tensor([0.87763932, 0.12111456]))
 
 
-def test_norm_spans_all_tensors_with_gradient(now_at):
+def test_norm_spans_all_tensors_with_gradient(make_now):
     a = nn.Parameter(torch.zeros(2))
     b = nn.Parameter(torch.zeros(1))
     idle = nn.Parameter(torch.ones(1))
     calls = []
     SAM(rho=0.5, interval=1).gradient(
-        make_closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at()
+        make_closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], make_now()
     )
     moved = calls[1][0]
     assert torch.allclose(moved[0], torch.tensor([0.3, 0.0]))
@@ -65,7 +65,7 @@ def test_norm_spans_all_tensors_with_gradient(now_at):
     assert torch.equal(idle, torch.ones(1))
 
 
-def test_weights_are_restored_and_buffers_reused(now_at):
+def test_weights_are_restored_and_buffers_reused(make_now):
     torch.manual_seed(0)
     model, x = nn.Linear(50, 50), torch.randn(8, 50)
     params = list(model.parameters())
@@ -73,7 +73,7 @@ def test_weights_are_restored_and_buffers_reused(now_at):
     sam = SAM(interval=1)
     addresses = set()
     for step in range(3):
-        sam.gradient(make_closure(params, lambda: model(x).square().mean()), params, now_at(step))
+        sam.gradient(make_closure(params, lambda: model(x).square().mean()), params, make_now(step))
         addresses.add(tuple(copy.data_ptr() for copy in sam._copy))
     assert is_identical(params, before)
     assert len(addresses) == 1
@@ -143,8 +143,8 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
-def test_zero_gradient_leaves_weights_unchanged(now_at):
+def test_zero_gradient_leaves_weights_unchanged(make_now):
     w = nn.Parameter(torch.tensor([1.0]))
-    SAM(interval=1).gradient(make_closure([w], lambda: (w - 1).square().sum()), [w], now_at())
+    SAM(interval=1).gradient(make_closure([w], lambda: (w - 1).square().sum()), [w], make_now())
     assert torch.equal(w.grad, torch.zeros(1))
     assert torch.equal(w, torch.ones(1))

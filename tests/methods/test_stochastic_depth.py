@@ -83,8 +83,8 @@ def test_evaluation_gives_mean_of_training_outputs():
     )
 
 
-def test_rate_zero_is_bit_identical(network):
-    plain, model = network(), network()
+def test_rate_zero_is_bit_identical(make_network):
+    plain, model = make_network(), make_network()
     StochasticDepth(drop_rate=0.0).modify_model(model)
     x = torch.randn(4, 3, 32, 32)
     for _ in range(2):
@@ -92,8 +92,8 @@ def test_rate_zero_is_bit_identical(network):
         plain.eval(), model.eval()
 
 
-def test_folding_gives_output_of_plain_networks(network):
-    model = network()
+def test_folding_gives_output_of_plain_networks(make_network):
+    model = make_network()
     StochasticDepth(drop_rate=0.5).modify_model(model)
     with torch.no_grad():
         for module in model.modules():
@@ -101,7 +101,7 @@ def test_folding_gives_output_of_plain_networks(network):
                 module.bias.uniform_(-1, 1), module.running_mean.uniform_(-1, 1)
     model.eval()
     x = torch.randn(4, 3, 32, 32)
-    expected, plain = model(x), network().eval()
+    expected, plain = model(x), make_network().eval()
     plain.load_state_dict(stochastic_depth.fold_state(model))
     close = {"rtol": 0, "atol": 2e-6 * expected.abs().max().item()}
     torch.testing.assert_close(plain(x), expected, **close)

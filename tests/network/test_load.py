@@ -32,7 +32,7 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
+def narrow_resnet18(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
     """A network with the names of torchvision ResNet-18 but few parameters.
 
     `load` also builds such networks.
@@ -59,8 +59,8 @@ def explain_rejection(path: Path) -> str:
 @pytest.mark.parametrize(
     "kind", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
 )
-def test_load_accepts_library_names_and_notes_assumptions(kind, narrow, tmp_path):
-    state = narrow.state_dict()
+def test_load_accepts_library_names_and_notes_assumptions(kind, narrow_resnet18, tmp_path):
+    state = narrow_resnet18.state_dict()
     path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pt")
     saved = {
         "state_dict": {"state_dict": dict(state), "arch": "resnet18", "epoch": 3},
@@ -80,7 +80,7 @@ def test_load_accepts_library_names_and_notes_assumptions(kind, narrow, tmp_path
     loaded = load(path)
     torch.testing.assert_close(
         compute_outputs(loaded.model),
-        compute_outputs(narrow),
+        compute_outputs(narrow_resnet18),
         rtol=1e-2 if kind == "half" else 0,
         atol=1e-2 if kind == "half" else 1e-6,
     )
@@ -229,8 +229,8 @@ def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
         load(tmp_path)
 
 
-def test_weights_that_fit_no_network_are_rejected(narrow, tmp_path):
-    state, path, loop = narrow.state_dict(), tmp_path / "w.pt", {}
+def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):
+    state, path, loop = narrow_resnet18.state_dict(), tmp_path / "w.pt", {}
     loop["state_dict"] = loop
     wrong = {
         "bn1.running_var has negative values": state | {"bn1.running_var": -torch.ones(64)},
@@ -255,13 +255,13 @@ def test_weights_that_fit_no_network_are_rejected(narrow, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow, tmp_path):
+def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow_resnet18, tmp_path):
     described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
-    content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
+    content = write_weights(narrow_resnet18, tmp_path / f"good.{suffix}", described).read_bytes()
     rng = np.random.default_rng(0)
     path = tmp_path / f"bad.{suffix}"
     count = 0
-    expected = narrow.state_dict()
+    expected = narrow_resnet18.state_dict()
     for _ in range(100):
         path.write_bytes(damage(bytearray(content), content, rng))
         try:

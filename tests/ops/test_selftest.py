@@ -78,23 +78,23 @@ def fail(x, stride):
 
 
 @pytest.fixture
-def bare(monkeypatch, tmp_path):
+def folder_without_headers(monkeypatch, tmp_path):
     """A machine with a compiler but without the Python headers."""
     monkeypatch.setenv("CC", "cc")
     monkeypatch.setattr(selftest.sysconfig, "get_path", lambda name: str(tmp_path))
     return tmp_path
 
 
-def test_missing_headers_are_named_with_package(bare):
+def test_missing_headers_are_named_with_package(folder_without_headers):
     mismatch = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
     commands = f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"
     assert mismatch == f"Python.h is missing: {commands}"
-    (bare / "Python.h").touch()
+    (folder_without_headers / "Python.h").touch()
     mismatch = find_mismatch(make_stand_in(fail), CPU, torch.float32, CPU)
     assert mismatch == "RuntimeError: Command '['gcc', ...]' failed."  # on one line
 
 
-def test_missing_compiler_is_named_first(bare, monkeypatch):
+def test_missing_compiler_is_named_first(folder_without_headers, monkeypatch):
     monkeypatch.delenv("CC")
     monkeypatch.setattr(selftest.shutil, "which", lambda name: None)
     assert selftest.find_missing_package().startswith("a C compiler is missing: ")

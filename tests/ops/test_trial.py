@@ -39,7 +39,7 @@ def test_endless_kernel_is_stopped(monkeypatch):
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def trial_verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A machine with a GPU; each trial returns the next verdicts from a list."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
@@ -52,41 +52,41 @@ def recall(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
     return trial.recall([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
-def test_success_is_stored_until_its_key_changes(machine, monkeypatch):
-    machine.append(ALL_RIGHT)
+def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
+    trial_verdicts.append(ALL_RIGHT)
     assert [recall(), recall()] == [ALL_RIGHT] * 2
     for place, name, value in (
         (torch.cuda, "get_device_name", lambda device: "NVIDIA B200"),
         (trial, "DRIVERS", [__file__]),
         (torch, "__version__", "3.0"),
     ):
-        machine.append(ALL_RIGHT)
+        trial_verdicts.append(ALL_RIGHT)
         monkeypatch.setattr(place, name, value)
         recall()
-        assert not machine
-    machine.append(ALL_RIGHT)
+        assert not trial_verdicts
+    trial_verdicts.append(ALL_RIGHT)
     recall(torch.float16)
-    assert not machine
+    assert not trial_verdicts
 
 
-def test_failure_is_tried_again_by_next_run(machine, monkeypatch):
-    machine += [ALL_RIGHT, NONE]
+def test_failure_is_tried_again_by_next_run(trial_verdicts, monkeypatch):
+    trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
     assert [recall(), recall()] == [NONE] * 2  # the second rank started before the first ended
     monkeypatch.setattr(trial.time, "time", lambda: 101.0)
     assert recall() == ALL_RIGHT
 
 
-def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
-    machine += [ALL_RIGHT, NONE]
+def test_failure_from_a_fast_clock_is_tried_again(trial_verdicts, monkeypatch):
+    trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
     assert recall() == NONE
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # the clock was set back
     assert recall() == ALL_RIGHT
 
 
-def test_trial_ignores_damaged_record_and_readonly_folder(machine, monkeypatch, tmp_path):
-    machine += [NONE, ALL_RIGHT, ALL_RIGHT]
+def test_trial_ignores_damaged_record_and_readonly_folder(trial_verdicts, monkeypatch, tmp_path):
+    trial_verdicts += [NONE, ALL_RIGHT, ALL_RIGHT]
     recall()
     (record,) = tmp_path.rglob("*.json")
     record.write_text('{"verdicts": 3}')
@@ -95,10 +95,10 @@ def test_trial_ignores_damaged_record_and_readonly_folder(machine, monkeypatch, 
     assert recall() == NONE
 
 
-def test_full_disk_stores_nothing_and_tries_once(machine, monkeypatch):
+def test_full_disk_stores_nothing_and_tries_once(trial_verdicts, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(trial.atomic, "write_text", fail)
-    machine.append(ALL_RIGHT)
+    trial_verdicts.append(ALL_RIGHT)
     assert recall() == ALL_RIGHT

@@ -38,7 +38,7 @@ LEFT, SIDES = 30, [16, 16, 16, 16, 28, 28]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+def hot_run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run of Hot before its first step. The loader is synthetic and runs no RandAugment.
 
     It uses float64: in float32 rounding flips a ReLU here and there.
@@ -151,19 +151,19 @@ def train_by_hand(
     return losses, average
 
 
-def test_hot_six_steps_match_handwritten_loop(run):
+def test_hot_six_steps_match_handwritten_loop(hot_run):
     net = build_shallow_resnet18(CLASSES)
-    net.load_state_dict(run.model.state_dict())
+    net.load_state_dict(hot_run.model.state_dict())
     assert net.fc.bias.tolist() == pytest.approx([-math.log(CLASSES)] * CLASSES)
     begun = copy.deepcopy(list_floats(net.state_dict()))
     raw = [
         (batch.pixels.clone(), batch.labels.clone())
-        for batch in islice(run.train_data.batches(0), STEPS)
+        for batch in islice(hot_run.train_data.batches(0), STEPS)
     ]
     losses, average = train_by_hand(net, raw)
-    notes = record(run)
+    notes = record(hot_run)
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
-    with run.methods.eval_weights(run.model):
-        actual = copy.deepcopy(list_floats(run.model.state_dict()))
+    with hot_run.methods.eval_weights(hot_run.model):
+        actual = copy.deepcopy(list_floats(hot_run.model.state_dict()))
     for before, expected, value in zip(begun, average, actual, strict=True):
         assert (value - expected).norm() < 1e-5 * (expected - before).norm()

@@ -226,9 +226,9 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     assert reopen(checkpoints).load_newest()[0] == 20
 
 
-def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
+def test_open_rejects_run_that_exceeds_free_space(checkpoints, set_free_space):
     size = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
-    free(5_000_000)
+    set_free_space(5_000_000)
     checkpoints.open_for_writing(size + 5_000_000)  # includes older checkpoints
     with pytest.raises(NotReadyError, match=r"has 5 MB free, and the run needs another 20 MB"):
         checkpoints.open_for_writing(size + 20_000_000)

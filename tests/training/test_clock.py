@@ -10,7 +10,7 @@ from resnet_recipes.training.clock import Clock, CompilationTimer
 
 
 @pytest.fixture
-def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def advance_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return a function that advances the time by some seconds."""
     now = [1000.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
@@ -21,25 +21,25 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return advance
 
 
-def test_clock_paused_does_not_advance(wait):
+def test_clock_paused_does_not_advance(advance_time):
     clock = Clock(torch.device("cpu"))
-    wait(2.0)
+    advance_time(2.0)
     with clock.pause():
-        wait(50.0)
+        advance_time(50.0)
         assert clock.seconds() == 2.0
-    wait(3.0)
+    advance_time(3.0)
     assert clock.seconds() == 5.0
 
 
-def test_clock_restarted_continues_from_seconds(wait):
+def test_clock_restarted_continues_from_seconds(advance_time):
     clock = Clock(torch.device("cpu"))
-    wait(7.0)
+    advance_time(7.0)
     clock.restart(100.0)
-    wait(1.0)
+    advance_time(1.0)
     assert clock.seconds() == 101.0
 
 
-def test_compiling_counts_first_gradients_beyond_fastest(wait):
+def test_compiling_counts_first_gradients_beyond_fastest(advance_time):
     compilation = CompilationTimer()
     for size, seconds in (
         (32, 9.0),
@@ -51,5 +51,5 @@ def test_compiling_counts_first_gradients_beyond_fastest(wait):
         (48, 3.0),
     ):
         with compilation.time_gradient(torch.Size((size,))):
-            wait(seconds)
+            advance_time(seconds)
     assert compilation.seconds() == 8.5 + 0.5 + 1.5

@@ -32,7 +32,7 @@ from tests.run_folders import create_unstarted_run
 pytestmark = pytest.mark.slow
 
 
-def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
+def test_three_ranks_match_single_process(launcher, make_recipe, make_run, tmp_path):
     """Micro-batches of four share BatchNorm statistics, for any number of ranks.
 
     Only the order of float additions differs.
@@ -45,7 +45,7 @@ def test_three_ranks_match_single_process(launcher, recipe, make_run, tmp_path):
     )
 
     def train_and_read(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
-        parsed = recipe(words)
+        parsed = make_recipe(words)
         facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
         folder = create_unstarted_run(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
         launcher.train(folder, ranks)

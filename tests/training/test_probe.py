@@ -22,7 +22,7 @@ ALONE = Rank(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
-def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
+def growing_plan(plan_recipe: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with growing images and all kinds of methods."""
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     methods = {
@@ -32,47 +32,51 @@ def growing(planned: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Pl
         "ema": {},
         "sam": {"interval": 2},
     }
-    return planned("max_duration=4ep", methods=methods)
+    return plan_recipe("max_duration=4ep", methods=methods)
 
 
-def test_measure_speeds_covers_smallest_and_largest_size(growing, monkeypatch):
+def test_measure_speeds_covers_smallest_and_largest_size(growing_plan, monkeypatch):
     monkeypatch.setattr(probe, "TIMED_STEPS", 3)
-    speeds = probe.measure_speeds(growing, ALONE, seconds=5.0)
-    assert {min(growing.sizes), max(growing.sizes)} <= set(speeds.step) <= set(growing.sizes)
+    speeds = probe.measure_speeds(growing_plan, ALONE, seconds=5.0)
+    assert (
+        {min(growing_plan.sizes), max(growing_plan.sizes)}
+        <= set(speeds.step)
+        <= set(growing_plan.sizes)
+    )
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in speeds.step.values())
     assert speeds.evaluation > 0
     assert speeds.save > 0
     assert (speeds.loader, speeds.end_to_end, speeds.all_reduce, speeds.devices) == ({}, None, 0, 1)
 
 
-def test_measure_end_to_end_times_real_images(growing, monkeypatch):
+def test_measure_end_to_end_times_real_images(growing_plan, monkeypatch):
     monkeypatch.setattr(probe, "TIMED_STEPS", 2)
-    assert probe.measure_end_to_end_rate(growing, ALONE, 16, seconds=1.0) > 0
+    assert probe.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=1.0) > 0
 
 
-def test_end_to_end_within_warm_up_uses_laps(growing, monkeypatch):
+def test_end_to_end_within_warm_up_uses_laps(growing_plan, monkeypatch):
     monkeypatch.setattr(
         probe, "train", lambda run, reporter, first: reporter.laps.extend([2.0, 2.0])
     )
-    assert probe.measure_end_to_end_rate(growing, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
+    assert probe.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
 
 
-def test_warm_up_seconds_are_excess_of_first_steps(growing, monkeypatch):
+def test_warm_up_seconds_are_excess_of_first_steps(growing_plan, monkeypatch):
     """Expected: the first two steps of each size take 7 s, later ones 1 s."""
-    growing.recipe.methods.sam = None
+    growing_plan.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
     monkeypatch.setattr(probe, "train", lambda run, reporter, *_: reporter.laps.extend(laps))
-    assert probe.measure_speeds(growing, ALONE).warm_up_seconds == pytest.approx(5.0)
+    assert probe.measure_speeds(growing_plan, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
     ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
 )
-def test_batch_size_is_chosen_by_warm_step(laps, size, growing, monkeypatch):
+def test_batch_size_is_chosen_by_warm_step(laps, size, growing_plan, monkeypatch):
     """Expected: 8 images in 0.8 s are 20 images in 2 s."""
     monkeypatch.setattr(Plan, "bn_size", 32)
     monkeypatch.setattr(probe, "time_steps", lambda *_: laps)
-    assert probe.choose_batch_size(growing, ALONE, 16) == size
+    assert probe.choose_batch_size(growing_plan, ALONE, 16) == size
 
 
 def measure_two_ranks(process: RankProcess) -> dict[str, object]:
@@ -88,8 +92,8 @@ def measure_two_ranks(process: RankProcess) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_together(launcher, growing, tmp_path):
-    (tmp_path / "config.yaml").write_text(freeze(growing.recipe))
+def test_two_ranks_measure_together(launcher, growing_plan, tmp_path):
+    (tmp_path / "config.yaml").write_text(freeze(growing_plan.recipe))
     first, second = launcher.call(tmp_path, 2, measure_two_ranks)
     assert first["devices"] == 2
     assert first["all_reduce"] > 0
@@ -119,11 +123,11 @@ def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
     assert loader.now == 100 + 5 * 2.0 + 100 + 5 * 0.5
 
 
-def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing):
-    synthetic = probe.make_synthetic_plan(growing, ALONE, 16)
-    assert synthetic.sizes == growing.sizes
+def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing_plan):
+    synthetic = probe.make_synthetic_plan(growing_plan, ALONE, 16)
+    assert synthetic.sizes == growing_plan.sizes
     assert synthetic.steps_per_epoch > probe.WARM_UP_STEPS + probe.TIMED_STEPS + 2
-    assert synthetic.steps_per_epoch % growing.steps_per_epoch == 0
+    assert synthetic.steps_per_epoch % growing_plan.steps_per_epoch == 0
 
 
 def test_extra_gradients_are_spread_over_interval():
@@ -146,16 +150,16 @@ def test_stopwatch_times_steps_after_warm_up(device, steps):
     )
 
 
-def test_first_timed_step_is_sam_step_of_size(growing, monkeypatch):
+def test_first_timed_step_is_sam_step_of_size(growing_plan, monkeypatch):
     begun = []
     monkeypatch.setattr(
         probe,
         "train",
         lambda run, reporter, first: (begun.append((run.plan, first)), reporter.laps.append(1.0)),
     )
-    growing.recipe.methods.sam.interval = 5
-    for side in set(growing.sizes):
-        probe.time_steps(growing, ALONE, side, 16, 1.0, ())
+    growing_plan.recipe.methods.sam.interval = 5
+    for side in set(growing_plan.sizes):
+        probe.time_steps(growing_plan, ALONE, side, 16, 1.0, ())
         plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP_STEPS
         assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
         assert (step + 1) % 5 == 0

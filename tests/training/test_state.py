@@ -154,16 +154,18 @@ methods.trivial_augment | {} | methods.trivial_augment
 """
     ),
 )
-def test_changed_settings_reject_non_default_newer_setting(setting, value, changed_key, recipe):
-    old = asdict(recipe())
+def test_changed_settings_reject_non_default_newer_setting(
+    setting, value, changed_key, make_recipe
+):
+    old = asdict(make_recipe())
     section, _, key = setting.partition(".")
     del old[section][key]
-    (problem,) = find_changed_settings(old, recipe(f"{setting}={value}"))
+    (problem,) = find_changed_settings(old, make_recipe(f"{setting}={value}"))
     assert problem.key == changed_key
 
 
-def test_changed_settings_report_removed_setting(recipe):
-    (problem,) = find_changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
+def test_changed_settings_report_removed_setting(make_recipe):
+    (problem,) = find_changed_settings(asdict(make_recipe()) | {"rotation": 5}, make_recipe())
     assert str(problem).startswith("rotation differs from the run, which uses 5")
 
 
@@ -180,13 +182,13 @@ log.interval=7ba | methods.sam={} | the run does not use this method
 """
     ),
 )
-def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message, recipe):
-    (problem,) = find_changed_settings(asdict(recipe(old)), recipe(new))
+def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message, make_recipe):
+    (problem,) = find_changed_settings(asdict(make_recipe(old)), make_recipe(new))
     assert problem.clause.endswith(message)
 
 
-def test_changed_settings_include_method_without_settings(recipe):
-    off, on = recipe(), recipe("methods.trivial_augment={}")
+def test_changed_settings_include_method_without_settings(make_recipe):
+    off, on = make_recipe(), make_recipe("methods.trivial_augment={}")
     for old, new in ((off, on), (on, off)):
         (problem,) = find_changed_settings(asdict(old), new)
         assert problem.key == "methods.trivial_augment"
@@ -205,8 +207,8 @@ FREE = ("data.root", "data.cache", "data.workers", "data.prefetch", "data.on_bad
 FREE += ("batch.eval_size", "batch.bn_size")
 
 
-def test_changed_settings_report_every_learned_setting(recipe):
-    new = recipe("methods.ema={}")
+def test_changed_settings_report_every_learned_setting(make_recipe):
+    new = make_recipe("methods.ema={}")
     learned = ("model", "data", "batch", "optimizer", "schedule", "precision", "methods")
     keys = [key for key in flatten(asdict(new)) if key.startswith(learned) and key not in FREE]
     assert len(keys) > 50

@@ -50,7 +50,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
+def make_settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
     """Return a function that returns a run's arguments, with a teacher or stored outputs."""
     path = tmp_path / "teacher.safetensors"
     base = (
@@ -98,13 +98,15 @@ def write(
 
 
 @pytest.fixture
-def stored(settings: Callable, planned: Callable, tmp_path: Path) -> Callable[..., Path]:
+def store_outputs(
+    make_settings: Callable, plan_recipe: Callable, tmp_path: Path
+) -> Callable[..., Path]:
     """Return a function that stores two teacher outputs per image and returns the file."""
 
     def make(
         words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
     ) -> Path:
-        plan = planned(settings(words=words), ranks)
+        plan = plan_recipe(make_settings(words=words), ranks)
         return write(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
 
     return make
@@ -132,18 +134,18 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
     ),
 )
 def test_run_with_all_outputs_matches_teacher_run(
-    settings, make_run, planned, stored, monkeypatch, ranks, words
+    make_settings, make_run, plan_recipe, store_outputs, monkeypatch, ranks, words
 ):
     # a teacher in every step that gets images before mixing, as in `teach`
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
-    plan = planned(settings(words=words), int(ranks))
+    plan = plan_recipe(make_settings(words=words), int(ranks))
     assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
-    path = stored(words, classes=10, ranks=int(ranks))
-    learned = train_and_digest(make_run(settings(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
-    half, rest = (make_run(settings(path, words)) for _ in range(2))
+    path = store_outputs(words, classes=10, ranks=int(ranks))
+    learned = train_and_digest(make_run(make_settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
+    half, rest = (make_run(make_settings(path, words)) for _ in range(2))
     train_and_digest(half, stop_at=STEPS // 2 + 1)
     restore(rest, capture(half, STEPS // 2 + 1))
     assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
@@ -160,25 +162,27 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ],
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
-def test_one_file_serves_other_batches_and_seeds(taught_with, words, settings, make_run, stored):
-    path = stored(taught_with, classes=10)
-    learned = train_and_digest(make_run(settings(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(settings(words=words))))
+def test_one_file_serves_other_batches_and_seeds(
+    taught_with, words, make_settings, make_run, store_outputs
+):
+    path = store_outputs(taught_with, classes=10)
+    learned = train_and_digest(make_run(make_settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
 
 
-def test_rank_waits_until_all_outputs_are_written(stored, tmp_path, monkeypatch):
+def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
     path, missing = tmp_path / "two.safetensors", []
     name = "resnet_recipes.training.teaching.wait_for_ranks"
     monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].find_missing_epochs()))
-    stored()
+    store_outputs()
     assert missing == [[0, 1], []]
 
 
-def test_missing_one_output_changes_loss_little(settings, make_run, stored):
+def test_missing_one_output_changes_loss_little(make_settings, make_run, store_outputs):
     most, results = len(CLASSES) - 1, []
     for name, count in (("most", most), ("all", most + 1)):
-        path = stored(name=name, classes=count)
-        results.append(next(iter(make_run(settings(path)).train_data.batches())))
+        path = store_outputs(name=name, classes=count)
+        results.append(next(iter(make_run(make_settings(path)).train_data.batches())))
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.soft_labels.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
@@ -187,9 +191,9 @@ def test_missing_one_output_changes_loss_little(settings, make_run, stored):
     assert not torch.equal(raw.soft_labels, exact.soft_labels)
 
 
-def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
-    path = stored(RESIZED, cycle=1)
-    run = make_run(settings(path, RESIZED))
+def test_repeated_epochs_use_the_same_crops(make_settings, make_run, store_outputs):
+    path = store_outputs(RESIZED, cycle=1)
+    run = make_run(make_settings(path, RESIZED))
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
         raw = next(batches)
@@ -203,23 +207,23 @@ def test_repeated_epochs_use_the_same_crops(settings, make_run, stored):
 
 
 @pytest.fixture
-def explain_plan_rejection(settings: Callable, planned: Callable) -> Callable[..., str]:
+def explain_plan_rejection(make_settings: Callable, plan_recipe: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with stored outputs is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
         with pytest.raises(error) as caught:
-            planned(settings(labels, words))
+            plan_recipe(make_settings(labels, words))
         return " ".join(f"{one.key} {one}" for one in caught.value.problems)
 
     return explain_rejection
 
 
-def test_run_with_other_crops_is_rejected_with_values(stored, explain_plan_rejection):
+def test_run_with_other_crops_is_rejected_with_values(store_outputs, explain_plan_rejection):
     other = (
         "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
         "max_duration=3ep"
     )
-    message = explain_plan_rejection(RecipeError, stored(RESIZED), other)
+    message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
     for text in (
         "two.safetensors was made with [0.08,1.0]",
         "data.crop_scale='[0.08,1.0]'",
@@ -235,27 +239,29 @@ def test_run_with_other_crops_is_rejected_with_values(stored, explain_plan_rejec
         assert text in message, message
 
 
-def test_run_with_other_image_size_is_rejected(settings, planned, stored, explain_plan_rejection):
-    path, shrunk = stored(), "data.memory_pixels=64"
+def test_run_with_other_image_size_is_rejected(
+    make_settings, plan_recipe, store_outputs, explain_plan_rejection
+):
+    path, shrunk = store_outputs(), "data.memory_pixels=64"
     assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     rewrite(path, {"data.memory_pixels": "64"})
-    planned(settings(path, shrunk))
+    plan_recipe(make_settings(path, shrunk))
     del metadata["data.memory_pixels"]  # as in files of older versions
     save_file(load_file(path), path, metadata)
-    planned(settings(path))
+    plan_recipe(make_settings(path))
 
 
-def test_run_resized_elsewhere_is_rejected(stored, explain_plan_rejection):
+def test_run_resized_elsewhere_is_rejected(store_outputs, explain_plan_rejection):
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
-    message = explain_plan_rejection(RecipeError, stored(RESIZED), other)
+    message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
     assert "at:loader" in message
     assert "at:device" in message
 
 
-def test_description_contains_every_crop_setting(settings, planned):
-    settings_of_crops = describe_images(planned(settings()), 0)
+def test_description_contains_every_crop_setting(make_settings, plan_recipe):
+    settings_of_crops = describe_images(plan_recipe(make_settings()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
@@ -287,68 +293,71 @@ DAMAGE = [
 
 @pytest.mark.parametrize(("message", "damage"), DAMAGE)
 def test_damaged_file_is_rejected_before_first_step(
-    stored, explain_plan_rejection, damage, message
+    store_outputs, explain_plan_rejection, damage, message
 ):
-    path = stored()
+    path = store_outputs()
     damage(path)
     results = explain_plan_rejection(NotReadyError, path)
     for part in (message, "methods.distill.labels", "try:   resnet-recipes teach NAME"):
         assert part in results
 
 
-def test_outputs_are_readable_as_safetensors(stored):
-    results = load_file(stored(classes=9))
+def test_outputs_are_readable_as_safetensors(store_outputs):
+    results = load_file(store_outputs(classes=9))
     assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
     assert results["values"].dtype == torch.float16
     assert results["classes"].max() == len(CLASSES) - 1
 
 
 def test_metadata_is_quoted_in_suggested_commands(
-    settings, planned, stored, explain_plan_rejection
+    make_settings, plan_recipe, store_outputs, explain_plan_rejection
 ):
-    path = stored()
+    path = store_outputs()
     rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
-        planned(settings(path))
+        plan_recipe(make_settings(path))
     fixes = {problem.key: problem.fix for problem in caught.value.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
     rewrite(path, {"$(reboot)": "1"})
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 
 
-def test_plan_describes_size_and_repetition_of_outputs(settings, planned, stored):
-    (teacher,) = planned(settings(stored(cycle=1))).teachers
+def test_plan_describes_size_and_repetition_of_outputs(make_settings, plan_recipe, store_outputs):
+    (teacher,) = plan_recipe(make_settings(store_outputs(cycle=1))).teachers
     message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
     assert re.search(message, teacher.text)
 
 
-def test_interrupted_file_is_completed_bit_identical(stored):
-    complete, part = stored().read_bytes(), stored(name="part", stop=5)  # 4 batches per epoch
+def test_interrupted_file_is_completed_bit_identical(store_outputs):
+    complete, part = (
+        store_outputs().read_bytes(),
+        store_outputs(name="part", stop=5),
+    )  # 4 batches per epoch
     assert map_outputs(part)[0].find_missing_epochs() == [1]
-    assert stored(name="part").read_bytes() == complete
+    assert store_outputs(name="part").read_bytes() == complete
 
 
 @pytest.fixture
-def replaced(settings, make_run, tmp_path) -> Callable[[], None]:
+def replace_teacher(make_settings, make_run, tmp_path) -> Callable[[], None]:
     """Return a function that replaces the teacher with another network of the same kind."""
-    run = make_run(settings(words="seed=6"))
+    run = make_run(make_settings(words="seed=6"))
     return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
 
 
 @pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
-def test_partial_file_rejects_another_teacher_or_dtype(stored, replaced, words):
-    part = stored(stop=5)
+def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_teacher, words):
+    part = store_outputs(stop=5)
     before = part.read_bytes()
     if not words:
-        replaced()
+        replace_teacher()
     with pytest.raises(NotReadyError, match="other settings or another teacher"):
-        stored(words)
+        store_outputs(words)
     assert part.read_bytes() == before
 
 
-def test_outputs_serve_runs_of_another_dtype(settings, planned, stored):
-    path = stored()
-    assert planned(settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
+def test_outputs_serve_runs_of_another_dtype(make_settings, plan_recipe, store_outputs):
+    path = store_outputs()
+    assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 
 
 def explain_rejection(process: RankProcess) -> str:
@@ -357,29 +366,33 @@ def explain_rejection(process: RankProcess) -> str:
     return str(caught.value)
 
 
-def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, replaced, launcher):
-    path = stored(stop=1)
-    replaced()
-    folder = create_unstarted_run(path.parent / "run", recipe(settings()))
+def test_rank_rejects_teacher_replaced_after_start(
+    store_outputs, make_settings, make_recipe, replace_teacher, launcher
+):
+    path = store_outputs(stop=1)
+    replace_teacher()
+    folder = create_unstarted_run(path.parent / "run", make_recipe(make_settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, explain_rejection)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
 
 
-def test_run_rejects_teacher_replaced_after_plan(settings, planned, replaced):
-    plan = planned(settings())
-    replaced()
+def test_run_rejects_teacher_replaced_after_plan(make_settings, plan_recipe, replace_teacher):
+    plan = plan_recipe(make_settings())
+    replace_teacher()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         build(plan, Rank(0, 1, torch.device("cpu")))
 
 
-def test_loader_rejects_labels_replaced_after_plan(settings, planned, stored, replaced):
-    path, rank = stored(), Rank(0, 1, torch.device("cpu"))
-    plan = planned(settings(path))
+def test_loader_rejects_labels_replaced_after_plan(
+    make_settings, plan_recipe, store_outputs, replace_teacher
+):
+    path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
+    plan = plan_recipe(make_settings(path))
     open_train(plan, rank, plan.new_stack()).close()
     path.unlink()
-    replaced()
-    stored()
+    replace_teacher()
+    store_outputs()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         open_train(plan, rank, plan.new_stack())

@@ -312,7 +312,7 @@ def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
 
 
 @pytest.fixture
-def table(folder: Path, tmp_path: Path) -> Path:
+def image_table(folder: Path, tmp_path: Path) -> Path:
     """Return a table of all images of `folder`, which are next to it without class folders.
 
     No name contains `val`.
@@ -328,9 +328,9 @@ def table(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "labels.csv"
 
 
-def test_table_gives_images_and_labels_of_folders(folder, table):
-    assert count_images(make_small_config(table)) == (37, 11, CLASSES)
-    assert "validation images come from test" in list_notes(table).splitlines()
+def test_table_gives_images_and_labels_of_folders(folder, image_table):
+    assert count_images(make_small_config(image_table)) == (37, 11, CLASSES)
+    assert "validation images come from test" in list_notes(image_table).splitlines()
     share = replace(ALONE, eval_size=11)
     mine, theirs = (
         next(
@@ -338,17 +338,17 @@ def test_table_gives_images_and_labels_of_folders(folder, table):
                 make_small_config(root), data.measure(make_small_config(root)), share
             ).batches()
         )
-        for root in (table, folder)
+        for root in (image_table, folder)
     )
     assert np.array_equal(mine.pixels, theirs.pixels)
     assert np.array_equal(mine.labels, theirs.labels)
 
 
-def test_table_without_splits_is_split_randomly(table):
-    lines = [line.rpartition(",")[0] for line in table.read_text().splitlines()]
-    table.write_text("\n".join(lines))
-    assert "has no validation images" in explain_rejection(make_small_config(table))
-    assert count_images(make_small_config(table, val_share=0.25))[1] == 12
+def test_table_without_splits_is_split_randomly(image_table):
+    lines = [line.rpartition(",")[0] for line in image_table.read_text().splitlines()]
+    image_table.write_text("\n".join(lines))
+    assert "has no validation images" in explain_rejection(make_small_config(image_table))
+    assert count_images(make_small_config(image_table, val_share=0.25))[1] == 12
 
 
 def test_hugging_face_metadata_gives_labels(folder, tmp_path):
@@ -388,16 +388,16 @@ def test_resume_checks_the_validation_fraction(flowers):
         data.open_train(replace(config, val_seed=1), facts, ALONE)
 
 
-def test_doctor_checks_every_image_of_every_layout(flowers, table):
+def test_doctor_checks_every_image_of_every_layout(flowers, image_table):
     next((flowers / "cat").iterdir()).write_bytes(b"no image")
-    for root, count in ((flowers, 37), (table, 48)):
+    for root, count in ((flowers, 37), (image_table, 48)):
         assert f"of {count} images were decoded" in check_data(root)[-1].what
     levels = {finding.what: finding.level for finding in check_data(flowers)}
     assert levels[f"{flowers} has no validation images"] == "warn"
 
 
 @pytest.fixture
-def listed(copied_images: Path) -> Path:
+def images_with_tables(copied_images: Path) -> Path:
     """Return images in class folders, next to tables that swap ant and bee."""
     for split in ("train", "val"):
         lines = ["path,label"]
@@ -407,37 +407,42 @@ def listed(copied_images: Path) -> Path:
     return copied_images
 
 
-def test_table_next_to_folders_gives_labels_and_note(listed, folder):
-    theirs, table = read_labels(folder), listed / "val.csv"
-    assert read_labels(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
+def test_table_next_to_folders_gives_labels_and_note(images_with_tables, folder):
+    theirs, table = read_labels(folder), images_with_tables / "val.csv"
+    assert read_labels(images_with_tables) == {
+        name: SWAPPED[label] for name, label in theirs.items()
+    }
     assert (
-        f"labels come from {listed}/train.csv and {table}"
-        in data.measure(make_small_config(listed)).notes
+        f"labels come from {images_with_tables}/train.csv and {table}"
+        in data.measure(make_small_config(images_with_tables)).notes
     )
-    convert(listed, listed / "made", ConvertOptions(workers=1), show_nothing)
+    convert(
+        images_with_tables, images_with_tables / "made", ConvertOptions(workers=1), show_nothing
+    )
     bees = sum(label == "bee" for label in theirs.values())
-    assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees
-    table = table.rename(listed / "val.CSV")
-    assert read_labels(listed) != theirs
+    assert (open_beton(images_with_tables / "made" / "val.beton").labels == 0).sum() == bees
+    table = table.rename(images_with_tables / "val.CSV")
+    assert read_labels(images_with_tables) != theirs
     table.unlink()
-    assert read_labels(listed) == theirs
-    message = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
-    assert message in list_notes(listed)
+    assert read_labels(images_with_tables) == theirs
+    train = f"labels come from {images_with_tables}/train.csv"
+    message = f"{train} and the names of folders in {images_with_tables}/val"
+    assert message in list_notes(images_with_tables)
 
 
-def test_flat_images_are_labeled_by_their_table(listed):
+def test_flat_images_are_labeled_by_their_table(images_with_tables):
     for split in ("train", "val"):
-        place = listed / f"{split}.csv"
-        for path in (listed / split).glob("*/*.jpg"):
-            path.rename(listed / split / path.name)
+        place = images_with_tables / f"{split}.csv"
+        for path in (images_with_tables / split).glob("*/*.jpg"):
+            path.rename(images_with_tables / split / path.name)
         for name in CLASSES:
-            (listed / split / name).rmdir()
+            (images_with_tables / split / name).rmdir()
             place.write_text(place.read_text().replace(f"{name}/", ""))
-    assert count_images(make_small_config(listed)) == (37, 11, CLASSES)
-    (listed / "train.csv").rename(listed / "labels.csv")
-    message = explain_rejection(make_small_config(listed))
+    assert count_images(make_small_config(images_with_tables)) == (37, 11, CLASSES)
+    (images_with_tables / "train.csv").rename(images_with_tables / "labels.csv")
+    message = explain_rejection(make_small_config(images_with_tables))
     assert "train contains images without class folders, and a table that is not read" in message
-    assert f"data={listed}/labels.csv" in message
+    assert f"data={images_with_tables}/labels.csv" in message
 
 
 @pytest.mark.parametrize(
@@ -449,30 +454,30 @@ def test_flat_images_are_labeled_by_their_table(listed):
         ("metadata.jsonl", '{"file_name": "a.jpg", "label": "x"}\n'),
     ],
 )
-def test_two_tables_for_same_images_are_rejected(listed, name, content):
-    (listed / name).write_text(content)
-    message = explain_rejection(make_small_config(listed))
+def test_two_tables_for_same_images_are_rejected(images_with_tables, name, content):
+    (images_with_tables / name).write_text(content)
+    message = explain_rejection(make_small_config(images_with_tables))
     assert "has several sources of labels" in message
     assert name in message
     assert "train.csv" in message
 
 
-def test_table_of_renamed_split_needs_its_folder(listed):
-    (listed / "val.csv").rename(listed / "validation.csv")
+def test_table_of_renamed_split_needs_its_folder(images_with_tables):
+    (images_with_tables / "val.csv").rename(images_with_tables / "validation.csv")
     assert "sources of labels: val and validation.csv" in explain_rejection(
-        make_small_config(listed)
+        make_small_config(images_with_tables)
     )
-    (listed / "validation").mkdir()
-    assert read_labels(listed)["000.jpg"] == "ant"
+    (images_with_tables / "validation").mkdir()
+    assert read_labels(images_with_tables)["000.jpg"] == "ant"
 
 
-def test_rows_of_other_split_are_rejected(listed):
-    table = listed / "train.csv"
-    (listed / "val.csv").write_text(table.read_text())
+def test_rows_of_other_split_are_rejected(images_with_tables):
+    table = images_with_tables / "train.csv"
+    (images_with_tables / "val.csv").write_text(table.read_text())
     assert "lists 37 images for both training and validation" in explain_rejection(
-        make_small_config(listed)
+        make_small_config(images_with_tables)
     )
     table.write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
     assert "has rows whose split is not the split in its file name: val" in explain_rejection(
-        make_small_config(listed)
+        make_small_config(images_with_tables)
     )

@@ -44,7 +44,7 @@ STEPS = 7  # more than two epochs of 41 images in batches of 12
 
 
 @pytest.fixture(scope="module")
-def mixed(folder: Path, tmp_path_factory) -> Path:
+def mixed_images(folder: Path, tmp_path_factory) -> Path:
     """The images of `folder`, small images, and images that the engine cannot decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(folder, root)
@@ -57,9 +57,9 @@ def mixed(folder: Path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def raw(mixed: Path, tmp_path_factory) -> Path:
+def raw_betons(mixed_images: Path, tmp_path_factory) -> Path:
     """The same images in the same order, as raw .beton files of that size."""
-    return convert_to_small_pages(mixed, tmp_path_factory.mktemp("raw"), RAW)
+    return convert_to_small_pages(mixed_images, tmp_path_factory.mktemp("raw"), RAW)
 
 
 def make_memory_config(root: Path, **changes) -> DataConfig:
@@ -102,30 +102,34 @@ VARIANTS = {
 
 @built
 @pytest.mark.parametrize("name", VARIANTS)
-def test_memory_crops_equal_raw_beton_crops(mixed, raw, name):
+def test_memory_crops_equal_raw_beton_crops(mixed_images, raw_betons, name):
     changes, augment = VARIANTS[name]
-    expected = read_crops(make_small_config(raw, "ffcv", **changes), augment)
-    assert read_crops(make_memory_config(mixed, **changes), augment) == expected
+    expected = read_crops(make_small_config(raw_betons, "ffcv", **changes), augment)
+    assert read_crops(make_memory_config(mixed_images, **changes), augment) == expected
 
 
 @built
-def test_beton_memory_crops_equal_raw_copy(mixed, tmp_path):
+def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
-    original = convert_to_small_pages(mixed, tmp_path / "jpegs", jpegs)
+    original = convert_to_small_pages(mixed_images, tmp_path / "jpegs", jpegs)
     raw = convert_to_small_pages(original, tmp_path / "raw", RAW)
     assert read_crops(make_memory_config(original, backend="ffcv")) == read_crops(
         make_small_config(raw, "ffcv")
     )
 
 
-def test_images_without_engine_are_shrunk_not_kept(mixed, raw, without_engine, monkeypatch):
+def test_images_without_engine_are_shrunk_not_kept(
+    mixed_images, raw_betons, without_engine, monkeypatch
+):
     monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
-    assert read_crops(make_memory_config(mixed)) == read_crops(make_small_config(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed_images)) == read_crops(
+        make_small_config(raw_betons, "ffcv")
+    )
 
 
 @built
-def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
-    config = make_memory_config(mixed)
+def test_memory_crops_are_equal_across_ranks_and_resumes(mixed_images):
+    config = make_memory_config(mixed_images)
     whole = read_crops(config)[:STEPS]
     halves = [read_crops(config, rank=rank, world_size=2)[:STEPS] for rank in (0, 1)]
     assert [first + second for first, second in zip(*halves, strict=True)] == whole
@@ -133,19 +137,19 @@ def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
 
 
 @pytest.fixture
-def copied_mixed(mixed: Path, tmp_path: Path) -> Path:
+def copied_mixed_images(mixed_images: Path, tmp_path: Path) -> Path:
     """A copy of the images, which the test deletes."""
-    return shutil.copytree(mixed, tmp_path / "images")
+    return shutil.copytree(mixed_images, tmp_path / "images")
 
 
 @built
-def test_image_is_decoded_once_by_all_processes(copied_mixed):
-    expected = read_crops(make_memory_config(copied_mixed))
-    config = make_memory_config(copied_mixed, workers=2)
+def test_image_is_decoded_once_by_all_processes(copied_mixed_images):
+    expected = read_crops(make_memory_config(copied_mixed_images))
+    config = make_memory_config(copied_mixed_images, workers=2)
     with closing(open_training(config)) as first:
         read(first, count=8)  # more than two epochs: every image
         with closing(open_training(config)) as second:
-            for path in (copied_mixed / "train").glob("*/*"):
+            for path in (copied_mixed_images / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
             assert read(second) == expected[:STEPS]
 
@@ -158,14 +162,14 @@ def _read_all(pickled: bytes) -> None:
 
 
 @built
-def test_memory_is_shared_by_name(copied_mixed):
-    files, name = Files.of(make_memory_config(copied_mixed), "train"), f"test {os.getpid()}"
+def test_memory_is_shared_by_name(copied_mixed_images):
+    files, name = Files.of(make_memory_config(copied_mixed_images), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
     pickled = pickle.dumps(source)
     process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
     process.start()
     process.join()
-    shutil.rmtree(copied_mixed / "train")
+    shutil.rmtree(copied_mixed_images / "train")
     decoded = [index for index in range(len(source)) if source._arrays["entries"][index]]
     assert len(decoded) == len(source) - 2  # Python decodes two
     assert all(source.read(index).width for index in decoded)
@@ -193,8 +197,8 @@ def _measure_kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int
 
 
 @built
-def test_two_ranks_share_one_copy(mixed):
-    config = make_small_config(mixed, memory_pixels=90)  # no image is larger
+def test_two_ranks_share_one_copy(mixed_images):
+    config = make_small_config(mixed_images, memory_pixels=90)  # no image is larger
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
@@ -217,7 +221,7 @@ def test_memory_reserve_is_a_fifth_and_at_least_1gb(available, kept_back):
 
 
 @pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def free_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The free bytes of the system, with a reserve of 200,000; tests change the number."""
     left = [200_000]
     monkeypatch.setattr(memory, "RESERVE", 200_000)
@@ -229,28 +233,30 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @built
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("augment", [None, Darken()])
-def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
-    expected = read_crops(make_small_config(raw, "ffcv"), augment)[:STEPS]
-    config = make_memory_config(mixed, workers=0 if augment else workers)
+def test_images_whose_memory_was_freed_are_decoded_again(
+    mixed_images, raw_betons, free_memory, workers, augment
+):
+    expected = read_crops(make_small_config(raw_betons, "ffcv"), augment)[:STEPS]
+    config = make_memory_config(mixed_images, workers=0 if augment else workers)
     with closing(open_training(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
-            free[0] = left
+            free_memory[0] = left
             assert read(loader) == expected
 
 
 @built
-def test_memory_is_freed_when_system_runs_short(mixed, free):
-    files, name = Files.of(make_memory_config(mixed), "train"), f"test freed {os.getpid()}"
+def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
+    files, name = Files.of(make_memory_config(mixed_images), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     before = _measure_kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
-    free[0] = 100_000  # half of the reserve: no more images are kept
+    free_memory[0] = 100_000  # half of the reserve: no more images are kept
     source.read(0)
     assert _measure_kilobytes(os.getpid(), name)[0] == before
-    free[0] = 90_000
+    free_memory[0] = 90_000
     source.read(0)
-    free[0] = 200_000
+    free_memory[0] = 200_000
     freed = 1024 * (before - _measure_kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
     late = Shrunk(files, 90, name)  # joins the existing memory
@@ -260,8 +266,12 @@ def test_memory_is_freed_when_system_runs_short(mixed, free):
 
 
 @built
-def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monkeypatch):
-    source = Shrunk(Files.of(make_memory_config(mixed), "train"), 90, f"test twice {os.getpid()}")
+def test_memory_that_another_process_freed_is_not_freed_again(
+    mixed_images, free_memory, monkeypatch
+):
+    source = Shrunk(
+        Files.of(make_memory_config(mixed_images), "train"), 90, f"test twice {os.getpid()}"
+    )
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     counts = source._arrays["counts"].tolist()
     free_bytes = iter([90_000, 200_001])  # before the lock, and after
@@ -271,8 +281,8 @@ def test_memory_that_another_process_freed_is_not_freed_again(mixed, free, monke
 
 
 @built
-def test_memory_is_filled_once_and_does_not_grow(mixed):
-    with closing(open_training(make_memory_config(mixed))) as loader:
+def test_memory_is_filled_once_and_does_not_grow(mixed_images):
+    with closing(open_training(make_memory_config(mixed_images))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
@@ -283,21 +293,25 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
 
 @built
 @pytest.mark.parametrize("left", [0, 2])
-def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, left):
+def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
     monkeypatch.setattr(memory, "get_available_memory", lambda: next(free))
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
-    assert read_crops(make_memory_config(mixed)) == read_crops(make_small_config(raw, "ffcv"))
+    assert read_crops(make_memory_config(mixed_images)) == read_crops(
+        make_small_config(raw_betons, "ffcv")
+    )
 
 
 @built
-def test_exhausted_memory_stays_closed(mixed, monkeypatch):
+def test_exhausted_memory_stays_closed(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
-    source = Shrunk(Files.of(make_memory_config(mixed), "train"), LONGEST, f"closed {os.getpid()}")
+    source = Shrunk(
+        Files.of(make_memory_config(mixed_images), "train"), LONGEST, f"closed {os.getpid()}"
+    )
     is_in_memory = []
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available
@@ -343,11 +357,11 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
 @built
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("rule", ["error", "skip"])
-def test_hostile_images_fail_as_from_files(mixed, tmp_path, name, rule):
+def test_hostile_images_fail_as_from_files(mixed_images, tmp_path, name, rule):
     root, messages = tmp_path / "images", []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):
-        shutil.copytree(mixed, root)
+        shutil.copytree(mixed_images, root)
         config = make_small_config(root, memory_pixels=pixels, on_bad_image=rule)
         messages.append(read_error(config, lambda: HOSTILE[name](bad)))
         shutil.rmtree(root)

@@ -9,14 +9,14 @@ from resnet_recipes.data.native import Engine, explain_unavailable
 
 
 @pytest.fixture(scope="session")
-def built() -> None:
+def require_engine() -> None:
     """Skip tests of the native library if it was not built."""
     if why := explain_unavailable():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
 
 
 @pytest.fixture
-def engine(built: None) -> Iterator[Engine]:
+def engine(require_engine: None) -> Iterator[Engine]:
     """An engine with two threads."""
     with closing(Engine(2)) as two_threads:
         yield two_threads

@@ -149,7 +149,7 @@ def test_tables_are_not_reused_across_images(engine):
     assert batch.fill(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
 
 
-def test_empty_huffman_table_reuses_no_earlier_codes(built):
+def test_empty_huffman_table_reuses_no_earlier_codes(require_engine):
     whole = encode_image(make_photo(1, 64, 64), quality=20)
     at = whole.index(b"\xff\xc4\x00\x1f\x01")  # Huffman codes of the DC coefficients of chroma
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]

@@ -30,7 +30,7 @@ def jpeg() -> bytes:
     return encode_image(make_photo(), quality=90)
 
 
-def test_pixels_are_independent_of_thread_count(built, jpeg):
+def test_pixels_are_independent_of_thread_count(require_engine, jpeg):
     images = []
     for threads in (1, 2, 7):
         with closing(Engine(threads)) as engine:
@@ -88,7 +88,7 @@ def is_in_page_cache(path: Path) -> bool:
         return bool(resident.value & 1)
 
 
-def test_files_are_prefetched_before_decoding(built, jpeg, tmp_path):
+def test_files_are_prefetched_before_decoding(require_engine, jpeg, tmp_path):
     late = FileBatch(tmp_path, jpeg)
     with late.path.open("rb") as file:
         os.fsync(file.fileno())
@@ -112,7 +112,7 @@ def read_status(name: str, task: Path = Path("/proc/self")) -> str:
     return next(line.split()[1] for line in lines if line.startswith(name))
 
 
-def test_threads_release_memory_of_large_files(built, tmp_path):
+def test_threads_release_memory_of_large_files(require_engine, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
     large.rows = np.repeat(large.rows, 8)
@@ -159,7 +159,7 @@ def test_raw_pixels_are_returned_unchanged(engine):
     assert np.array_equal(batch.decode(engine)[0], raw[13:73, 11:71])
 
 
-def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
+def test_close_drops_pending_rows_and_awaits_running(require_engine, jpeg):
     batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
     engine = Engine(2)
     engine.submit(batch.rows)
@@ -174,7 +174,7 @@ def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
         engine.submit(batch.rows)
 
 
-def test_wait_times_out_and_releases_the_gil(built):
+def test_wait_times_out_and_releases_the_gil(require_engine):
     # Regular files cannot block a thread, so this waits for a batch that the only thread has not
     # reached.
     image = encode_image(make_photo(0, 600, 800), quality=95)
@@ -213,7 +213,7 @@ def test_engine_threads_block_signals(engine, jpeg):
         assert all(mask >> (one - 1) & 1 for mask in blocked)
 
 
-def test_thread_limit_is_reported(built):
+def test_thread_limit_is_reported(require_engine):
     child = os.fork()
     if not child:
         os.setuid(65534)  # root has no limits

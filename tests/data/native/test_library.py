@@ -34,7 +34,7 @@ def test_known_pixels_equal_pillow(name):
 
 
 @pytest.fixture
-def reload_library(built):
+def reload_library(require_engine):
     """Load the library again, during and after the test."""
     load_library.cache_clear()
     yield
@@ -148,7 +148,7 @@ def link_library(folder: Path, name: str, library: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_library_is_bit_identical_with_another_libjpeg(built, wheels, job, tmp_path):
+def test_library_is_bit_identical_with_another_libjpeg(require_engine, wheels, job, tmp_path):
     _, right = decode_with(PATH, job, link_library(tmp_path, SONAME, wheels))
     assert right
 

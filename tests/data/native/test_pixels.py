@@ -73,7 +73,7 @@ def crop_with_pillow(pixels: np.ndarray, resize: int, side: int, how: int) -> np
 
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("scalar", [False, True])
-def test_evaluation_crop_of_noise_equals_pillow(built, chosen, scalar):
+def test_evaluation_crop_of_noise_equals_pillow(require_engine, chosen, scalar):
     rng = np.random.default_rng(chosen)
     sizes = [(1, 1), (1, 40), (300, 7), (1500, 1200), (224, 224), (37, 33)]
     sizes += rng.integers(1, 300, (60, 2)).tolist()

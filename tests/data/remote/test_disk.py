@@ -78,11 +78,11 @@ def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypat
     assert not [*elsewhere.iterdir()]
 
 
-def test_fetched_files_need_no_more_space(folders, free):
+def test_fetched_files_need_no_more_space(folders, set_free_space):
     part = folders[0] / "set" / "v.part"
     part.mkdir(parents=True)
     (part / "train.beton").write_bytes(bytes(1 << 20))
-    free(1 << 16)
+    set_free_space(1 << 16)
     assert disk.choose_folder("", "set", "v.part", 1 << 20) == folders[0] / "set"
     with pytest.raises(NotReadyError, match=r"has 65\.5 kB free, and the copy needs"):
         disk.choose_folder("", "set", "w.part", 1 << 20)

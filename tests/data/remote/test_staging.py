@@ -302,8 +302,8 @@ def test_plan_rejects_password_in_address(config, site):
     assert not site.asked
 
 
-def test_full_disk_is_rejected_before_fetch(config, site, free):
-    free(4096)
+def test_full_disk_is_rejected_before_fetch(config, site, set_free_space):
+    set_free_space(4096)
     message = explain_failed_fetch(config)
     assert "has 4.1 kB free, and the copy needs" in message
     assert "data.cache=/another/folder" in message
