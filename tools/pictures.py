@@ -59,7 +59,7 @@ def list_results() -> Iterator[ChartRow]:
     """Yield the published results on 8x A100 by training time, without prototypes of recipes."""
     for result in read_published():
         is_final = result.minutes and not result.note.startswith("prototype")
-        if is_final and result.clock == "papers" and "8x A100" in result.hardware:
+        if is_final and result.clock == "steady" and "8x A100" in result.hardware:
             yield {
                 "series": result.recipe,
                 "top1_percent": result.top1_percent,

@@ -179,7 +179,7 @@ def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[st
 def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     clocks = {
         "training": "minutes",
-        "papers' clock": "minutes_papers",
+        "steady state": "minutes_papers",
         "MLPerf's clock": "minutes_mlperf",
         "wall clock": "wall_minutes",
     }

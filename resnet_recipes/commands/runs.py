@@ -26,7 +26,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
 USAGE = Usage(
-    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
+    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
     "list runs, with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
@@ -38,8 +38,10 @@ USAGE = Usage(
     | CSV,
     """\
 The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
-prepared (not started yet) or unreadable. PFLOPS and TIME count training only;
-`compare` and --json include the other clocks.""",
+prepared (not started yet) or unreadable. PFLOPs and TIME count training only;
+`compare` and --json include the other clocks.
+
+`resnet-recipes runs rm RUN ...` deletes runs.""",
 )
 
 #: Sort keys of the list; the best or the latest name comes first.
@@ -55,7 +57,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 _YES = ("y", "yes")
 
 #: Columns that a narrow terminal omits, in this order.
-_OPTIONAL_COLUMNS = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
+_OPTIONAL_COLUMNS = ("PFLOPs", "COST", "RECIPE", "TIME", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
@@ -199,7 +201,7 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
-        "PFLOPS": format_or_dash(run.pflops, format_number),
+        "PFLOPs": format_or_dash(run.pflops, format_number),
         "TIME": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:

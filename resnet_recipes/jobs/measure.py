@@ -175,7 +175,9 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     seconds, evaluations = time_epochs(records, size), time_evaluations(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
     speeds = make_speeds(plan, seconds, images / mean(evaluations) if evaluations else None)
-    source = f"the papers' rule, from {len(seconds)} of {len(plan.sizes)} epochs"
+    source = (
+        f"the first epoch counted like the second, from {len(seconds)} of {len(plan.sizes)} epochs"
+    )
     forecast = RunForecast(estimate(plan, speeds), speeds, source, time.time())
     return TimedEpochs(seconds, forecast)
 

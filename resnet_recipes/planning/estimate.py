@@ -263,7 +263,7 @@ def _get_path(key: str) -> Path:
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the `count` epochs of a run to time for the papers' rule; `sizes` are by epoch.
+    """Return the `count` epochs of a run to time; `sizes` are by epoch.
 
     If the image size is constant, these are the first epochs. Otherwise they are the first two,
     since the first fills caches and is timed as the second, and one epoch at each of some other

@@ -26,8 +26,8 @@ CONTRADICTIONS = (
     "timm A3 on AWS took 334 min, but next to it 3.8 times Mild's 56 min is printed; the "
     "minutes are shown.",
     "Table 5 of the deep dive prints 76.033% where its text has 76.33%; the text is shown.",
-    "Mild's 23.8 min run on MLPerf's clock (evaluations and a cold first epoch count), 25.3 min on "
-    "the papers' clock; the two must not be subtracted. DAWNBench's clock is a third.",
+    "Mild's 23.8 min run on MLPerf's clock (evaluations and a cold first epoch count), 25.3 min in "
+    "steady-state training time; the two must not be subtracted. DAWNBench's clock is a third.",
     "FFCV's times are given on both clocks: wall time includes an evaluation after every epoch.",
 )
 
@@ -41,7 +41,7 @@ class PublishedResult:
     epochs: int | None
     top1_percent: float | None
     minutes: float | None
-    clock: str  # clock of the minutes: papers | mlperf | wall | dawnbench
+    clock: str  # clock of the minutes: steady | mlperf | wall | dawnbench
     images_per_second: float | None
     hardware: str
     source: str

@@ -208,7 +208,7 @@ def _make_figures(
     behind = [
         row | {"series": row["recipe"], "cost": row["minutes"] / 60 * P4D_DOLLARS_PER_HOUR}
         for row in published
-        if row["clock"] == "papers"
+        if row["clock"] == "steady"
         and USUAL_HARDWARE in row["hardware"]
         and not row["note"].startswith("prototype")
     ]
@@ -220,8 +220,8 @@ def _make_figures(
         )
     if published:
         published_note = (
-            f"Open points: results published for {USUAL_HARDWARE}, on the papers' clock, where the "
-            "first epoch is counted like the second. "
+            f"Open points: results published for {USUAL_HARDWARE}, by steady-state training "
+            "time, in which the first epoch is counted like the second. "
         )
         cost_note = f"; published results by training time, at {P4D_DOLLARS_PER_HOUR}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
@@ -299,7 +299,7 @@ def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:
     keys = [key for key in published[0] if key != "images_per_second"]
     return Table(
         "All published results. Click a column heading to sort. The clock shows what the time "
-        "includes: papers (training only), mlperf (training and evaluations), wall (everything).",
+        "includes: steady (training only), mlperf (training and evaluations), wall (everything).",
         {key: key for key in keys} | {"top1_percent": "top-1 (%)", "minutes": "time (min)"},
         published,
     )

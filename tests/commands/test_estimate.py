@@ -123,6 +123,6 @@ def test_sample_trains_epochs_of_the_full_schedule(words, epochs, received_jobs,
 def test_sample_reports_its_epochs_and_omissions(received_jobs, enter):
     out = enter(f"resnet-recipes estimate {WORDS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
-    assert "The papers' rule, from 4 of 60 epochs" in out
+    assert "The first epoch counted like the second, from 4 of 60 epochs" in out
     message = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
     assert "must be at least two epochs" in message

@@ -34,7 +34,7 @@ def test_recipe_claims_are_published_results(recipe, claim):
             and result.top1_percent == claim["top1"]
             and all(claim.get(key) in (None, getattr(result, key)) for key in ("epochs", "minutes"))
             and claim.get("hardware", "") in ("", result.hardware)
-            and ("minutes" not in claim or claim.get("clock", "papers").lower() == result.clock)
+            and ("minutes" not in claim or claim.get("clock", "steady").lower() == result.clock)
         )
 
     assert any(map(is_equal, read_published())), claim
@@ -44,7 +44,7 @@ def test_published_results_name_source_and_are_possible():
     for result in read_published():
         assert result.source
         assert result.top1_percent or result.images_per_second or result.note
-        assert result.minutes is None or result.clock in ("papers", "mlperf", "wall", "dawnbench")
+        assert result.minutes is None or result.clock in ("steady", "mlperf", "wall", "dawnbench")
         for figure, least, most in (
             (result.top1_percent, 70, 82),
             (result.minutes, 0.1, 2000),

@@ -88,7 +88,7 @@ def test_published_accuracy_is_compared_with_ema(summary):
 def test_unknown_values_have_no_row(summary):
     clocks = {"training_seconds_papers_rule": None, "mlperf_seconds": None}
     bare = format_page(replace(summary, published=None, ema=None, **clocks))
-    for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):
+    for word in ("published", "EMA", "steady state", "MLPerf", "None"):
         assert word not in bare
 
 
@@ -96,9 +96,9 @@ def test_other_clocks_are_listed_only_in_full(summary):
     timed = replace(summary, mlperf_seconds=120.0)
     assert "training|1:50 without evaluations and checkpoints" in format_page(timed)
     assert "MLPerf" not in format_page(timed)
-    assert "papers" not in format_page(timed)
+    assert "steady" not in format_page(timed)
     every = format_page(timed, full=True)
-    assert "times|    1:40   papers' clock: first epoch" in every
+    assert "times|    1:40   steady state: first epoch" in every
     assert "|    2:00   MLPerf's clock: from first image to last evaluation" in every
     assert "compute|20 PFLOPs (10^15 operations)" in every
 
