@@ -70,9 +70,10 @@ def describe_recipes() -> Iterator[str]:
         "A recipe is one file, with the unit of every number, and its source if it was published. "
         "[Choose a recipe](../howto/choose.md) helps to select one, and "
         "[your own recipe](../howto/recipe.md) can start from any of them.\n\n"
-        "Letters in brackets, such as \\[R\\], refer to the sources at the top of each file. "
-        "Published times are on the [papers' clock](../metrics.md#clocks), unless a recipe names "
-        "another clock.\n"
+        "Letters in brackets, such as \\[R\\], refer to the sources at the top of each file. The "
+        "first paragraphs of a file are shown as text, above its other lines. "
+        "Published times are [steady-state training times](../metrics.md#clocks), unless a recipe "
+        "names another clock.\n"
     )
     for group, title in {"ours": "To train with", "baselines": "To compare with"}.items():
         yield f"**{title}:**\n"
@@ -99,9 +100,9 @@ def describe_methods() -> Iterator[str]:
         "`methods.NAME={}` adds a method to a recipe with its defaults, and `~methods.NAME` "
         "removes it. The table lists the methods in the order they run. "
         "`resnet-recipes methods NAME` prints the same card.\n\n"
-        "On a card, *gain* is in points of top-1 on ImageNet, unless it names other images. "
-        '"Measured here" gives the difference and its 95% interval. A difference is *not settled* '
-        "if the interval contains zero. *Acts at* lists the "
+        "On a card, *gain* is in points of top-1 on ImageNet, unless it names speed or other "
+        'images. "Measured here" gives the difference and its 95% interval. A difference is '
+        "*not settled* if the interval contains zero. *Acts at* lists the "
         "[hooks](../contributing/method.md#the-hooks) of the method.\n"
     )
     yield from _format_overview("method", ORDER, lambda tree: tree.get("methods", ()))
@@ -222,7 +223,9 @@ def _format_overview(
 
 def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     head = re.match(r"(?:#.*\n)*", text).group()
-    about = re.sub(r"^# ?", "", head, flags=re.MULTILINE).split("\nSources:")[0]
+    about, mark, _ = re.sub(r"^# ?", "", head, flags=re.MULTILINE).partition("\nSources:")
+    # the text above the sources is a paragraph of the page already
+    shown = text[head.index("# Sources:") if mark else len(head) :].strip()
     yield f"## {tree['name']}\n"
     yield f"{_format_text(about.rstrip())}\n"
     if results := tree.get("published"):
@@ -234,7 +237,7 @@ def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     if names := tree.get("methods"):
         yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
     yield f'<details markdown="1"><summary>{tree["name"]}.yaml</summary>\n'
-    yield f"```yaml\n{text.rstrip()}\n```\n\n</details>\n"
+    yield f"```yaml\n{shown}\n```\n\n</details>\n"
 
 
 def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:

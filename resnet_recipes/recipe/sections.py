@@ -187,7 +187,8 @@ class LaunchConfig(Section):
     gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
-    # price of this machine per hour, in any currency; the plan then shows the run's cost
+    # price of this machine per hour, in any currency, which `$` in a budget stands for; the plan
+    # then shows the run's cost
     price: Annotated[float | None, _PRICE] = None
     # "2h", "90m" or "$20" (needs launch.price): train for as many epochs as fit, by the speed
     # measured on this machine; empty: the duration of the recipe
