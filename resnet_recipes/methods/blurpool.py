@@ -65,8 +65,9 @@ class BlurPool(Method):
     )
     gain = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
-        "another 10% of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
-        f"epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
+        "another 10% of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), "
+        "settled within its study only, in 8 epochs of Mild on 20 classes of Tiny ImageNet "
+        f"({DOCS}/lab/methods.html)."
     )
     avoid_when = "Single pixels of the images matter."
     inference = "costs 10% more CPU time (9 to 13), for ResNet-50 at 224 px."
