@@ -31,10 +31,10 @@ from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.estimate import Estimate
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import compose as composing
-from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import PROGRAM, Library
 from resnet_recipes.recipe.schema import Recipe
@@ -44,7 +44,11 @@ from resnet_recipes.run_folder.lock import LockedFolder
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.inference.images import OneImage
-    from resnet_recipes.inference.trained import EvaluationResult, Prediction, TrainedNetwork
+    from resnet_recipes.inference.trained_network import (
+        EvaluationResult,
+        Prediction,
+        TrainedNetwork,
+    )
     from resnet_recipes.network.load import Network
 
 #: Changes of settings: command-line arguments, or values by name.
@@ -254,7 +258,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         name = recipe if isinstance(recipe, str) else "small"
         rule = Rule(f"must be what compose() returns, and not {_describe_kind(recipe)}")
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
-    wrong = frozen.find_problems(recipe)
+    wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
     return Composed(recipe, PROGRAM)
 
@@ -395,7 +399,7 @@ def predict(
     Takes the same changes as `evaluate`.
     """
     from resnet_recipes.inference.images import collect_images, find_images
-    from resnet_recipes.inference.trained import predict_images
+    from resnet_recipes.inference.trained_network import predict_images
 
     paths = find_images(collect_images(images))
     return predict_images(_open(place, _format_changes(changes, settings)), paths)

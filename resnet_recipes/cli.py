@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.base.text import escape_controls, wrap_text
-from resnet_recipes.commands import verbs
+from resnet_recipes.commands import registry
 from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import get_line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
@@ -30,19 +30,19 @@ _DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
     if argv is not None:
-        return run_guarded(verbs.train, argv)
+        return run_guarded(registry.train, argv)
     protect_output()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    return _end(run_guarded(verbs.train, sys.argv[1:]))
+    return _end(run_guarded(registry.train, sys.argv[1:]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
     if argv is not None:
-        return run_guarded(verbs.run, argv)
+        return run_guarded(registry.run, argv)
     protect_output()
-    return _end(run_guarded(verbs.run, sys.argv[1:]))
+    return _end(run_guarded(registry.run, sys.argv[1:]))
 
 
 def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
 
     Errors that a user can fix become messages on stderr, and every outcome becomes an exit code.
     """
-    starts = run is verbs.train or list(argv[:1]) == ["train"]
+    starts = run is registry.train or list(argv[:1]) == ["train"]
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def _find_method_problem(error: BaseException) -> Problem | None:
     """Return the problem of an installed method whose code raised an error."""
     if "resnet_recipes.methods" not in sys.modules:
         return None
-    from resnet_recipes.methods.installed import find_failure
+    from resnet_recipes.methods.plug_ins import find_failure
 
     return find_failure(error)
 

@@ -19,8 +19,8 @@ from PIL import Image
 
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import lock

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.schema import Recipe
 
 #: Contents of the files that all runs have in common.

@@ -23,9 +23,9 @@ from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore

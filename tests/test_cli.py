@@ -202,8 +202,8 @@ def test_unresolvable_path_is_reported(kind, words, capsys, tmp_path, monkeypatc
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code that uses `cli` and `verbs` in a separate process."""
-    imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import verbs\n"
+    """Run code that uses `cli` and `registry` in a separate process."""
+    imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import registry\n"
     command = [sys.executable, "-c", imports + dedent(code)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
@@ -219,7 +219,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
         def run(_):
             Loses()
             return 0
-        verbs.train = run
+        registry.train = run
         cli.train()
     """
     result = run_python(code, tmp_path)
@@ -233,7 +233,7 @@ def test_command_exits_although_a_thread_never_ends(tmp_path):
             threading.Thread(target=threading.Event().wait).start()
             print("done", end="")
             return 3
-        verbs.run = run
+        registry.run = run
         cli.main()
     """
     result = run_python(code, tmp_path)

@@ -19,7 +19,7 @@ import yaml
 
 from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.verbs import get_usage
+from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.data import demo
 from tests.run_folders import make_run_folder
 

@@ -14,7 +14,7 @@ PAGES = ROOT / "docs/contributing"
 #: For each page: the paths of its file and its test, the file name, and the registry of the entry.
 GUIDES = {
     "method": ("methods", "gaussian_noise", "methods/__init__.py"),
-    "command": ("commands", "disk", "commands/verbs.py"),
+    "command": ("commands", "disk", "commands/registry.py"),
     "tracker": ("report/trackers", "statsd", "base/extras.py"),
 }
 
@@ -37,7 +37,7 @@ def enter_in_registry(guide: str, text: str, entry: str) -> str:
     """Return the text of a registry with the entry added where the page says."""
     if guide == "method":  # it is imported, and its position matters
         return entry + text.replace("    SAM,\n", "    GaussianNoise,\n    SAM,\n")
-    head = {"command": "VERBS = (\n", "tracker": "TRACKERS = {\n"}[guide]
+    head = {"command": "COMMANDS = (\n", "tracker": "TRACKERS = {\n"}[guide]
     return text.replace(head, head + entry)
 
 

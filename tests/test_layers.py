@@ -193,7 +193,7 @@ def test_only_make_constructs_a_plan():
         for node in list_nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Plan"
     }
-    assert makers == {f"{PACKAGE}.planning.make"}
+    assert makers == {f"{PACKAGE}.planning.planner"}
     assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in find_modules().items()

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from resnet_recipes.planning.published import read_published
+from resnet_recipes.planning.published_results import read_published
 from resnet_recipes.report.page.charts import ChartRow, find_pareto, plot_accuracy, write_pictures
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from resnet_recipes.base.limits import Bounds, IsDuration, Limit, OneOf, get_lim
 from resnet_recipes.base.names import DOCS, SHORT
 from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import format_example
-from resnet_recipes.commands.verbs import VERBS, get_usage
+from resnet_recipes.commands.registry import COMMANDS, get_usage
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.methods.card import list_settings, make_card
@@ -177,7 +177,7 @@ def describe_settings() -> Iterator[str]:
 
 def describe_commands() -> Iterator[str]:
     """Yield a table of the commands, and the help page of each."""
-    names = ("train", *VERBS)
+    names = ("train", *COMMANDS)
     yield "# Commands\n"
     yield (
         "`resnet-train` trains, and `resnet-recipes` does everything else. This page contains the "

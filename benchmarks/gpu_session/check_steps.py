@@ -16,7 +16,7 @@ from verdict import make_verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.optimizers import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.training import build, graphs
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.distributed import Rank

@@ -13,14 +13,14 @@ from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.doctor.rates import settle
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning import roofline
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.measurement import Stopwatch
 from resnet_recipes.training.precision import resolve_dtype
-from resnet_recipes.training.probe import Stopwatch
 from resnet_recipes.training.run import Run
 
 CLASSES = 1000

@@ -14,7 +14,12 @@ from torchvision.transforms import v2
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share, StoredOutputs, normalize
-from resnet_recipes.data.stored import choose_outputs, make_header, map_outputs, open_for_writing
+from resnet_recipes.data.soft_labels import (
+    choose_outputs,
+    make_header,
+    map_outputs,
+    open_for_writing,
+)
 from resnet_recipes.methods.randaugment import RandAugment
 
 BATCH, WORKERS = 50, 2

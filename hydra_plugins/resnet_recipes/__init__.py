@@ -53,7 +53,7 @@ class RecipeSource(ConfigSource):
             raise ConfigLoadError(f"no such recipe or option: {config_path}")
         # These import torch, which an application that only lists its options does not need.
         from resnet_recipes.recipe.build import build_recipe, complete_section
-        from resnet_recipes.recipe.frozen import to_tree
+        from resnet_recipes.recipe.frozen_recipe import to_tree
 
         if (group := file.parent.name) in GROUPS:
             tree = complete_section(group, strict_yaml.load(file).tree)

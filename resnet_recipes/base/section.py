@@ -7,7 +7,7 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Ru
 from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, get_kinds
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
-from resnet_recipes.base.values import add_likely_value
+from resnet_recipes.base.value_suggestions import add_likely_value
 
 
 class Section:

@@ -51,11 +51,11 @@ MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 TRAINED_MEANINGS = MEANINGS | _read_rows("trained")
 
 #: Foreign names of values, by setting; and units, with the resulting values.
-VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
+FOREIGN_VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
 
 #: Foreign commands, and `export` formats: names from other tools, or formats that their converters
 #: read.
-VERBS, FORMATS = _read_rows("verb"), _read_rows("format")
+FOREIGN_COMMANDS, FOREIGN_FORMATS = _read_rows("verb"), _read_rows("format")
 
 #: Foreign flags and keys that mean one of our flags; a command accepts at most one of the flags.
 FLAGS = _read_rows("flag")
@@ -208,7 +208,7 @@ def find_meaning(
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # the value already has a unit
     setting = expand_short_name(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
-    ours = VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
+    ours = FOREIGN_VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
     value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in words else value
     if ours:

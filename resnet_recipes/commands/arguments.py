@@ -24,7 +24,7 @@ from resnet_recipes.base.names import SHORT, expand_short_name, find_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
-    FORMATS,
+    FOREIGN_FORMATS,
     IMAGES,
     MEANINGS,
     RUNS,
@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 DATA, GPUS = ("data", "data.root"), ("gpus", "launch.gpus")
 
 #: Formats of `export`, as separate flags.
-_FORMATS = {meaning.words for meaning in FORMATS.values()}
+_FORMATS = {meaning.words for meaning in FOREIGN_FORMATS.values()}
 
 #: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
@@ -205,10 +205,10 @@ def split(
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
     if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
-        verb = usage.line.split()[1]
+        command = usage.line.split()[1]
         needs_files = re.search("last|data=", usage.example)  # which this machine may lack
         fix = Hint(usage.line) if needs_files else usage.example
-        raise RecipeError.of("COMMAND", verb, f"needs {usage.takes}", fix)
+        raise RecipeError.of("COMMAND", command, f"needs {usage.takes}", fix)
     return arguments
 
 
@@ -381,7 +381,9 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
         fix = f"{flag} {value}".strip()
-    elif "--to" in takes and (meant := key if key in _FORMATS else FORMATS.get(key, ("",))[0]):
+    elif "--to" in takes and (
+        meant := key if key in _FORMATS else FOREIGN_FORMATS.get(key, ("",))[0]
+    ):
         fix = f"--to {meant}"
     elif takes.get(f"--{value}") == "":  # --format json
         fix = f"--{value}"

@@ -26,8 +26,8 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from resnet_recipes.report.paired import PairedVerdict
-from resnet_recipes.run_folder.hits import Hits
+from resnet_recipes.report.paired_difference import PairedDifference
+from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
@@ -123,18 +123,18 @@ def _format_lines(
 
 def _compare_groups(
     letters: dict[RunRecord, str], groups: Sequence[SeedGroup]
-) -> Iterator[tuple[str, PairedVerdict]]:
+) -> Iterator[tuple[str, PairedDifference]]:
     """Yield each pair of the first group with another group on the same validation images."""
     sides = [
-        {letters[run]: hits for run in group.runs if (hits := Hits.read(run.folder))}
+        {letters[run]: hits for run in group.runs if (hits := CorrectImages.read(run.folder))}
         for group in groups
     ]
     for side in sides[1:]:
-        if verdict := PairedVerdict.of([*sides[0].values()], [*side.values()]):
+        if verdict := PairedDifference.of([*sides[0].values()], [*side.values()]):
             yield f"{', '.join(sides[0])} vs. {', '.join(side)}", verdict
 
 
-def _describe_pair(pair: str, verdict: PairedVerdict) -> Iterator[str]:
+def _describe_pair(pair: str, verdict: PairedDifference) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
     low, high = verdict.interval
     source = "images and seeds" if verdict.freedom else "images"

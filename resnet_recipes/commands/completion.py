@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.verbs import VERBS, get_usage
+from resnet_recipes.commands.registry import COMMANDS, get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.build import list_settings
@@ -136,7 +136,7 @@ def format_script(shell: str) -> str:
     if shell not in PLACES:
         raise RecipeError([Problem("--completion", shell, "", valid=tuple(PLACES))])
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", get_usage(verb).line)]
+    commands = [name for name in COMMANDS if re.search(" (NAME|RECIPE)", get_usage(name).line)]
     keys = [*_list_file_settings()]
     parts = {
         "keys": " ".join(keys),
@@ -147,9 +147,9 @@ def format_script(shell: str) -> str:
         "settings": " ".join(_list_words()) if shell == "fish" else shlex.join(_list_words()),
         "recipes": " ".join(Library().packaged),
         "targets": " ".join(TARGETS),
-        "verbs": "|".join(verbs),
-        "spaced": " ".join(verbs),
-        "commands": " ".join(VERBS),
+        "verbs": "|".join(commands),
+        "spaced": " ".join(commands),
+        "commands": " ".join(COMMANDS),
         "flags": " ".join([*get_usage("train").values, "--help"]),
     }
     text = _FISH if shell == "fish" else _BASH

@@ -57,8 +57,8 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the best recipe for a budget, and report the reason."""
+    from resnet_recipes.jobs.candidates import find_offers
     from resnet_recipes.jobs.measure import UNKNOWN
-    from resnet_recipes.jobs.offers import find_offers
 
     offers, rule, *_ = find_offers(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
@@ -83,7 +83,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
     problems = list[Problem]()
     if select(changes, *DATA):
         from resnet_recipes import data
-        from resnet_recipes.jobs.offers import find_usual_side, rank_recipes
+        from resnet_recipes.jobs.candidates import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
 
         # other arguments, and images on other machines, are checked once a recipe is given

@@ -12,7 +12,7 @@ from resnet_recipes.base.text import escape_controls, format_bytes, format_time
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.strict_yaml import parse_scalar
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.report.progress import ProgressLine
 
 if TYPE_CHECKING:
     from resnet_recipes.data.convert import Forecast
@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
         raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_describe_forecast(expected, target)))
     if "--dry-run" not in arguments:
-        with Waiting("converting") as waiting:
+        with ProgressLine("converting") as waiting:
             paths = convert(source, target, options, waiting, expected)
         print("\n".join(map(escape_controls, paths)))
     return 0

@@ -60,13 +60,13 @@ def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe or of a run, as text."""
     name = word.removeprefix("recipe=")
     run = None if name in Library(folder).list_names() else find_place("RECIPE|RUN", word)
-    from resnet_recipes.recipe import frozen
+    from resnet_recipes.recipe import frozen_recipe
     from resnet_recipes.recipe.compose import compose
 
     if run and run.is_dir():
-        recipe = frozen.read(run / CONFIG)
+        recipe = frozen_recipe.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
     return format_settings(
-        {key: value for key, value in frozen.to_tree(recipe).items() if key not in SILENT}
+        {key: value for key, value in frozen_recipe.to_tree(recipe).items() if key not in SILENT}
     )

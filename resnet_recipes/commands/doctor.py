@@ -20,10 +20,10 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
-from resnet_recipes.commands.places import is_setting, open_network
 from resnet_recipes.commands.printing import get_line_width, show
+from resnet_recipes.commands.run_paths import is_setting, open_network
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.report.progress import ProgressLine
 
 USAGE = Usage(
     "resnet-recipes doctor [TOPIC] [PATH]",
@@ -89,12 +89,12 @@ def _check_topics(
 
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE.example) if name else None
-        with Waiting("decoding") as waiting:
+        with ProgressLine("decoding") as waiting:
             findings += check_data(place, "--no-images" not in arguments, waiting)
         if network and get_exit_code(findings) == ExitCode.DONE:
-            from resnet_recipes.inference.similar import check_similar
+            from resnet_recipes.inference.similar_images import check_similar
 
-            with Waiting("comparing") as waiting:
+            with ProgressLine("comparing") as waiting:
                 findings.append(check_similar(network.to_device(), place, waiting))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native

@@ -22,7 +22,7 @@ from resnet_recipes.commands.runs import read_price
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.offers import Offer, Offers
+    from resnet_recipes.jobs.candidates import Candidate, Offers
     from resnet_recipes.planning.estimate import RunForecast, Speeds
     from resnet_recipes.planning.plan import Plan
 
@@ -201,7 +201,7 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
 
 def print_offers(arguments: Arguments, price: float | None) -> None:
     """Print the offers of all recipes, or of the named recipe."""
-    from resnet_recipes.jobs.offers import find_offers
+    from resnet_recipes.jobs.candidates import find_offers
     from resnet_recipes.report.page.charts import find_pareto
 
     names = (
@@ -240,7 +240,7 @@ def _read_reach(arguments: Arguments) -> float | None:
     return float(number)
 
 
-def _collect_offer(offer: "Offer", words: Sequence[str], price: float | None) -> dict[str, Any]:
+def _collect_offer(offer: "Candidate", words: Sequence[str], price: float | None) -> dict[str, Any]:
     """Return the values of an offer, for programs."""
     recipe, duration = offer.plan.recipe, offer.estimate
     price = recipe.launch.price if price is None else price

@@ -9,13 +9,13 @@ from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_run, open_network
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
+from resnet_recipes.commands.run_paths import is_run, open_network
 from resnet_recipes.report.page.charts import draw_png, import_plotting
-from resnet_recipes.report.paired import compute_accuracy_interval
+from resnet_recipes.report.paired_difference import compute_accuracy_interval
 
 if TYPE_CHECKING:
-    from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
+    from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
 
 USAGE = Usage(
@@ -62,7 +62,7 @@ def run(arguments: Arguments) -> int:
         for place in ([[place] for place in places] or [first])
     ]
     from resnet_recipes.data import refuse_unasked
-    from resnet_recipes.inference.pooled import check_pool, pool_results
+    from resnet_recipes.inference.network_pool import check_pool, pool_results
     from resnet_recipes.jobs.evaluate import evaluate
 
     recipe = networks[0].recipe
@@ -160,7 +160,7 @@ def _write_images(
     table, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not table and not page:
         return
-    from resnet_recipes.inference.pooled import open_pool
+    from resnet_recipes.inference.network_pool import open_pool
     from resnet_recipes.report.page.html import Tile, build_gallery
 
     class_name = networks[0].network.about.class_name

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError, Rule
 from resnet_recipes.base.paths import parse_new_path
-from resnet_recipes.base.suggestions import FORMATS, Meaning, find_misspelled
+from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import find_missing_network, open_network
 from resnet_recipes.commands.printing import get_line_width, say
+from resnet_recipes.commands.run_paths import find_missing_network, open_network
 from resnet_recipes.network import hub
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.report.progress import ProgressLine
 
 USAGE = Usage(
     "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
-    with Waiting("comparing") as waiting:
+    with ProgressLine("comparing") as waiting:
         exported = export_and_check(network.to_device(), to, folder, options, waiting)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
@@ -103,7 +103,7 @@ def _find_problems(
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
     if to not in formats:
-        meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
+        meant, rule = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
         meant = meant if meant in formats else find_misspelled(meant, formats)
         fix = f"--to {meant}" if meant else ""
         yield Problem("--to", to, rule, fix, tuple(formats))

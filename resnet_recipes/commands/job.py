@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.suggestions import VALUES, make_unknown
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown
 from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, name_as_typed, select
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
@@ -149,8 +149,8 @@ def _format_slurm(
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     """Return the arguments of each run, which may continue the stable phase of another run."""
-    from resnet_recipes.planning.make import make_plan
     from resnet_recipes.planning.plan import IMAGENET
+    from resnet_recipes.planning.planner import make_plan
     from resnet_recipes.planning.stable_phase import find_chains
 
     plans, words = {}, {name: drop(words, *GPUS) for name, (_, words) in runs.items()}
@@ -171,7 +171,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     if engine not in engines:
         is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
         unknown = make_unknown("engine", engine, engines) if engine else is_missing
-        meaning = VALUES["engine"].get(engine or "")
+        meaning = FOREIGN_VALUES["engine"].get(engine or "")
         yield unknown._replace(fix=meaning.words) if meaning else unknown
         return
     if engine == "slurm":

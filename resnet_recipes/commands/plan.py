@@ -9,10 +9,10 @@ from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.text import TRY, format_bytes, format_count, format_number, format_time
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe
-from resnet_recipes.commands.places import find_resumed
 from resnet_recipes.commands.printing import get_page_width, say, show
+from resnet_recipes.commands.run_paths import find_resumed
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs import external
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, list_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
@@ -108,7 +108,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
 
 def _note_large_images(plan: "Plan") -> LabeledRows:
     """Yield a note if a recipe for small images trains on photographs."""
-    from resnet_recipes.jobs.offers import MAX_SMALL_SIDE, find_usual_side
+    from resnet_recipes.jobs.candidates import MAX_SMALL_SIDE, find_usual_side
 
     data = plan.recipe.data
     side = find_usual_side(data, plan.facts) if data.train_size <= MAX_SMALL_SIDE else 0
@@ -122,7 +122,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
-    may_be_elsewhere = not external.count_ranks() and (
+    may_be_elsewhere = not external_launcher.count_ranks() and (
         plan.world_size > 1 or launch.device == "cuda"
     )
     if launch.device != "cpu" and (gpus.count or may_be_elsewhere):

@@ -28,7 +28,7 @@ from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
     from resnet_recipes.data.images.decode import Pixels
-    from resnet_recipes.inference.trained import Prediction, TrainedNetwork
+    from resnet_recipes.inference.trained_network import Prediction, TrainedNetwork
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -61,7 +61,7 @@ def run(arguments: Arguments) -> int:
     problem = find_number_problem("--top", top, 1, fix="--top 5")
     RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
     from resnet_recipes.data.imagenet import find_english_name
-    from resnet_recipes.inference.trained import predict_images
+    from resnet_recipes.inference.trained_network import predict_images
 
     paths = _find_images(place[0], images)
     network = open_network([*place, *settings], USAGE.example).to_device()
@@ -134,7 +134,7 @@ def _write_gallery(
 ) -> None:
     """Write a page of the readable images among the first, each with a heat map of its class."""
     from resnet_recipes.inference.images import UnlabeledImages
-    from resnet_recipes.inference.pooled import PooledImage
+    from resnet_recipes.inference.network_pool import PooledImage
     from resnet_recipes.report.page.html import Tile, build_gallery
 
     names, tiles = network.network.classes, []
@@ -152,7 +152,7 @@ def _count(
     predictions: "Iterable[Prediction]", bad: "list[Prediction]", total: int
 ) -> "Iterator[Prediction]":
     """Yield all predictions, show their number, and add unreadable images to `bad`."""
-    with Waiting("classifying") as waiting:
+    with ProgressLine("classifying") as waiting:
         for count, one in enumerate(predictions, start=1):
             if one.error:
                 bad.append(one)

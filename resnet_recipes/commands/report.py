@@ -6,8 +6,8 @@ from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import list_records
 from resnet_recipes.commands.printing import open_output, say
+from resnet_recipes.commands.run_paths import list_records
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours

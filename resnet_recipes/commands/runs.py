@@ -9,11 +9,9 @@ from contextlib import ExitStack
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError, Rule
-from resnet_recipes.base.suggestions import VALUES
-from resnet_recipes.base.suggestions import VERBS as FOREIGN_VERBS
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
-from resnet_recipes.commands.places import list_records
 from resnet_recipes.commands.printing import (
     format_minutes,
     format_or_dash,
@@ -21,6 +19,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
+from resnet_recipes.commands.run_paths import list_records
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_place, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
@@ -65,7 +64,7 @@ def run(arguments: Arguments) -> int:
     first, *rest = arguments.words or [""]
     if first == "rm":
         return _remove(rest, "--yes" in arguments)
-    if first in FOREIGN_VERBS and FOREIGN_VERBS[first].words == "runs rm" and rest:
+    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].words == "runs rm" and rest:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
         raise RecipeError.of(first, None, "command", fix, Kind.UNKNOWN)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
@@ -143,7 +142,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
         filters = ("recipe=NAME", "state=STATE", "name=TEXT")
         return Problem(key, value, "filter", valid=filters, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
-        meaning = VALUES["state"].get(value.lower())
+        meaning = FOREIGN_VALUES["state"].get(value.lower())
         return Problem(key, value, "", meaning.words if meaning else "", STATES)
     return None
 

@@ -19,17 +19,17 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs import external
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.hydra_compose import list_points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_petaoperations
@@ -119,7 +119,7 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--check", None, "tries one new run", Hint("remove -m"))
     if "--json" in arguments:
         yield Problem("--json", None, "prints the plan of one run", kind=Kind.UNUSED)
-    if by := external.find_launcher():
+    if by := external_launcher.find_launcher():
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 

@@ -9,9 +9,9 @@ from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeErro
 from resnet_recipes.base.text import format_time
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe
-from resnet_recipes.commands.places import find_resumed, find_root
 from resnet_recipes.commands.printing import say
-from resnet_recipes.jobs import external
+from resnet_recipes.commands.run_paths import find_resumed, find_root
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, find_group_problems, make_group
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import LockedFolder
@@ -78,10 +78,10 @@ DEMO = Path("data/demo")
 
 def run(arguments: Arguments) -> int:
     """Train with our launcher, wait for the end of the run, and return the exit code."""
-    from resnet_recipes.recipe import frozen
+    from resnet_recipes.recipe import frozen_recipe
 
     if "--cfg" in arguments:
-        print(frozen.freeze(compose_recipe(arguments, needs_data=False).recipe), end="")
+        print(frozen_recipe.freeze(compose_recipe(arguments, needs_data=False).recipe), end="")
         return ExitCode.DONE
     if "--check" in arguments:
         return _check(arguments)
@@ -90,7 +90,7 @@ def run(arguments: Arguments) -> int:
     locked = prepare_run(arguments)
     if locked is None:
         return ExitCode.DONE
-    group = make_group(frozen.read_sealed(locked.path / CONFIG).launch)
+    group = make_group(frozen_recipe.read_sealed(locked.path / CONFIG).launch)
     return launcher.start(locked, group, say, "--verbose" in arguments).code
 
 
@@ -101,12 +101,14 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     """
     from resnet_recipes.jobs.resume import continue_run
 
-    if folder := external.find_restarted_run(find_root(arguments.words)):
+    if folder := external_launcher.find_restarted_run(find_root(arguments.words)):
         return continue_run(folder, [], say)
     if resumed := find_resumed(arguments):
         return continue_run(*resumed, say)
     result = add_demo_images(compose_recipe(arguments))
-    folder = external.find_restarted_run(Path(result.recipe.run.root))  # a recipe may set run.root
+    folder = external_launcher.find_restarted_run(
+        Path(result.recipe.run.root)
+    )  # a recipe may set run.root
     return continue_run(folder, [], say) if folder else _create_run(result, arguments)
 
 
@@ -140,7 +142,7 @@ def _plan_run(result: "Composed") -> "Plan":
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import resolve_plan
 
-    launch, ranks = result.recipe.launch, external.count_ranks()
+    launch, ranks = result.recipe.launch, external_launcher.count_ranks()
     missing = [] if ranks else list(find_group_problems(launch))
     try:
         plan = api.plan(result, ranks or count_ranks(launch), tell=say)
@@ -154,7 +156,7 @@ def _check(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate and save, and report the result."""
     if "--resume" in arguments:
         raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
-    if by := external.find_launcher():
+    if by := external_launcher.find_launcher():
         rule = f"starts the run itself and cannot run under {by}"
         raise RecipeError.of("--check", None, rule)
     from resnet_recipes.commands.plan import format_plan

@@ -18,7 +18,7 @@ from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.loading.slots import find_oversubscription
 from resnet_recipes.data.native import describe, explain_unavailable
-from resnet_recipes.data.remote.copy import Stopped
+from resnet_recipes.data.remote.local_copy import Stopped
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
 from resnet_recipes.data.synthetic import Synthetic

@@ -21,8 +21,8 @@ from resnet_recipes.data.beton.samples import (
     fits_memory,
     open_samples,
 )
+from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders, list_first
 from resnet_recipes.data.files.copies import find_copies
-from resnet_recipes.data.files.doubtful import find_doubts, find_inner_folders, list_first
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, list_images
 from resnet_recipes.data.order import describe_imbalance

@@ -36,7 +36,7 @@ from resnet_recipes.inference.inputs import (
     is_any_size_accepted,
 )
 from resnet_recipes.inference.model_card import make_model_card
-from resnet_recipes.inference.trained import TrainedNetwork
+from resnet_recipes.inference.trained_network import TrainedNetwork
 from resnet_recipes.network.load import Network
 from resnet_recipes.training.evaluate import compute_logits
 

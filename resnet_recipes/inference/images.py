@@ -17,7 +17,7 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.doubtful import list_first
+from resnet_recipes.data.files.class_folders import list_first
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, list_images
 from resnet_recipes.data.imagenet import get_wordnet_ids

@@ -12,10 +12,10 @@ from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.inference.inputs import is_size_accepted
-from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
+from resnet_recipes.inference.trained_network import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
-from resnet_recipes.recipe import frozen, hydra_compose, overrides
+from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.explain import Context, explain
 from resnet_recipes.recipe.schema import Recipe
@@ -134,7 +134,7 @@ def _change_settings(
     # images in another folder are not split, unless requested
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
-    before = frozen.to_tree(recipe)
+    before = frozen_recipe.to_tree(recipe)
     words = [change.word for change in changes]
     changed, wrong = build_recipe(
         hydra_compose.compose_tree("trained", {"trained": before}, changes=words)

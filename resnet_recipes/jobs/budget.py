@@ -10,14 +10,14 @@ from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, parse_budget
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, format_duration, format_time
-from resnet_recipes.jobs import external
-from resnet_recipes.jobs.fit import fit_micro_batch
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
+from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
-from resnet_recipes.planning.make import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.stable_phase import change_length
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -55,7 +55,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     launch = plan.recipe.launch
     if not launch.budget:
         return plan
-    measures = measures and not external.find_launcher()
+    measures = measures and not external_launcher.find_launcher()
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")

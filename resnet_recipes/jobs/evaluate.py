@@ -11,13 +11,13 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
+from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.open import open_network
-from resnet_recipes.recipe.frozen import read_sealed
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.recipe.frozen_recipe import read_sealed
+from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import distributed
@@ -27,11 +27,11 @@ from resnet_recipes.training.outcomes import Outcomes
 def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
     """Evaluate at each size, in this process or in one per device. Raises NotDoneError."""
     config, group = network.recipe.data, make_group(network.recipe.launch)
-    with Waiting(f"fetching {config.root}", "MB") as waiting:
+    with ProgressLine(f"fetching {config.root}", "MB") as waiting:
         data.fetch(config, waiting)  # later opens find the images here
     if group.ranks == 1:
         trained = network.to_device()
-        with Waiting("evaluating") as waiting:
+        with ProgressLine("evaluating") as waiting:
             return [trained.with_size(size).evaluate(waiting) for size in sizes]
     assert network.place is not None  # a network in memory stays in this process
     place = network.place.absolute() if network.place.exists() else network.place

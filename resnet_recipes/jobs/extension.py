@@ -18,10 +18,10 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State, is_plain
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import copy_length, find_departures, find_durations
-from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import (
     CHECKPOINTS,
@@ -76,7 +76,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     if not (folder / CONFIG).is_file():
         raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
     refuse_links(folder)
-    recipe = frozen.read(folder / CONFIG)
+    recipe = frozen_recipe.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
     parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
     RecipeError.raise_if_any(_find_differences(folder, parent, plan))

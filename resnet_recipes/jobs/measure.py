@@ -220,14 +220,14 @@ def run_job(process: RankProcess) -> int:
     """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
-    from resnet_recipes.training import distributed, probe
+    from resnet_recipes.training import distributed, measurement
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
     rank, plan = rank_plan
     with show_progress(process, "measuring", "parts") as progress:
         started = time.monotonic() - process.launch.started
-        speeds = probe.measure_speeds(plan, rank, started=started, progress=progress)
+        speeds = measurement.measure_speeds(plan, rank, started=started, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(speeds)))
     distributed.wait_for_ranks()

@@ -30,7 +30,7 @@ from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
@@ -72,7 +72,11 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     name. It is locked from the start, so that no other command with this name replaces it before
     its ranks start. Raises RecipeError if the name is taken, NotReadyError if it cannot be written.
     """
-    recipe, config, state = plan.recipe, frozen.freeze_sealed(plan.recipe), find_stable_state(plan)
+    recipe, config, state = (
+        plan.recipe,
+        frozen_recipe.freeze_sealed(plan.recipe),
+        find_stable_state(plan),
+    )
     settings = plan.origin.settings
     origin = collect_provenance(plan, config)
     if state:
@@ -166,7 +170,7 @@ def _is_free(folder: Path) -> bool:
 def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
     place = shlex.quote(str(folder))
     if is_running(folder):
-        changes = find_changed_settings(asdict(frozen.read(folder / CONFIG)), recipe)
+        changes = find_changed_settings(asdict(frozen_recipe.read(folder / CONFIG)), recipe)
         keys = [problem.key for problem in changes]
         difference = "another recipe" if "name" in keys else f"other settings: {', '.join(keys)}"
         rule = f"is running in {folder} " + (f"with {difference}" if keys else "already")

@@ -16,9 +16,9 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.remote import read_version
 from resnet_recipes.jobs.rank import RankProcess, show_progress
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import read_sealed
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.recipe.frozen_recipe import read_sealed
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank

@@ -20,8 +20,8 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
+from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.report.terminal import make_lasting, protect_output
-from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import ENDINGS, EXIT, JOB, LAUNCH
 from resnet_recipes.run_folder.ending import (
     Ending,
@@ -90,7 +90,7 @@ def read_job(folder: Path) -> dict[str, Any]:
 @contextmanager
 def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
     """Yield a function that keeps a rank alive and, on rank 0, shows progress."""
-    with Waiting(what, unit, process.console) as waiting:
+    with ProgressLine(what, unit, process.console) as waiting:
 
         def progress(done: int, total: int) -> None:
             process.watchdog.beat(0, "start")

@@ -21,12 +21,12 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import find_root_problem
-from resnet_recipes.jobs import external
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.planning.disk import find_lack_of_space
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe import frozen
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
@@ -54,7 +54,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         resume = f"resnet-train --resume {shlex.quote(str(folder))}"
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
-                rule = f"is a run of another recipe, {frozen.read(folder / CONFIG).name}"
+                rule = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
                 raise RecipeError.of("run.name", folder.name, rule, (resume, "run=another"))
         RecipeError.raise_if_any(
             problem._replace(fix=(resume, "run=another")) for problem in problems
@@ -80,11 +80,11 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
         return None
     held = LockedFolder(folder)
     config = folder / CONFIG
-    original = frozen.read(config)
+    original = frozen_recipe.read(config)
     # another command may have changed the run since it was checked
     RecipeError.raise_if_any(find_changed_settings(asdict(original), plan.recipe))
     if plan.recipe != original:
-        atomic.write_text(config, frozen.freeze_sealed(plan.recipe))
+        atomic.write_text(config, frozen_recipe.freeze_sealed(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)
     say(f"resuming {folder}")
     return held
@@ -112,7 +112,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     NotReadyError.raise_if_any(
         [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
     )
-    ranks = external.count_ranks() or make_group(recipe.launch).ranks
+    ranks = external_launcher.count_ranks() or make_group(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total)])
@@ -132,7 +132,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         rule = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))
     refuse_links(folder)
-    original = frozen.read(config)
+    original = frozen_recipe.read(config)
     if isinstance(changes, Sequence):
         recipe = _apply_changes(original, changes) if changes else original
     else:
@@ -160,7 +160,7 @@ def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterato
 
     A complete recipe changes nothing: a command with --resume auto may be repeated.
     """
-    original = frozen.read(folder / CONFIG)
+    original = frozen_recipe.read(folder / CONFIG)
     for word in changes if isinstance(changes, Sequence) else ():
         if _make_recipe(folder, [word]) != original:
             yield Problem(word, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
@@ -196,7 +196,7 @@ def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
     """Return the recipe of a run with changes."""
     with atomic.make_temporary_folder() as place:
         config = place / CONFIG  # the recipe in the run folder may lack newer settings
-        config.write_bytes(frozen.freeze(original).encode())
+        config.write_bytes(frozen_recipe.freeze(original).encode())
         return compose(str(config), changes).recipe
 
 
@@ -221,7 +221,7 @@ def list_unfinished(root: Path) -> Iterator[Path]:
 def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
     """Return the settings of `recipe` that prevent it from continuing the run in `folder`."""
     try:
-        original = frozen.read(folder / CONFIG)
+        original = frozen_recipe.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
     problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))

@@ -17,7 +17,7 @@ from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, make_group
 from resnet_recipes.jobs.rank import Spans
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import freeze_sealed
+from resnet_recipes.recipe.frozen_recipe import freeze_sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, DATA, JOB
 from resnet_recipes.run_folder.ending import Ending

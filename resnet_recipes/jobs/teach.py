@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeE
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
 from resnet_recipes.base.text import Say, format_bytes, format_count
-from resnet_recipes.data.stored import FileStart, make_header, map_outputs, open_for_writing
+from resnet_recipes.data.soft_labels import FileStart, make_header, map_outputs, open_for_writing
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
@@ -122,7 +122,7 @@ def run_job(process: RankProcess) -> int:
     """Store a rank's part of the outputs."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
-    from resnet_recipes.training.teaching import write_outputs
+    from resnet_recipes.training.teacher_outputs import write_outputs
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code

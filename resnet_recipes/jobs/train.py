@@ -17,7 +17,7 @@ from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, recall
-from resnet_recipes.recipe.frozen import to_tree
+from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Evaluation, Recorder

@@ -19,10 +19,10 @@ from resnet_recipes.methods.flips import Flips as Flips
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
 )
-from resnet_recipes.methods.installed import find_installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp as MixUp
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix as MixUpOrCutMix
+from resnet_recipes.methods.plug_ins import find_installed
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing as ProgressiveResizing
 from resnet_recipes.methods.randaugment import RandAugment as RandAugment
 from resnet_recipes.methods.random_erasing import RandomErasing as RandomErasing

@@ -26,7 +26,7 @@ from resnet_recipes.data.images.decode import BadImageError, read_file, read_pix
 from resnet_recipes.data.images.python import crop_center
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
-from resnet_recipes.network import about, published
+from resnet_recipes.network import about, image_settings
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
@@ -170,7 +170,7 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
         rule = "it does not name its network, and its parameters are not named as in a ResNet"
         raise UnknownNetworkError(rule, state, path)
     else:
-        description = About(name, 1, **published.find_image_settings(name, str(path)))
+        description = About(name, 1, **image_settings.find_image_settings(name, str(path)))
         if assumed and assumed.architecture == name:
             description = replace(assumed, arguments={})  # `find` compares stem, width and channels
     structure = backbones.build_structure(description.architecture, 2, dict(description.arguments))

@@ -13,7 +13,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import SHORT
-from resnet_recipes.network import published
+from resnet_recipes.network import image_settings
 
 #: BatchNorm's batch counter, which files older than torch 0.4.1 do not have.
 _COUNTER = "num_batches_tracked"
@@ -119,7 +119,7 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
         ):
             continue
         differences = _find_differences(ours, theirs)
-        if not published.has_same_levels(name, f"timm:{other}"):
+        if not image_settings.has_same_levels(name, f"timm:{other}"):
             differences.append("normalization")
         if differences:
             how = sorted(_TITLES.get(one, one) for one in differences)

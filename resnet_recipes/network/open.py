@@ -13,8 +13,8 @@ from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Statement, Value
-from resnet_recipes.base.suggestions import VALUES
-from resnet_recipes.network import hub, matching, published
+from resnet_recipes.base.suggestions import FOREIGN_VALUES
+from resnet_recipes.network import hub, image_settings, matching
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
 
@@ -45,7 +45,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
         path = _locate(source, model or named, downloads)
         assumed = None
         if model := model or named:
-            images = published.find_image_settings(
+            images = image_settings.find_image_settings(
                 model.name, source if is_published else str(path)
             )
             assumed = About(model.name, 1, arguments=model.arguments, **images)
@@ -116,7 +116,7 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
     if not names.WEIGHTS.fullmatch(place):
         if not os.path.lexists(place):
             typed = os.path.relpath(place)
-            meant = VALUES["model.weights"].get(typed.lower())
+            meant = FOREIGN_VALUES["model.weights"].get(typed.lower())
             library = "torchvision, " if model else ""
             kinds = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
             fix: Fix = Hint(kinds)
@@ -129,7 +129,7 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
         return _find_in_torchvision_cache(place, name, model)
     if source == "hf":
         return hub.fetch(place) if downloads else _find_in_hub_cache(place, name)
-    tagged = name if "." in name else published.find_default_tag(name) or name
+    tagged = name if "." in name else image_settings.find_default_tag(name) or name
     return _find_in_hub_cache(place, f"timm/{tagged}")
 
 
@@ -144,7 +144,7 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
         rule = f"has no weights for {model.name}"
-        tagged = published.find_default_tag(network) or f"{network}.TAG"
+        tagged = image_settings.find_default_tag(network) or f"{network}.TAG"
         raise NotReadyError.at(place, rule, Value(f"timm:{tagged}"))
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):

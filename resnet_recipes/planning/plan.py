@@ -16,7 +16,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import advise
 from resnet_recipes.planning.disk import Disk, estimate_disk
 from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, count_teaching
-from resnet_recipes.planning.published import IMAGENET_IMAGES
+from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published

@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import StoredOutputs
-from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
+from resnet_recipes.data.soft_labels import FOREIGN, WRITE, map_outputs
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest

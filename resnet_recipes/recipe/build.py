@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Ru
 from resnet_recipes.base.kinds import describe_kind, find_dataclasses, get_kinds, to_plain
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
-from resnet_recipes.base.values import OFF, ON
+from resnet_recipes.base.value_suggestions import OFF, ON
 from resnet_recipes.recipe.schema import Recipe
 
 

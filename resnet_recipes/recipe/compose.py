@@ -11,9 +11,9 @@ from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.names import expand_short_name
-from resnet_recipes.base.suggestions import VALUES, apply_meaning, explain_key
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, apply_meaning, explain_key
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe import frozen, hydra_compose, overrides
+from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
 from resnet_recipes.recipe.explain import Context, explain
 from resnet_recipes.recipe.library import Entry, Library, Link, Origin, read
@@ -74,7 +74,7 @@ def _find_value(links: Links, key: str) -> object:
         return str(recipe.length).removesuffix("ep") if is_duration(base) else None
     full = expand_short_name(key, "1")[0].partition("=")[0]
     trees = [link.document.tree for link in reversed(links)]
-    for tree in (*trees, frozen.to_tree(Recipe())):
+    for tree in (*trees, frozen_recipe.to_tree(Recipe())):
         value: Any = tree
         for name in full.split("."):
             value = value.get(name) if isinstance(value, dict) else None
@@ -284,7 +284,7 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
 
 def _place(problem: Problem, document: Document) -> Problem:
     """Add file and line to a problem, and explain names and values of other tools."""
-    meanings = VALUES.get(problem.key, {})
+    meanings = FOREIGN_VALUES.get(problem.key, {})
     if meaning := meanings.get(str(problem.value).lower()):
         problem = apply_meaning(problem, meaning)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:

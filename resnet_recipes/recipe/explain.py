@@ -12,14 +12,14 @@ from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import SHORT, find_short_name
 from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
+    FOREIGN_VALUES,
     MEANINGS,
-    VALUES,
     Meaning,
     apply_meaning,
     find_meaning,
     find_misspelled,
 )
-from resnet_recipes.base.values import OFF, ON, read_time
+from resnet_recipes.base.value_suggestions import OFF, ON, read_time
 from resnet_recipes.recipe.build import build_recipe, get_kind, list_settings
 from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
@@ -180,7 +180,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
         method = ".".join(name.split(".")[:2])
         return _make_setting(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
-        return VALUES.get(name, {}).get(value.lower())
+        return FOREIGN_VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):
         return _read_section_value(name, value, list(get_kinds(find_dataclasses(kind)[0])), context)
     if problem.fixes:
@@ -279,7 +279,7 @@ def _read_section_value(
         return _make_setting("model.weights", value)
     if section in GROUPS:  # such as optimizer=torch.optim.SGD
         leaf = value.rpartition(".")[2].lower()
-        return VALUES[section].get(leaf, _make_setting(section, leaf))
+        return FOREIGN_VALUES[section].get(leaf, _make_setting(section, leaf))
     is_method = section.startswith("methods.")
     if not is_method and (meaning := find_meaning(section, value, table=context.meanings)):
         return meaning

@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 
@@ -183,7 +183,7 @@ def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
     `files` is JSON, so that the result can be cached. Calls Hydra only if plain merging does not
     suffice.
     """
-    base = frozen.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
+    base = frozen_recipe.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     read = json.loads(files)
     family = list[str]()
     is_plain = not choices and "${" not in files and _collect(recipe, read, family)

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Rule, Statement
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
-from resnet_recipes.base.values import add_likely_value, read_length
+from resnet_recipes.base.value_suggestions import add_likely_value, read_length
 from resnet_recipes.recipe.build import fit_sections, get_kind
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
 from resnet_recipes.recipe.library import GROUPS

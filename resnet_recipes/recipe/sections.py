@@ -22,7 +22,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.values import read_budget
+from resnet_recipes.base.value_suggestions import read_budget
 
 #: `batch.bn_size` that is determined by trying.
 AUTO = "auto"

@@ -20,7 +20,7 @@ from resnet_recipes.base.text import (
     format_time,
     wrap_text,
 )
-from resnet_recipes.report.closing import describe_run, format_title
+from resnet_recipes.report.summary_text import describe_run, format_title
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import atomic
+from resnet_recipes.report.progress import Pace
 from resnet_recipes.report.trackers import Background
 from resnet_recipes.report.trackers.base import make_scalars
-from resnet_recipes.report.waiting import Pace
 from resnet_recipes.run_folder import METRICS, SUMMARY
+from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.metrics import (
     Metrics,
     Record,
@@ -142,7 +142,7 @@ class Recorder:
         self._pace.add_evaluation(seconds)
         self._console.show_evaluation(done, averaged, raw, seconds)
 
-    def write_hits(self, hits: Hits) -> None:
+    def write_hits(self, hits: CorrectImages) -> None:
         """Write which validation images the final network classifies correctly."""
         self._try_to_write(lambda: hits.write(self._folder))
 

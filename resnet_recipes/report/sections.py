@@ -10,7 +10,11 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.base.text import format_time
-from resnet_recipes.planning.published import CONTRADICTIONS, IMAGENET_IMAGES, read_published
+from resnet_recipes.planning.published_results import (
+    CONTRADICTIONS,
+    IMAGENET_IMAGES,
+    read_published,
+)
 from resnet_recipes.report.comparison import (
     SeedGroup,
     group_seeds,
@@ -18,10 +22,10 @@ from resnet_recipes.report.comparison import (
     make_labels,
     read_settings,
 )
-from resnet_recipes.report.course import make_section
 from resnet_recipes.report.learning_curve import describe_learning_curves
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection, Table
+from resnet_recipes.report.training_curves import make_section
 from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes

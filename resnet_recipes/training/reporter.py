@@ -10,7 +10,7 @@ from torch import Tensor
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.hits import Hits
+from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import (
@@ -160,7 +160,7 @@ class RunReporter:
         flags = sum_over_ranks(flags).tolist()
         if self.recorder is not None:
             digest = self.run.plan.facts.eval_digest
-            self.recorder.write_hits(Hits(digest, "".join(map(str, flags))))
+            self.recorder.write_hits(CorrectImages(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks have the same, finite weights."""

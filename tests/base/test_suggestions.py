@@ -12,19 +12,19 @@ from resnet_recipes.base import suggestions
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import (
     FLAGS,
-    FORMATS,
+    FOREIGN_COMMANDS,
+    FOREIGN_FORMATS,
     IMAGES,
     MEANINGS,
     RUNS,
     TRAINED_MEANINGS,
-    VERBS,
     find_closest,
     find_meaning,
 )
-from resnet_recipes.base.suggestions import VALUES as VALUES_ELSEWHERE
-from resnet_recipes.commands import verbs
+from resnet_recipes.base.suggestions import FOREIGN_VALUES as VALUES_ELSEWHERE
+from resnet_recipes.commands import registry
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.verbs import get_usage
+from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import apply_changes
 from resnet_recipes.recipe.build import list_settings
@@ -104,11 +104,11 @@ def test_every_suggested_setting_is_accepted():
         assert suggested.words or suggested.rule, name
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
-    assert verb not in verbs.VERBS
-    ours = {words.split()[0] for words in VERBS[verb].words.split(" | ")}
-    assert ours <= {*verbs.VERBS, "train"}
+    assert verb not in registry.COMMANDS
+    ours = {words.split()[0] for words in FOREIGN_COMMANDS[verb].words.split(" | ")}
+    assert ours <= {*registry.COMMANDS, "train"}
 
 
 def test_commands_without_settings_do_not_suggest_any():
@@ -196,10 +196,10 @@ def test_flags_for_arguments_suggest_the_argument(typed, words):
 
 
 def test_every_suggested_flag_and_format_exists():
-    flags = {flag for verb in verbs.VERBS for flag in get_usage(verb).values}
+    flags = {flag for verb in registry.COMMANDS for flag in get_usage(verb).values}
     flags |= get_usage("train").values.keys()
     assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())
-    assert {meaning.words for meaning in FORMATS.values()} <= TARGETS.keys()
+    assert {meaning.words for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 
 
 def test_foreign_name_is_in_one_row():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.run_folder.hits import Hits
+from resnet_recipes.run_folder.correct_images import CorrectImages
 from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
 
@@ -66,7 +66,7 @@ def judge(compare):
 
     def judge(images: int, *hits: int, flag: str = "") -> str:
         for name, count in zip(("a0", "a1", "b0", "b1"), hits, strict=True):
-            Hits("d", "1" * count + "0" * (images - count)).write(Path(name))
+            CorrectImages("d", "1" * count + "0" * (images - count)).write(Path(name))
         return " ".join(compare(f"{names} {flag}").split())
 
     return judge
@@ -117,13 +117,13 @@ def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
 
 def test_compare_of_two_runs_prints_verdict(compare):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
-        Hits("d", flags).write(make_run_folder(Path(), name, recipe=name))
+        CorrectImages("d", flags).write(make_run_folder(Path(), name, recipe=name))
     message = " ".join(compare("./a ./b").split())
     assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in message
     assert "over images. Settled for these networks; other seeds may differ." in message
-    Hits("d", "1" * 28 + "00").write(Path("b"))
+    CorrectImages("d", "1" * 28 + "00").write(Path("b"))
     assert "Not settled: they may be equally accurate" in compare("./a ./b")
-    Hits("other", "1" * 30).write(Path("b"))
+    CorrectImages("other", "1" * 30).write(Path("b"))
     assert "the same 30 images" not in compare("./a ./b")
 
 
@@ -135,7 +135,7 @@ def test_compare_judges_folds_together(compare):
             names.append(f"./lr{rate:.0f}-{part}")
             folder = make_run_folder(Path(), names[-1], config=settings)
             wrong = 9 if rate == 1 else part
-            Hits(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
+            CorrectImages(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
     message = " ".join(compare(" ".join(names)).split())
     assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in message
     assert "over images. Settled for these networks; other seeds may differ." in message

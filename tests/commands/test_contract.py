@@ -9,9 +9,9 @@ import pytest
 
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.completion import PLACES, format_script
-from resnet_recipes.commands.verbs import VERBS, get_usage
+from resnet_recipes.commands.registry import COMMANDS, get_usage
 
-COMMANDS = ("train", *VERBS)
+COMMANDS = ("train", *COMMANDS)
 HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 
 
@@ -65,12 +65,12 @@ def test_command_with_csv_also_has_json(name):
 @pytest.mark.parametrize("shell", PLACES)
 def test_completion_lists_commands_and_their_recipes(shell):
     text = format_script(shell)
-    assert " ".join(VERBS) in text
-    taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*get_usage(name).line.split()}]
+    assert " ".join(COMMANDS) in text
+    taking = [name for name in COMMANDS if {"NAME", "RECIPE|RUN"} & {*get_usage(name).line.split()}]
     assert {"show", "diff", "plan", "job"} <= {*taking}
     assert (" " if shell == "fish" else "|").join(taking) in text
 
 
 def test_overview_names_every_command(enter):
     lines = enter("resnet-recipes --help").out.splitlines()
-    assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*VERBS}
+    assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*COMMANDS}

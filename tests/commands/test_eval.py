@@ -17,8 +17,8 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share, normalize
 from resnet_recipes.network.load import load
-from resnet_recipes.recipe.frozen import freeze, read
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.recipe.frozen_recipe import freeze, read
+from resnet_recipes.report.progress import ProgressLine
 from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Streams
 from tests.trained_runs import CLASSES
@@ -67,7 +67,7 @@ def test_eval_of_run_equals_its_training_evaluation(trained_run, run_eval):
 def test_remote_images_are_fetched_first_with_progress(trained_run, run_eval, monkeypatch):
     asked = []
 
-    def fetch(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
+    def fetch(config: DataConfig, progress: ProgressLine | None = None, **_) -> DataConfig:
         asked.append(progress.what if progress else "opened")
         return config
 

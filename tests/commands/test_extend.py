@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.frozen_recipe import read
 from tests.commands.conftest import TINY
 from tests.fixtures import Streams
 from tests.forks import ForkServer

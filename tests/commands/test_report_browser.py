@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import verbs
+from resnet_recipes.commands import registry
 from tests.run_folders import make_run_folder
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -48,7 +48,7 @@ def open_page(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
 
     The page must not log an error.
     """
-    verbs.run(["report", *words, "--out", str(out)])
+    registry.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
     wait_until(

@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes.api import compose
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import list_unfinished
-from resnet_recipes.recipe.frozen import freeze_sealed, read
+from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.data.remote.places import serve_folder

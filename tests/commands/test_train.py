@@ -10,9 +10,9 @@ import pytest
 
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs import external
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.watchdog import Beat
-from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
 from tests.commands.conftest import TINY, release
 
@@ -161,7 +161,7 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, enter, monkeyp
     output = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in output
     with monkeypatch.context() as torchrun:
-        torchrun.setattr(external, "count_ranks", lambda: 8)
+        torchrun.setattr(external_launcher, "count_ranks", lambda: 8)
         assert "device     CPU with 2 cores" in enter("resnet-train mild --dry-run gpus=8").out
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = enter("resnet-train mild --dry-run").out.splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.commands import verbs
+from resnet_recipes.commands import registry
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
@@ -36,7 +36,7 @@ def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
-    assert verbs.run(["doctor", *typed]) == 0
+    assert registry.run(["doctor", *typed]) == 0
     assert count_images(make_small_config(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 

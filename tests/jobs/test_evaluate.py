@@ -5,10 +5,10 @@ from unittest.mock import Mock
 
 import torch
 
-from resnet_recipes.inference.trained import TrainedNetwork
+from resnet_recipes.inference.trained_network import TrainedNetwork
 from resnet_recipes.jobs import evaluate
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
 

@@ -14,8 +14,8 @@ from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.planning.make import make_plan
-from resnet_recipes.recipe.frozen import freeze_sealed, read
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics

@@ -13,8 +13,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.new_run import check, collect_provenance, create
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, SUMMARY
 from tests.tables import parse_rows

@@ -25,8 +25,8 @@ from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_job
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.network_facts import Teacher
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs

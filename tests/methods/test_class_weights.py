@@ -8,7 +8,7 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 
 #: Values that the settings must reject.
 WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}

@@ -125,7 +125,7 @@ def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
 
 
 def test_torchvision_weights_set_image_settings_of_each_file():
-    from resnet_recipes.network.published import find_image_settings
+    from resnet_recipes.network.image_settings import find_image_settings
 
     v1, v2 = (weights.url.rpartition("/")[2] for weights in torchvision.models.ResNet50_Weights)
     sizes = [

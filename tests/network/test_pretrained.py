@@ -22,7 +22,7 @@ from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
-from resnet_recipes.network import pretrained, published
+from resnet_recipes.network import image_settings, pretrained
 from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
@@ -167,7 +167,7 @@ def test_timm_weights_state_fit_of_non_square_images():
     pytest.importorskip("timm")
     for name, fit in {"fb_in22k_ft_in1k_384": "squash", "fb_in1k": "crop"}.items():
         config = ModelConfig(name="timm:convnext_base", weights=f"timm:convnext_base.{name}")
-        images = published.find_image_settings(config.name, config.weights)
+        images = image_settings.find_image_settings(config.name, config.weights)
         assert images["fit"] == fit
         network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
         text = " ".join(pretrained.Start(network, {}, "").list_notes(config, DataConfig()))

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from tests.plans import plan_imagenet
 from tests.tables import parse_rows

@@ -13,8 +13,8 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.layers import count_operations
-from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe

@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
-from resnet_recipes.recipe.frozen import freeze_sealed
+from resnet_recipes.recipe.frozen_recipe import freeze_sealed
 from resnet_recipes.recipe.schema import list_enabled
 from tests.tables import parse_values
 

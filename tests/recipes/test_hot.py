@@ -14,7 +14,7 @@ from torchvision.models import ResNet
 
 from resnet_recipes import data
 from resnet_recipes.data.base import normalize
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import loop
 from resnet_recipes.training.build import build

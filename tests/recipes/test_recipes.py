@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import to_tree
+from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 from resnet_recipes.recipe.schema import list_enabled
 from tests.plans import plan_imagenet

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.report.closing import describe_run
+from resnet_recipes.report.summary_text import describe_run
 from resnet_recipes.run_folder.facts import Published, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.frozen_recipe import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 

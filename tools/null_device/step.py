@@ -24,7 +24,7 @@ from null_device import record, take
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.ops import trial
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
 from resnet_recipes.training.distributed import read_rank

@@ -16,7 +16,7 @@ from resnet_recipes.data.beton.sidecar import Sidecar, make_half_source
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.convert.shards import find_shards
-from resnet_recipes.data.files.doubtful import find_doubts
+from resnet_recipes.data.files.class_folders import find_doubts
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import SPLITS, find_root_problem

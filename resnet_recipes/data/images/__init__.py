@@ -12,7 +12,7 @@ from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import sample_classes
-from resnet_recipes.data.stored import TeacherStorage
+from resnet_recipes.data.soft_labels import TeacherStorage
 
 
 def build_train_pipeline(

@@ -10,7 +10,7 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import compute_shrunk_size
-from resnet_recipes.data.shared import SharedArrays, lock_name
+from resnet_recipes.data.shared_arrays import SharedArrays, lock_name
 
 #: Fraction of the available memory that images may fill. The rest is for batches, the page cache
 #: and other programs, and is at least RESERVE bytes.

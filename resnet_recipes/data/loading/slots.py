@@ -12,7 +12,7 @@ from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
-from resnet_recipes.data.shared import Layout, SharedArrays, count_layout_bytes
+from resnet_recipes.data.shared_arrays import Layout, SharedArrays, count_layout_bytes
 
 _MAX_WORKERS = 16  # limit of workers per rank; more are not faster
 

@@ -14,9 +14,9 @@ from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
+from resnet_recipes.data.remote.base import RemoteFile, Store
 from resnet_recipes.data.remote.contents import THREADS, fetch_heads, list_contents
-from resnet_recipes.data.remote.copy import PART, Copy, Stopped
-from resnet_recipes.data.remote.store import RemoteFile, Store
+from resnet_recipes.data.remote.local_copy import PART, Copy, Stopped
 from resnet_recipes.data.root import TABLES, find_address_problems
 
 #: Seconds that a plan fetches to measure the speed.

@@ -12,7 +12,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
-from resnet_recipes.data.remote.store import ForbiddenError, RemoteFile, Store
+from resnet_recipes.data.remote.base import ForbiddenError, RemoteFile, Store
 from resnet_recipes.data.root import SPLITS, TABLES
 
 #: The format of `sha256sum * > SHA256SUMS`.

@@ -17,7 +17,7 @@ import fsspec
 import urllib3
 
 from resnet_recipes.base.errors import Hint, NotReadyError
-from resnet_recipes.data.remote.store import RemoteFile, Store
+from resnet_recipes.data.remote.base import RemoteFile, Store
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds; read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.remote import store
+from resnet_recipes.data.remote import base
 from resnet_recipes.data.remote.stores import Bucket
 
 moto = pytest.importorskip("moto.server")
@@ -35,7 +35,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(store, "RETRY_SECONDS", ())
+    monkeypatch.setattr(base, "RETRY_SECONDS", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
     files.makedirs("images", exist_ok=True)  # the server keeps files of earlier tests
     for path in betons.iterdir():
@@ -75,7 +75,7 @@ def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
 
     read = s3fs.S3FileSystem._cat_file
     monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", read_whole)
-    monkeypatch.setattr("resnet_recipes.data.remote.copy.PIECE_BYTES", 1000)
+    monkeypatch.setattr("resnet_recipes.data.remote.local_copy.PIECE_BYTES", 1000)
     with pytest.raises(NotReadyError) as caught:
         data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
     (problem,) = caught.value.problems

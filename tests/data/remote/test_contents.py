@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from resnet_recipes.data.remote import contents
-from resnet_recipes.data.remote.store import RemoteFile, Store
+from resnet_recipes.data.remote.base import RemoteFile, Store
 
 
 class Shelf(Store):

@@ -21,7 +21,7 @@ from resnet_recipes.base import paths
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
-from resnet_recipes.data.remote import copy, store, stores
+from resnet_recipes.data.remote import base, local_copy, stores
 from tests.data.conftest import explain_rejection
 from tests.data.remote.places import Site, serve_folder
 from tests.tables import parse_rows
@@ -33,10 +33,10 @@ PIECE_BYTES = 1 << 17  # bytes
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small pieces, few at a time; no delays between attempts or for the disk."""
-    monkeypatch.setattr(copy, "PIECE_BYTES", PIECE_BYTES)
-    monkeypatch.setattr(copy, "THREADS", 4)
+    monkeypatch.setattr(local_copy, "PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr(local_copy, "THREADS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
-    monkeypatch.setattr(store, "RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(base, "RETRY_SECONDS", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
 def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble):
     # a busy machine may exceed the read timeout: leave attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
-    monkeypatch.setattr(store, "RETRY_SECONDS", (0.0,) * 9)
+    monkeypatch.setattr(base, "RETRY_SECONDS", (0.0,) * 9)
     setattr(site, trouble, 2)
     assert (fetch(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
 
@@ -253,8 +253,8 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_slow_response_times_out(config, site, monkeypatch, drops):
-    monkeypatch.setattr(store, "_RESPONSE_SECONDS", 0.1)
-    monkeypatch.setattr(store, "_MIN_RATE", 1 << 30)
+    monkeypatch.setattr(base, "_RESPONSE_SECONDS", 0.1)
+    monkeypatch.setattr(base, "_MIN_RATE", 1 << 30)
     site.drops = drops
     assert (
         "could not be fetched in 3 attempts: no complete response in 0 s"
@@ -288,7 +288,7 @@ def test_unreachable_server_is_named_with_reason(config, origin):
 
 
 def test_server_error_text_is_shortened():
-    place = store.Store("http://x")
+    place = base.Store("http://x")
     place._look = Mock(side_effect=PermissionError("x\n" * 60_000))
     with pytest.raises(NotReadyError) as caught:
         place.look("a")

@@ -9,7 +9,7 @@ import tests.ops.processor  # noqa: F401
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank

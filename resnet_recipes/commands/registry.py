@@ -1,0 +1,254 @@
+"""Run the module of a command, for `resnet-train` and `resnet-recipes`."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+
+from resnet_recipes import __version__
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.paths import make_missing_data
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, make_unknown
+from resnet_recipes.commands.arguments import (
+    DATA,
+    Arguments,
+    Usage,
+    drop,
+    format_row,
+    select,
+    split,
+)
+from resnet_recipes.commands.characters import refuse_pasted
+from resnet_recipes.commands.compose import (
+    choose_recipe,
+    collect_problems,
+    compose_recipe,
+    find_packaged,
+    is_named,
+    name_recipe,
+)
+from resnet_recipes.commands.printing import get_page_width, say
+from resnet_recipes.commands.run_paths import has_run, is_setting, replace_extend, resolve_weights
+from resnet_recipes.jobs import external_launcher
+from resnet_recipes.recipe.library import Library, read
+
+#: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
+#: folder with USAGE and run(), and is imported when it is used.
+COMMANDS = (
+    "ls",
+    "show",
+    "cp",
+    "diff",
+    "validate",
+    "methods",
+    "plan",
+    "estimate",
+    "teach",
+    "runs",
+    "watch",
+    "stop",
+    "compare",
+    "report",
+    "eval",
+    "predict",
+    "export",
+    "convert",
+    "doctor",
+    "job",
+)
+
+#: Flags that make `resnet-train` run another module.
+_INSTEAD = {
+    "--completion": "completion",
+    "--describe": "show",
+    "--cfg": "train",
+    "-m": "sweep",
+    "--dry-run": "plan",
+}
+
+_VERSION = ("--version", "-v", "-V", "version")
+
+
+def get_usage(name: str) -> Usage:
+    """Return the help page of a command; "train" is `resnet-train`."""
+    return _import_module(name).USAGE
+
+
+def train(argv: Sequence[str]) -> int:
+    """Run `resnet-train` and return its exit code."""
+    refuse_pasted("resnet-train", argv)
+    if not argv or {"--help", "-h", "help"} & set(argv):
+        about = "plan" if "--dry-run" in argv else "train"
+        print(get_usage(about).format_page(get_page_width()), end="")
+        return ExitCode.DONE if argv else ExitCode.RECIPE
+    if argv[0] in _VERSION or "--version" in argv:
+        return _print_version()
+    if "--list" in argv:
+        return run(["ls", *(word for word in argv if word != "--list")])
+    if argv[0] not in Library().list_names():
+        _refuse_verb(argv)
+    arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
+    if "--parallel" in arguments and "-m" not in arguments:
+        rule = "works only with a sweep"
+        raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
+    name = _choose_module(arguments)
+    starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
+    if starts and external_launcher.find_launcher():
+        # only rank 0 composes; other ranks do not import Hydra
+        return external_launcher.join(
+            argv, lambda: _import_module(name).prepare_run(arguments), say
+        )
+    if "--cfg" in arguments:  # `--cfg job` in Hydra
+        arguments.words = [word for word in arguments.words if word != "job"]
+    if name in ("train", "plan") and "--resume" not in arguments:
+        choose_recipe(arguments)
+    return _import_module(name).run(arguments)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command of `resnet-recipes` and return its exit code."""
+    refuse_pasted("resnet-recipes", argv)
+    name, *rest = argv or ["--help"]
+    if name in ("--help", "-h"):
+        print(_format_overview(), end="")
+        return ExitCode.DONE
+    if name in _VERSION:
+        return _print_version()
+    if name == "train":
+        return train(rest)
+    if name == "slurm":
+        name, rest = "job", ["--for", "slurm", *rest]
+    if name == "help":
+        return run([*rest[:1], "--help"])
+    if name not in COMMANDS:
+        if name in Library().list_names():
+            rule = "is a recipe, not a command"
+            raise RecipeError.of("COMMAND", name, rule, shlex.join(["resnet-train", *argv]))
+        _refuse_verb([name.lstrip("-"), *rest], name)
+        raise RecipeError(
+            [make_unknown("command", name, (*COMMANDS, "train", "--help", "--version"))]
+        )
+    usage = get_usage(name)
+    if {"--help", "-h"} & set(rest):
+        print(usage.format_page(get_page_width()), end="")
+        return ExitCode.DONE
+    arguments = resolve_weights(_parse(name, rest))
+    if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
+        choose_recipe(arguments)  # reports a wrong name before imports that take seconds
+    return _import_module(name).run(arguments)
+
+
+def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
+    """Raise RecipeError if the settings or the recipe of a command are wrong.
+
+    For a sweep, only the first point is checked.
+    """
+    if has_run(arguments):
+        return
+    if name in ("eval", "predict", "export"):
+        from resnet_recipes.inference.open import apply_changes
+        from resnet_recipes.recipe.schema import Recipe
+
+        apply_changes(Recipe(), list(filter(is_setting, arguments.words)))
+    elif _composes(name):
+        choose_recipe(name_recipe(arguments))
+        from resnet_recipes.recipe.hydra_compose import list_points
+
+        words = drop(arguments.words, "nodes")
+        words = list_points(words)[0] if "-m" in arguments else words
+        compose_recipe(Arguments(arguments.flags, words), needs_data)
+
+
+def _composes(name: str) -> bool:
+    """Return whether a command takes a recipe with settings."""
+    return name in ("sweep", "job", "train") or (name in COMMANDS and get_usage(name).composes)
+
+
+def _parse(name: str, argv: Sequence[str]) -> Arguments:
+    """Return the arguments of a command. Raises RecipeError, also for its recipe and settings."""
+
+    def find_others(arguments: Arguments) -> Iterable[Problem]:
+        module = _choose_module(arguments) if name == "train" else name
+        # possibly the value of an unknown flag
+        values = [word for word in argv if word in Library().list_names()]
+        if not _composes(module) or has_run(arguments):
+            return collect_problems(partial(_check, module, needs_data=False), arguments)
+        if not is_named(name_recipe(arguments)) and values:
+            arguments.words.append(f"recipe={values[0]}")
+        # the settings are checked with another recipe
+        if wrong := collect_problems(choose_recipe, arguments):
+            arguments.words = ["recipe=mild", *drop(arguments.words, "recipe")]
+        needs_data = module != "plan" and "--cfg" not in arguments and not wrong
+        # no other check needs torch
+        if "-m" not in arguments and (entry := find_packaged(arguments)):
+            is_set = select(arguments.words, *DATA) or "root" in read(entry).tree.get("data", {})
+            return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
+        return [
+            *wrong,
+            *collect_problems(partial(_check, module, needs_data=needs_data), arguments),
+        ]
+
+    return split(argv, get_usage(name), find_others)
+
+
+def _choose_module(arguments: Arguments) -> str:
+    """Return the module selected by the flags of `resnet-train`."""
+    return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
+
+
+def _refuse_verb(argv: Sequence[str], typed: str = "") -> None:
+    """Raise RecipeError if the first argument is a command of ours or of another program.
+
+    `typed` is the argument with its dashes.
+    """
+    name, *rest = argv
+    # `yolo classify train`: Ultralytics puts the task before the command
+    if name == "classify" and rest[:1] and rest[0] in (*COMMANDS, *FOREIGN_COMMANDS, "train"):
+        name, *rest = rest
+    first, _, other = (
+        FOREIGN_COMMANDS[name].words if name in FOREIGN_COMMANDS else name
+    ).partition(" | ")
+    names = [word for word in rest if not word.startswith("-")]
+    is_first = names and (first != "show" or names[0] in Library().list_names())
+    ours, *flags = (first if is_first or not other else other).split() or [name]
+    if ours not in (*COMMANDS, "train"):
+        return
+    command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
+    fix = shlex.join([*command, *(names[:1] if ours == "show" else rest)])
+    if name in COMMANDS:
+        raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
+    noun = "flag" if typed.startswith("-") else "command"
+    raise RecipeError.of(typed or name, None, noun, fix, Kind.UNKNOWN)
+
+
+def _import_module(name: str) -> ModuleType:
+    return import_module(f"resnet_recipes.commands.{name}")
+
+
+def _print_version() -> int:
+    print(f"resnet-recipes {__version__}")
+    return ExitCode.DONE
+
+
+def _format_overview() -> str:
+    rows = [
+        format_row(
+            usage.line.removeprefix("resnet-recipes "),
+            usage.about,
+            column=27,
+            width=get_page_width(),
+        )
+        for usage in map(get_usage, COMMANDS)
+    ]
+    return "\n".join(
+        [
+            "resnet-recipes COMMAND ...",
+            "",
+            *rows,
+            "",
+            "Help for one command: resnet-recipes COMMAND --help",
+            "To train: resnet-train NAME data=/path/to/images",
+            "",
+        ]
+    )

@@ -1,0 +1,199 @@
+"""Find the runs and networks given by the arguments of a command."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from resnet_recipes.base import names
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    label,
+)
+from resnet_recipes.base.paths import parse_path
+from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
+from resnet_recipes.commands.compose import compose_recipe, is_named
+from resnet_recipes.commands.printing import say
+from resnet_recipes.jobs.lookup import (
+    LAST,
+    LIST,
+    ROOT,
+    describe_missing_run,
+    find_network,
+    find_place,
+    find_runs,
+)
+from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder.runs import RunRecord, list_runs, read_run
+
+if TYPE_CHECKING:
+    from resnet_recipes.inference.trained_network import TrainedNetwork
+    from resnet_recipes.recipe.schema import Recipe
+
+_WEIGHTS = "model.weights"
+
+#: Settings that name a run.
+_NAMING = ("run", "run.name", "run.root")
+
+
+class Resumption(NamedTuple):
+    """A run to resume."""
+
+    folder: Path
+    changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be equal
+
+
+def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
+    """Yield the runs given by arguments: runs, and folders of runs.
+
+    Raises NotReadyError if a folder cannot be listed.
+    """
+    for place in find_runs(words):
+        one = read_run(place)
+        try:
+            yield from [one] if one else list_runs(place)
+        except OSError as error:
+            rule = f"cannot be listed: {error.strerror}"
+            raise NotReadyError.at(place, rule, LIST) from None
+
+
+def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
+    """Open the network given by the first argument, with the other arguments as settings.
+
+    Raises RecipeError.
+    """
+    RecipeError.raise_if_any([find_missing_network(words, usage)])
+    place = find_network(words[0], "RUN|FILE")
+    from resnet_recipes.inference.open import open_trained
+    from resnet_recipes.network.open import list_notes
+
+    network = open_trained(place, words[1:], also)
+    for note in list_notes(network.network):
+        text, *fixes = note.split("\n")
+        say("\n".join([f"note: {text}", *(f"      {label(fix)}" for fix in fixes)]))
+    return network
+
+
+def find_missing_network(words: Sequence[str], usage: str) -> Problem | None:
+    """Return the problem of arguments without a network, or None."""
+    if words and not is_setting(words[0]):
+        return None
+    rule = "a run folder, a checkpoint or a weights file"
+    return Problem("RUN|FILE", None, rule, Hint(usage), kind=Kind.MISSING)
+
+
+def is_setting(word: str) -> bool:
+    """Return whether an argument has the form key=value and is not a file."""
+    key, equals, _ = word.partition("=")
+    is_key = key.replace(".", "").replace("_", "").isalnum()
+    return bool(is_key and equals) and not os.path.exists(word)
+
+
+def is_run(word: str) -> bool:
+    """Return whether an argument is a run folder."""
+    place = find_place("RUN", word)
+    return place is not None and (place / CONFIG).is_file()
+
+
+def find_resumed(arguments: Arguments) -> Resumption | None:
+    """Return the run given by --resume; None to start a new run.
+
+    Raises RecipeError if the run does not exist.
+    """
+    run_name, words = arguments.flags.get("--resume"), arguments.words
+    if run_name is None:
+        return None
+    if run_name != "auto":
+        rule = Statement("--resume names the run, and a run keeps its recipe")
+        name = get_value(words, "recipe")
+        RecipeError.raise_if_any(
+            [
+                Problem("NAME", name, rule, kind=Kind.UNUSED) if name else None,
+                *(Problem(word, None, rule, kind=Kind.UNUSED) for word in select(words, *_NAMING)),
+            ]
+        )
+        return Resumption(find_runs([run_name], "--resume")[0], words)
+    from resnet_recipes.jobs.resume import find_match, list_unfinished
+
+    if is_named(arguments):
+        recipe = compose_recipe(arguments).recipe
+        folder = find_match(recipe, say)
+        return Resumption(folder, recipe) if folder else None
+    run_name, root = get_value(words, "run.name", "run"), find_root(words)
+    folder = root / run_name if run_name else next(list_unfinished(root), None)
+    if folder is None or not folder.exists():
+        fix = "resnet-train --resume auto mild data=PATH"
+        rule = Statement(f"there is no run {folder}" if folder else f"{root} has no unfinished run")
+        raise RecipeError.of("--resume", "auto", rule, fix)
+    return Resumption(folder, drop(words, *_NAMING))
+
+
+def find_root(words: Sequence[str]) -> Path:
+    """Return the folder of all runs: run.root, or its default."""
+    root = get_value(words, "run.root")
+    return parse_path("run.root", root) if root else ROOT
+
+
+def has_run(arguments: Arguments) -> bool:
+    """Return whether a flag names a run, which provides the recipe."""
+    return "--resume" in arguments or "--extend" in arguments
+
+
+def replace_extend(arguments: Arguments) -> Arguments:
+    """Replace --extend RUN by the recipe, the stable phase and the folder of RUN.
+
+    Raises RecipeError if RUN is not a run, if it is `last` in a command that resumes its own run,
+    or if --resume also names a run.
+    """
+    if (name := arguments.flags.pop("--extend", None)) is None:
+        return arguments
+    if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
+        rule = "resumes a run, and --extend starts a new one"
+        raise RecipeError.of("--resume", resumed, rule, Hint("remove one of them"))
+    _refuse_last("--extend", name, arguments, "--extend NAME")
+    (folder,) = find_runs([name], "--extend")
+    if not (folder / CONFIG).is_file():
+        rule = f"is not a run folder: it has no {CONFIG}"
+        raise RecipeError.of("--extend", name, rule, LIST)
+    folder = folder.absolute()
+    place = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
+    arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
+    return arguments
+
+
+def resolve_weights(arguments: Arguments) -> Arguments:
+    """Replace each run in model.weights by its path, which later runs do not change.
+
+    Raises RecipeError for `last` in a command that resumes its own run.
+    """
+    for index, word in enumerate(arguments.words):
+        key, _, value = word.partition("=")
+        if key == _WEIGHTS:
+            places = ",".join(_find_weights(name, arguments) for name in value.split(","))
+            arguments.words[index] = f"{key}={places}"
+    return arguments
+
+
+def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
+    """Raise RecipeError for `last` in a command that resumes its own run."""
+    if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
+        rule = "would be another run when the same command continues"
+        raise RecipeError.of(key, name, rule, fix)
+
+
+def _find_weights(name: str, arguments: Arguments) -> str:
+    """Return the path of a run by name; other weights are returned unchanged."""
+    if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
+        return name
+    _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
+    if place := find_place(_WEIGHTS, name):
+        return str(place)
+    missing = describe_missing_run(_WEIGHTS, name)
+    if name == LAST or len(missing.fixes) > 1:  # a similar run exists
+        raise NotReadyError([missing])
+    return name

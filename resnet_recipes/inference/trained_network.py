@@ -1,0 +1,226 @@
+"""A trained network with settings for evaluation and prediction."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import torch
+from torch import nn
+
+from resnet_recipes import data, ops
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
+from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.images.decode import Pixels
+from resnet_recipes.data.loading import EvalLoader
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.inference.images import UnlabeledImages, open_labeled
+from resnet_recipes.network.about import About, select_image_settings
+from resnet_recipes.network.fuse import fuse
+from resnet_recipes.network.load import Network
+from resnet_recipes.recipe import frozen_recipe
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import EvaluationConfig
+from resnet_recipes.run_folder import CONFIG, DATA
+from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.training.distributed import Rank, read_rank
+from resnet_recipes.training.evaluate import compute_logits, evaluate
+from resnet_recipes.training.outcomes import Confusion, Outcomes
+from resnet_recipes.training.precision import Precision, resolve_dtype
+
+#: One process, on the CPU.
+_ALONE = Rank(0, 1, torch.device("cpu"))
+
+#: Settings that select images. If all are as in the run, the run's list of images is used.
+_SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")
+
+
+class EvaluationResult(NamedTuple):
+    """Metrics of an evaluation over all ranks, and outcomes of this rank's images."""
+
+    metrics: Metrics
+    seconds: float
+    device: str
+    outcomes: Outcomes
+
+    @property
+    def confusion(self) -> Confusion:
+        """The confusion matrix of the images."""
+        return Confusion(self.outcomes)
+
+
+@dataclass
+class TrainedNetwork:
+    """A network, on the CPU at first, and a recipe with its evaluation settings."""
+
+    place: Path | None  # run folder or file; None for a network built in Python
+    network: Network
+    recipe: Recipe
+    rank: Rank = _ALONE
+    precision: Precision = field(
+        default_factory=lambda: Precision(_ALONE.device, torch.float32, nn.Identity())
+    )
+
+    def to_device(self) -> Self:
+        """Move the network to this rank's device, with the operations that the recipe allows."""
+        rank, precision = read_rank(self.recipe.launch.device), self.recipe.precision
+        dtype, model = resolve_dtype(precision.dtype, rank.device), self.network.to(rank.device)
+        if precision.kernels == "auto":
+            fuse(self.model, ops.choose(rank.device, dtype))
+        return replace(self, rank=rank, precision=Precision(rank.device, dtype, model))
+
+    @property
+    def model(self) -> nn.Module:
+        """The bare network."""
+        return self.network.model
+
+    @property
+    def about(self) -> About:
+        """The description of the network, with the evaluation settings of the recipe.
+
+        If these differ from the settings used to measure its accuracy, the accuracy is omitted.
+        """
+        original, images = self.network.about, select_image_settings(self.recipe.data)
+        used = replace(original, flip=self.recipe.evaluation.flip, **images)
+        if used == original:
+            return original
+        return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
+
+    @property
+    def configured(self) -> Network:
+        """The network, with the evaluation settings of the recipe in its description."""
+        return Network(self.model, self.about)
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the network is on."""
+        return self.precision.device
+
+    def with_size(self, size: int) -> "TrainedNetwork":
+        """Return the network with another test size; the ratio of resize to crop stays the same."""
+        data = replace(
+            self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size)
+        )
+        return replace(self, recipe=replace(self.recipe, data=data))
+
+    def open_images(self, fetches: bool = True) -> EvalLoader:
+        """Open this rank's part of the images at data.root, or of the evaluation images of a run.
+
+        Raises NotReadyError, also if remote images have no local copy and `fetches` is False.
+        """
+        config, size = self.recipe.data, self.recipe.batch.eval_size
+        share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
+        original, about = make_recipe(self.place, self.network).data, self.network.about
+        is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
+        facts = self.place and self.place / DATA
+        if facts and os.path.lexists(facts) and is_own:
+            read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
+            return data.open_eval(config, read, share)
+        if not config.root:
+            rule = "the folder that contains the images"
+            raise NotReadyError.of("data.root", None, rule, Hint("data=PATH"), Kind.MISSING)
+        return open_labeled(
+            _find_local_copy(config, fetches), about.classes, about.num_classes, share
+        )
+
+    def evaluate(self, progress: Progress = show_nothing) -> EvaluationResult:
+        """Evaluate as in training, with all ranks.
+
+        `progress` is called at every batch with the approximate number of images that all ranks
+        have evaluated, and the total number.
+        """
+        batches, images, done = [], self.open_images(), 0
+
+        def on_batch(outcomes: Outcomes) -> None:
+            nonlocal done
+            done += len(outcomes.labels) * self.rank.world_size
+            progress(min(done, images.examples), images.examples)
+            batches.append(outcomes)
+
+        try:
+            start = time.perf_counter()
+            about, flip = self.network.about, self.recipe.evaluation.flip
+            metrics = evaluate(
+                self.model, images, self.precision, about.num_classes, flip, on_batch
+            )
+            seconds = time.perf_counter() - start
+            return EvaluationResult(
+                metrics, seconds, self.rank.devices, Outcomes.concatenate(batches)
+            )
+        finally:
+            images.close()
+
+
+def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
+    local = data.fetch(config, stopped=lambda: not fetches)
+    if local is None:
+        raise NotReadyError.of("data.root", config.root, "has no complete copy on this machine")
+    return local
+
+
+def make_recipe(place: Path | None, network: Network) -> Recipe:
+    """Return a run's recipe, or the defaults with the network's image settings.
+
+    The recipe uses all visible GPUs.
+    """
+    if place and place.is_dir():
+        recipe = frozen_recipe.read(place / CONFIG)
+        return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
+    about = network.about
+    config = DataConfig(**select_image_settings(about))
+    name = about.architecture
+    args = {"args": dict(about.arguments)} if name not in NETWORKS else {}
+    model = ModelConfig(name, **find_implied_settings(name) | args)
+    return Recipe(
+        name="file", model=model, data=config, evaluation=EvaluationConfig(flip=about.flip)
+    )
+
+
+#: Default number of classes named per image.
+DEFAULT_TOP = 5
+
+
+class Prediction(NamedTuple):
+    """Classes predicted for an image."""
+
+    file: str
+    classes: tuple[tuple[str, float], ...]  # names and probabilities, best first
+    error: str = ""  # why the image could not be read; `classes` is then empty
+
+
+def predict_images(
+    trained: TrainedNetwork, inputs: Sequence[str | Pixels], top: int = DEFAULT_TOP
+) -> Iterator[Prediction]:
+    """Yield the `top` most probable classes of each image, in order.
+
+    An image is an absolute path, or in memory. Raises TrainingError if the network's outputs for an
+    image are not finite.
+    """
+    recipe, name = trained.recipe, trained.network.about.class_name
+    images = UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)
+    try:
+        for raw in Stream(images.batches(), trained.device):
+            logits = compute_logits(
+                trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
+            )
+            shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
+            black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
+            parts = (raw.labels, black, broken, best, shares)
+            for index, *row in zip(*(part.tolist() for part in parts), strict=True):
+                is_black, is_broken, labels, probabilities = row
+                if is_black and (error := images.explain_error(index)):
+                    yield Prediction(images.names[index], (), error)
+                    continue
+                if is_broken:
+                    raise TrainingError(
+                        f"{images.names[index]}: the network's outputs for this image are not "
+                        "finite numbers; its weights are damaged, or did not converge"
+                    )
+                pairs = zip(map(name, labels), probabilities, strict=True)
+                yield Prediction(images.names[index], tuple(pairs))
+    finally:
+        images.close()

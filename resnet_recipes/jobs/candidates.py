@@ -1,0 +1,224 @@
+"""Compare recipes for some images on this machine by duration, time, cost and accuracy."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+from PIL import Image
+
+from resnet_recipes import data
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.text import Say, show_nothing
+from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.files import Files
+from resnet_recipes.jobs.budget import fit_length
+from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.measure import predict_time
+from resnet_recipes.network import pretrained
+from resnet_recipes.planning.estimate import Estimate, estimate
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.planning.published_results import (
+    IMAGENET_IMAGES,
+    Accuracy,
+    estimate_accuracy,
+    find_shortest,
+)
+from resnet_recipes.planning.stable_phase import change_length
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.run_folder import DATA
+from resnet_recipes.run_folder.runs import list_runs
+
+#: Images with a shorter side of at most this many pixels are small.
+MAX_SMALL_SIDE = 96
+
+#: Number of images whose sizes are read.
+MAX_MEASURED_IMAGES = 16
+
+#: Settings that a run may change and still count as a run of its recipe.
+_FREE_SETTINGS = (
+    "max_duration",
+    "scale_schedule_ratio",
+    "seed",
+    "run.",
+    "data.root",
+    "launch.",
+    "log.",
+)
+
+
+class Candidate(NamedTuple):
+    """A recipe with a duration."""
+
+    plan: Plan
+    estimate: Estimate | None  # None: unknown
+    is_measured: bool
+    accuracy: Accuracy | None  # None: unknown
+
+
+class Offers(NamedTuple):
+    """The offers of all recipes."""
+
+    offers: list[Candidate]  # best first, or by recipe
+    rule: str  # reason for the order of recipes with unknown accuracy
+    skipped: dict[str, str]  # recipes that do not fit, each with the reason
+    absent: dict[str, Problem]  # recipes whose weights are not on this machine
+
+
+def find_offers(
+    words: Sequence[str],
+    folder: Path | None,
+    names: Sequence[str],
+    reach: float | None = None,
+    say: Say = show_nothing,
+) -> Offers:
+    """Return the offers of some recipes with these changes.
+
+    With a budget, this is the longest run of each recipe, best first. With `reach`, it is the
+    shortest run with at least this known accuracy, in percent, fastest first. Otherwise it is every
+    duration with a known accuracy, and the default duration. Raises RecipeError if no recipe fits.
+
+    If there are several recipes, recipes for small images are skipped for photographs. A recipe
+    whose weights are not on this machine fits, since they can be downloaded.
+    """
+    offers, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
+    absent = dict[str, Problem]()
+    facts, results, side, rule = None, None, 0.0, ""
+    best: tuple[str, ...] = ()
+    for name in names:
+        try:
+            recipe = compose(name, words, folder).recipe
+            if facts is None:
+                facts = data.measure(recipe.data, tell=say)
+                side = find_usual_side(recipe.data, facts)
+                best, rule = rank_recipes(facts, side)
+            if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
+                pixels = f"data.train_size={recipe.data.train_size}"
+                skipped[name] = f"{pixels} is for smaller images than these, of {side:g} px"
+                continue
+            results = find_results(Path(recipe.run.root), facts) if results is None else results
+            plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
+            offers += _find_lengths(plan, results, reach)
+            if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
+                absent[name] = problem
+        except RecipeError as error:
+            errors[name] = error
+            first = error.problems[0]
+            skipped[name] = first.about(first.key)
+    if errors and len(skipped) == len(names):
+        raise next(errors[name] for name in (*best, *names) if name in errors)
+    if reach is not None:
+        offers.sort(
+            key=lambda offer: offer.estimate.max_minutes if offer.estimate else float("inf")
+        )
+    elif any("budget=" in word for word in words):
+        order = {name: place for place, name in enumerate(best)}
+        offers.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
+        offers.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
+    return Offers(offers, rule, skipped, absent)
+
+
+def _find_lengths(
+    plan: Plan, results: Mapping[tuple[str, float], Accuracy], reach: float | None
+) -> Iterator[Candidate]:
+    """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
+    name, forecast, lengths = plan.recipe.name, predict_time(plan), set[float | Fraction]()
+    own_accuracies = {
+        epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
+    }
+    if plan.recipe.launch.budget:
+        fitting = [fit_length(plan, forecast).recipe.max_duration] if forecast else []
+        lengths = {Duration.parse(length).value for length in fitting}
+    elif reach is not None:
+        sufficient = [
+            epochs for epochs, accuracy in own_accuracies.items() if accuracy.top1 >= reach
+        ]
+        sufficient += filter(None, [find_shortest(plan.published, reach)])
+        lengths = {min(sufficient)} if sufficient else lengths
+    else:
+        lengths = {
+            plan.epochs,
+            *own_accuracies,
+            *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
+        }
+    for epochs in sorted(Fraction(length) for length in lengths):
+        changed_plan = change_length(plan, epochs)
+        yield Candidate(
+            changed_plan,
+            estimate(changed_plan, forecast.speeds) if forecast else None,
+            bool(forecast and forecast.when),
+            own_accuracies.get(float(epochs)) or estimate_accuracy(plan.published, float(epochs)),
+        )
+
+
+def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
+    """Return the mean accuracies of runs on the same images, by recipe and epochs.
+
+    Only runs count whose settings equal their recipe, except for duration, seed, and those
+    that do not affect accuracy.
+    """
+    seeds: dict[tuple[str, float], list[float]] = {}
+    for run in list_runs(root) if root.is_dir() else ():
+        if run.state != "finished" or run.top1_percent is None or not run.epochs:
+            continue
+        is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
+        about = read_json(run.folder / DATA, may_be_absent=True)
+        if is_plain and about.get("train_digest") == facts.train_digest:
+            seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
+    return {
+        key: Accuracy(mean(accuracies), f"{len(accuracies)} own run{'s' * (len(accuracies) > 1)}")
+        for key, accuracies in seeds.items()
+    }
+
+
+class Ranking(NamedTuple):
+    """Recipes for some images, best first."""
+
+    names: tuple[str, ...]
+    rule: str  # reason for the order
+
+
+def rank_recipes(facts: DataFacts, side: float) -> Ranking:
+    """Return the recipes for images without published results.
+
+    `side` is their typical shorter side in pixels; 0 if unknown.
+    """
+    if facts.train_examples == IMAGENET_IMAGES:
+        return Ranking((), "the most accurate according to published results")
+    if 0 < side <= MAX_SMALL_SIDE:
+        rule = f"best for images of {side:g} px"
+        return Ranking(("small", "finetune", "mild"), rule)
+    images = f"images of {side:g} px" if side else "images"
+    rule = f"best for {images}, as it starts from weights trained on ImageNet"
+    return Ranking(("finetune", "mild"), rule)
+
+
+def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
+    """Return the typical shorter side of the training images, in pixels.
+
+    0 if it is unknown, or for ImageNet, which has published results.
+    """
+    can_read_sizes = facts.backend == "torchvision" and not is_fetched(config.root)
+    if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
+        return 0.0
+    files, sides = Files.of(config, "train", facts.train_digest), []
+    for index in range(0, len(files), max(1, len(files) // MAX_MEASURED_IMAGES)):
+        with suppress(OSError), Image.open(files.path(index)) as image:
+            sides.append(min(image.size))
+    return median(sides) if sides else 0.0
+
+
+def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
+    """Return the problem with the pretrained weights of a network, or None if they load."""
+    try:
+        pretrained.find(model, facts.classes)
+    except NotReadyError as error:
+        return error.problems[0]
+    return None

@@ -1,0 +1,107 @@
+"""Compare the accuracies of networks on the same images, with a confidence interval."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import expm1
+from statistics import fmean, pvariance
+from typing import NamedTuple, Self
+
+from resnet_recipes.run_folder.correct_images import CorrectImages
+
+#: Quantile of the normal distribution for a 95% interval, and the factor for 80% power.
+_Z, _POWER = 1.959964, 1.43
+
+#: Multiples of the images or seeds that are tried.
+_MULTIPLES = [1.05**power for power in range(200)]
+
+
+class Confidence(NamedTuple):
+    """The ends of a 95% confidence interval, in percent or points."""
+
+    low: float
+    high: float
+
+
+def compute_accuracy_interval(correct: int, images: int) -> Confidence:
+    """Return the 95% interval of an accuracy, in percent, over samples of images.
+
+    Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
+    """
+    share, extra = correct / images, _Z**2 / images
+    center = (share + extra / 2) / (1 + extra)
+    half = (share * (1 - share) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
+    return Confidence(100 * (center - half), 100 * (center + half))
+
+
+class PairedDifference(NamedTuple):
+    """The difference between two groups of runs on the same images."""
+
+    images: int
+    points: float  # mean accuracy of the first group minus the second, in points
+    image_variance: float  # variance of `points` over samples of images, in squared points
+    seed_variance: float  # variance of `points` over seeds, in squared points; 0 if unknown
+    freedom: int  # degrees of freedom of `seed_variance`; 0 if each image has one run per group
+
+    @classmethod
+    def of(cls, first: Sequence[CorrectImages], second: Sequence[CorrectImages]) -> Self | None:
+        """Compare two groups on the images of both, such as folds; None if they share none.
+
+        For the variance over images, each group gets one more image that only it classifies
+        correctly (Bonett and Price, 2012, J. Educ. Behav. Stat. 37). Seeds are assumed to vary
+        equally in both groups.
+        """
+        sides = [_collect_points(group) for group in (first, second)]
+        shared = sides[0].keys() & sides[1].keys()
+        if not shared:
+            return None
+        differences: list[float] = []
+        for images in shared:
+            means = [map(fmean, zip(*side[images], strict=True)) for side in sides]
+            differences += [ours - theirs for ours, theirs in zip(*means, strict=True)]
+        count, groups = len(differences), [side[images] for side in sides for images in shared]
+        freedom = sum(len(runs) - 1 for runs in groups)
+        squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
+        scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2
+        variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
+        return cls(count, fmean(differences), variance, squares * scale, freedom)
+
+    @property
+    def interval(self) -> Confidence:
+        """The 95% interval of `points`, over images and, with several seeds, over seeds.
+
+        Some seed noise is in both variances, so it is often too wide.
+        """
+        half = self._compute_margin()
+        return Confidence(self.points - half, self.points + half)
+
+    def multiply_to_settle(self, what: str) -> float | None:
+        """Return the factor on `what`, "images" or "seeds", that settles the comparison.
+
+        With that many, the interval excludes zero with 80% power. None if no factor in `_MULTIPLES`
+        suffices.
+        """
+        for times in _MULTIPLES:
+            if abs(self.points) > _POWER * self._compute_margin(**{what: times}):
+                return times
+        return None
+
+    def _compute_margin(self, images: float = 1.0, seeds: float = 1.0) -> float:
+        """Return the half-width of the interval for multiples of the images and seeds.
+
+        The degrees of freedom are those of Satterthwaite (1946, Biometrics Bull. 2). The quantile
+        of Student's t distribution is an approximation by Wallace (1959, Ann. Math. Stat. 30), 4%
+        too large for 2 degrees of freedom.
+        """
+        of_seeds = self.seed_variance / seeds
+        total = self.image_variance / images + of_seeds
+        inverse = max(1e-9, (of_seeds / total) ** 2 / seeds / max(1, self.freedom))
+        z = _Z * (8 + 3 * inverse) / (8 + inverse)
+        return (expm1(z**2 * inverse) / inverse * total) ** 0.5
+
+
+def _collect_points(group: Sequence[CorrectImages]) -> dict[tuple[str, int], list[list[float]]]:
+    """Return the points of each run for each image, 0 or 100, by set of images."""
+    points = defaultdict(list)
+    for hits in group:
+        points[hits.digest, len(hits.flags)].append([100.0 * int(flag) for flag in hits.flags])
+    return points

@@ -1,0 +1,111 @@
+"""Remaining time of a run, and progress of other work."""
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from math import ceil
+from typing import TYPE_CHECKING, TextIO
+
+from resnet_recipes.base.text import format_time
+from resnet_recipes.report.terminal import is_live
+from resnet_recipes.run_folder.facts import RunFacts
+
+if TYPE_CHECKING:  # a pipe does not need it
+    from rich.live import Live
+
+#: Weight of a new measurement in the running mean of the pace.
+NEW_PACE_WEIGHT = 0.2
+
+
+class ProgressLine(AbstractContextManager):
+    """Shows progress and the remaining time when called; its bar is removed at the end."""
+
+    def __init__(
+        self, what: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
+    ):
+        """Show `what` on a stream, stderr by default; in a pipe at most every `every` seconds."""
+        self.what, self._unit, self._stream = what, unit, stream or sys.stderr
+        self._live: Live | None = None  # on a terminal only
+        self._every = 0.1 if is_live(self._stream) else every
+        self._shown = time.monotonic()
+        self._first: tuple[int, float] | None = None  # count and time of the first call
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that `done` of `total` is done; work that restarts is timed again."""
+        now = time.monotonic()
+        if self._first is None or done < self._first[0]:
+            self._first = (done, now)
+        first, start = self._first
+        if now - self._shown < self._every:
+            return
+        self._shown, text = now, f"{done:,} of {total:,} {self._unit}"
+        if done > first:
+            text += f", {format_time((now - start) / (done - first) * (total - done))} left"
+        if not is_live(self._stream):
+            self.say(f"{self.what}: {text}")
+            return
+        self._draw(done, total, text)
+
+    def say(self, line: str) -> None:
+        """Show a line that stays, above the bar."""
+        self.__exit__()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _draw(self, done: int, total: int, text: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        if self._live is None:
+            console = Console(file=self._stream, highlight=False)
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+        row = Table.grid(padding=(0, 2), expand=True)
+        for ratio in (None, 1, None):
+            row.add_column(ratio=ratio, no_wrap=True)
+        row.add_row(self.what, ProgressBar(total, done), text)
+        self._live.start()
+        self._live.update(row, refresh=True)
+
+
+class Pace:
+    """A running mean of the seconds per 10^15 training operations."""
+
+    def __init__(self, facts: RunFacts):
+        self._facts = facts
+        self._seconds: float | None = None
+        self._is_settled = False
+        self._evaluation = 0.0
+
+    def observe(self, done: int, seconds_per_step: float, settled: bool) -> None:
+        """Add a logged interval that ends after `done` steps.
+
+        `settled`: the interval has one image size, and is not the first at this size.
+        """
+        new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
+        if settled and self._is_settled and self._seconds is not None:
+            self._seconds += NEW_PACE_WEIGHT * (new - self._seconds)
+        elif settled or not self._is_settled:
+            self._seconds, self._is_settled = new, settled
+
+    def add_evaluation(self, seconds: float) -> None:
+        """Add the seconds of an evaluation."""
+        self._evaluation = seconds
+
+    def seconds_left(self, done: int) -> float | None:
+        """Estimate the seconds until the end, including evaluations.
+
+        None before the first measurement.
+        """
+        facts = self._facts
+        if self._seconds is None:
+            return None
+        evaluations = ceil((facts.total_steps - done) / facts.eval_steps)
+        left = facts.pflops(facts.total_steps) - facts.pflops(done)
+        return self._evaluation * evaluations + self._seconds * left

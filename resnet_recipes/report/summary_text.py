@@ -1,0 +1,130 @@
+"""The text that a finished run prints."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.text import format_number, format_percent, format_time
+from resnet_recipes.report.paired_difference import compute_accuracy_interval
+from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.run_folder.runs import MAX_POINTS_BEHIND
+from resnet_recipes.run_folder.summary import Summary
+
+
+def format_title(summary: Summary) -> str:
+    """Return the first line: recipe, duration, number of sessions, and devices."""
+    resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
+    epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
+    length = f"{epochs}, {summary.steps:,} steps{resumed}"
+    return f"{summary.recipe}: {length}, on {summary.devices}"
+
+
+class Line(NamedTuple):
+    """One line of the printed summary."""
+
+    label: str  # empty if the line continues the previous one
+    text: str
+
+
+def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
+    """Yield the lines below the title; `full` adds more times, and the speed at each image size."""
+    yield from _describe_accuracy(summary, full)
+    yield from _describe_published(summary)
+    yield from _describe_training(summary)
+    if full:
+        yield from _describe_times(summary)
+    yield Line("", "")
+    yield Line("results", summary.folder)
+    yield Line("weights", summary.weights)
+    folder = shlex.quote(str(Path(summary.folder).parent))
+    yield Line("curves", f"resnet-recipes report {folder}")
+
+
+def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
+    """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
+    ema, raw = summary.ema, summary.raw
+    raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
+    reached = ema or raw
+    if reached is not None:
+        averaged = " (EMA)" if ema else ""
+        images = f"on {reached.examples:,} images{averaged}"
+        yield Line("accuracy", f"{_format_metrics(reached)}   {images}")
+        correct = round(reached.top1 * reached.examples / 100)
+        low, high = compute_accuracy_interval(correct, reached.examples)
+        yield Line("", f"95% interval of top-1: {low:.1f} to {high:.1f}%")
+    if summary.best and summary.best_weights:
+        name = Path(summary.best_weights).name
+        epoch = f"{summary.best_epoch:.4g}"
+        yield Line("", f"{_format_metrics(summary.best)}   {name}, of epoch {epoch}:")
+        note = f"best of {summary.evaluations} evaluations; optimistic, chosen on these images"
+        yield Line("", note)
+    if ema is None or raw is None:
+        return
+    is_far_behind = raw.top1 - ema.top1 > MAX_POINTS_BEHIND
+    if full or is_far_behind:
+        yield Line("", f"{_format_metrics(raw)}   {raw_file}")
+    if is_far_behind:
+        yield Line(
+            "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
+        )
+        yield Line("", f"use {raw_file}, or train with")
+        yield Line("", f"methods.ema.half_life={max(1, summary.steps // 50)}ba")
+
+
+def _format_metrics(metrics: Metrics) -> str:
+    """Return the accuracies, without a top-5 of 100%, which few classes always reach."""
+    figures = metrics.named
+    if metrics.top5 == 100:
+        del figures["top-5"]
+    return "   ".join(f"{name} {value:5.2f}%" for name, value in figures.items())
+
+
+def _describe_published(summary: Summary) -> Iterator[Line]:
+    """Yield the nearest published result; add the difference if the durations are similar."""
+    published, reached = summary.published, summary.ema or summary.raw
+    if published is None or reached is None:
+        return
+    length = f" after {published.epochs} epochs" if published.epochs else ""
+    took = f" in {published.time}" if published.time else ""
+    yield Line("published", f"top-1 {published.top1:5.2f}%{length}{took}")
+    if published.hardware or published.source:
+        yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))
+    if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
+        yield Line("", f"this run: {reached.top1 - published.top1:+.2f} points")
+
+
+def _describe_training(summary: Summary) -> Iterator[Line]:
+    """Yield the training time and speed, without evaluations."""
+    estimate = ""
+    if summary.estimated_seconds:
+        excess = 100 * (summary.training_seconds / summary.estimated_seconds - 1)
+        change = f"{abs(excess):.0f}% {'longer' if excess > 0 else 'less'}"
+        estimate = f" (estimated {format_time(summary.estimated_seconds)}; took {change})"
+    seconds = format_time(summary.training_seconds)
+    yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
+    data_wait = format_percent(summary.data_wait_share)
+    speed = format_number(summary.images_per_second)
+    yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
+
+
+def _describe_times(summary: Summary) -> Iterator[Line]:
+    """Yield all other times, and the speed at each image size."""
+    times = {
+        "steady state: first epoch counted like the second": (summary.training_seconds_papers_rule),
+        "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
+        "total": summary.wall_seconds,
+        "start-up": summary.startup_seconds,
+        "evaluations": summary.evaluation_seconds,
+        "checkpoints": summary.checkpoint_seconds,
+        "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
+    }
+    measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
+    for index, (name, seconds) in enumerate(measured):
+        yield Line("" if index else "times", f"{format_time(seconds):>8}   {name}")
+    for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
+        yield Line("" if index else "speed", f"{format_number(speed):>8} images/s at {pixels} px")
+    operations = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
+    yield Line("compute", f"{operations}, forward and backward")
+    if summary.raw_weights:
+        yield Line("raw weights", summary.raw_weights)

@@ -1,0 +1,301 @@
+"""Measure how fast this machine runs a recipe.
+
+It times a few real steps at some image sizes, the loader alone, and evaluation.
+"""
+
+import time
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from dataclasses import replace
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.data.loading import TrainLoader
+from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.training.build import build, choose_searched_sizes, open_train
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.distributed import (
+    Rank,
+    average_over_ranks,
+    join,
+    sum_over_ranks,
+    wait_for_ranks,
+)
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture
+
+#: Untimed steps before the timed ones: they select algorithms, compile and fill caches.
+WARM_UP_STEPS = 2
+
+#: Timed steps at each image size, if there is enough time.
+TIMED_STEPS = 12
+
+#: Maximum seconds of one step of the probe. The batch size is the largest power of two that meets
+#: it, or 8.
+MAX_STEP_SECONDS = 2.0
+
+
+class Stopwatch:
+    """A reporter that only times steps, and stops training after enough of them."""
+
+    def __init__(self, device: torch.device, seconds: float):
+        self.laps: list[float] = []
+        self._device, self._warm_up = device, count_warm_up_steps(device)
+        self._last = time.perf_counter()
+        self._end = self._last + seconds
+
+    def is_asked_to_stop(self) -> bool:
+        """Return whether enough steps are timed, or one step is timed and the time is over."""
+        timed = len(self.laps) - self._warm_up
+        return timed >= TIMED_STEPS or (timed > 0 and time.perf_counter() > self._end)
+
+    def step(self, done: int, losses: Tensor) -> None:
+        """Record the seconds of a step, after waiting for the device to finish it."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.laps.append(now - self._last)
+        self._last = now
+
+    def ignore(self, *_: object) -> None:
+        """Do nothing; other reporters log, evaluate or save here."""
+
+    log = evaluate = save = ignore
+
+
+def count_warm_up_steps(device: torch.device) -> int:
+    """Return the number of steps that are not timed.
+
+    On a GPU this includes the steps before gradients are replayed if the host is the bottleneck.
+    """
+    return WARM_UP_STEPS + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP_STEPS
+
+
+def measure_speeds(
+    plan: Plan,
+    rank: Rank,
+    seconds: float = 45.0,
+    started: float = 0.0,
+    progress: Progress = show_nothing,
+) -> Speeds:
+    """Measure for about `seconds` and return the combined speeds of all ranks.
+
+    Every rank calls this, and the result of rank 0 is used. The machine should be otherwise idle.
+    The training loop runs real steps, including the all-reduce, on a micro-batch of synthetic
+    images. `started` is the number of seconds since the command started. `progress` is called with
+    the number of finished parts and the number of all parts.
+    """
+    join(rank)
+    sides, share = _choose_sizes(plan), seconds / 6
+    size = choose_batch_size(plan, rank, min(sides))
+    laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
+    progress(0, parts)
+    for side in sides:
+        laps[side] = time_steps(plan, rank, side, size, share, choose_searched_sizes(plan))
+        progress(len(laps), parts)
+    first, interval = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
+    steps = {side: spread_extra_gradients(times[first:], interval) for side, times in laps.items()}
+    warm_up_seconds = median(
+        sum(times[:first]) - first * median(steps[side]) for side, times in laps.items()
+    )
+    images = size * rank.world_size
+    with closing(build(make_synthetic_plan(plan, rank, 8), rank, ())) as run:
+        speeds = Speeds(
+            {side: tuple(lap / images for lap in times) for side, times in steps.items()},
+            _measure_evaluation_rate(run),
+            batch=size,
+            devices=rank.world_size,
+            warm_up_seconds=max(0.0, warm_up_seconds),
+            all_reduce=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
+            start=started,
+            save=_measure_save_seconds(run),
+        )
+    progress(len(sides) + 1, parts)
+    if plan.facts.backend == "synthetic":
+        return speeds
+    with closing(open_train(plan, rank, plan.new_stack())) as loader:
+        first, later = measure_loader_rates(loader, plan.rank_size, rank, share)
+        progress(len(sides) + 2, parts)
+        # while the loader keeps its images in memory
+        both = measure_end_to_end_rate(plan, rank, size, share)
+    crop = (plan.loader_pixels or (plan.recipe.data.train_size,))[0]
+    return replace(speeds, loader={crop: later}, first_epoch=first, end_to_end=both)
+
+
+def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
+    """Return training images per second on real images, at the first image size of the run.
+
+    `size` is the batch size per device.
+    """
+    images = size * rank.world_size
+    recipe = replace(
+        plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
+    )
+    timed_plan = make_plan(recipe, plan.facts, rank.world_size, reads_teachers=False)
+    laps = _time_run(timed_plan, rank, seconds, choose_searched_sizes(plan))
+    # a run on few images may end within the warm-up
+    return images / median(laps[count_warm_up_steps(rank.device) :] or laps)
+
+
+def _time_run(
+    plan: Plan, rank: Rank, seconds: float, searches: Collection[int], first: int = 0
+) -> list[float]:
+    """Return the seconds of each step of a run from step `first`, including warm-up."""
+    with closing(build(plan, rank, searches)) as run:
+        stopwatch = Stopwatch(rank.device, seconds)
+        train(run, stopwatch, first)
+    return stopwatch.laps
+
+
+def _choose_sizes(plan: Plan) -> Sequence[int]:
+    """Return the image sizes to measure: the smallest, the largest, and the middle one by area."""
+    complete_epochs = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
+    sides = sorted(set(complete_epochs or plan.sizes))
+    middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
+    return sorted({sides[0], middle, sides[-1]})
+
+
+def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
+    """Return a batch size whose step takes at most MAX_STEP_SECONDS at image size `side`.
+
+    It is the micro-batch size, or the largest power of two within this time. It is at least 8,
+    unless the micro-batch is smaller.
+    """
+    size = plan.bn_size
+    if size <= 8:
+        return size
+    # only the last step: building the network and the warm-up take many times as long
+    last = time_steps(plan, rank, side, 8, 0.0, ())[-1]
+    # the mean, so that all ranks choose the same size
+    mean = average_over_ranks(torch.tensor(last, device=rank.device))
+    images_per_second = 8 / mean.item()
+    # the largest power of two up to this number; 0 for 0
+    fitting = (1 << int(MAX_STEP_SECONDS * images_per_second).bit_length()) >> 1
+    return max(8, min(size, fitting))
+
+
+def time_steps(
+    plan: Plan, rank: Rank, side: int, size: int, seconds: float, searches: Collection[int]
+) -> list[float]:
+    """Return the seconds of each step at an image size, including warm-up.
+
+    The first step after the warm-up computes two gradients, if any step does.
+    """
+    probe = make_synthetic_plan(plan, rank, size)
+    first = plan.sizes.index(side) * probe.steps_per_epoch
+    done = first + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
+    return _time_run(probe, rank, seconds, searches, first + -done % _get_gradient_interval(plan))
+
+
+def _get_gradient_interval(plan: Plan) -> int:
+    """Return how often a step takes two gradients, in steps; 1 if no step does."""
+    return plan.extra_gradient_every or 1
+
+
+def spread_extra_gradients(laps: Sequence[float], interval: int) -> list[float]:
+    """Return the mean seconds per step of an interval, for each timed step with one gradient.
+
+    The first step of each interval takes two gradients; its median counts for every interval. With
+    an interval of 1, returns `laps`.
+    """
+    first, others = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
+    return [(median(first) + (interval - 1) * lap) / interval for lap in others] or list(first)
+
+
+def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
+    """Return the plan with synthetic images, `size` per device and step.
+
+    All epochs are longer by the same factor, so that each has enough steps to time.
+    """
+    needed = count_warm_up_steps(rank.device) + TIMED_STEPS + _get_gradient_interval(plan)
+    times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
+    recipe, batch = plan.recipe, size * rank.world_size
+    probe = replace(
+        recipe,
+        max_duration=f"{plan.total_steps * times}ba",
+        scale_schedule_ratio=1.0,
+        data=replace(recipe.data, backend="synthetic"),
+        batch=replace(recipe.batch, global_size=batch, bn_size=size),
+        schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[]),
+    )
+    facts = replace(
+        plan.facts,
+        backend="synthetic",
+        train_examples=plan.steps_per_epoch * times * batch,
+        eval_examples=2 * recipe.batch.eval_size * rank.world_size,
+    )
+    return make_plan(probe, facts, rank.world_size, reads_teachers=False)
+
+
+def _measure_evaluation_rate(run: Run) -> float:
+    """Return evaluation images per second on synthetic images."""
+    inputs = run.model, run.eval_data, run.precision, run.plan.num_classes
+    evaluate(*inputs)
+    start = time.perf_counter()
+    evaluate(*inputs)
+    return run.eval_data.examples / (time.perf_counter() - start)
+
+
+def _measure_all_reduce_seconds(run: Run) -> float:
+    """Return the seconds of the all-reduce of one step's gradients, without overlap."""
+    laps, device = [], run.rank.device
+    for param in run.model.parameters():
+        param.grad = torch.zeros_like(param)
+    for _ in range(WARM_UP_STEPS + 5):
+        wait_for_ranks()
+        start = time.perf_counter()
+        with run.all_reduce.average(True):
+            pass
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        laps.append(time.perf_counter() - start)
+    return median(laps[WARM_UP_STEPS:])
+
+
+def _measure_save_seconds(run: Run) -> float:
+    """Return the seconds to save a checkpoint to disk."""
+    # the optimizer has no state before the first step
+    train(run, Stopwatch(run.rank.device, 0.0), 0, 1)
+    with atomic.make_temporary_folder() as folder:
+        start = time.perf_counter()
+        Checkpoints(folder).save(1, capture(run, 1), wait=True)
+        return time.perf_counter() - start
+
+
+def measure_loader_rates(
+    loader: TrainLoader, images: int, rank: Rank, seconds: float
+) -> tuple[float, float]:
+    """Return images per second of all ranks' loaders alone: new images, then repeated images.
+
+    `images` is the batch size per rank.
+    """
+    first = _time_batches(loader, seconds / 2)
+    again = _time_batches(loader, seconds / 2, len(first))
+    rates = [
+        images * len(laps) / sum(laps) if len(laps) < 4 else images / median(laps)
+        for laps in (first, again)
+    ]
+    new, repeated = sum_over_ranks(torch.tensor(rates, device=rank.device)).tolist()
+    return new, repeated
+
+
+def _time_batches(loader: TrainLoader, seconds: float, most: int | None = None) -> list[float]:
+    """Return the seconds of each batch from the second on: at least two, at most `most`."""
+    batches, laps = loader.batches(), list[float]()
+    next(batches)
+    start = last = time.perf_counter()
+    while len(laps) < 2 or (last - start < seconds and len(laps) != most):
+        next(batches)
+        now = time.perf_counter()
+        laps.append(now - last)
+        last = now
+    return laps

@@ -1,0 +1,57 @@
+"""Compute a teacher's outputs for every image of a run."""
+
+from collections.abc import Callable
+
+import torch
+
+from resnet_recipes.data.soft_labels import Outputs, choose_outputs
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.teachers import open_teachers
+from resnet_recipes.training.build import build_teacher, open_train
+from resnet_recipes.training.distributed import Rank, find_first_ranks, wait_for_ranks
+from resnet_recipes.training.precision import Precision, resolve_dtype
+
+
+@torch.no_grad()
+def write_outputs(
+    plan: Plan,
+    rank: Rank,
+    outputs: Outputs,
+    progress: Callable[[int, int], None],
+    is_stopped: Callable[[], bool],
+) -> bool:
+    """Write a teacher's outputs for a rank's images in all incomplete epochs.
+
+    Return whether all epochs are now complete; False if `is_stopped` on any rank.
+    """
+    missing, shape = outputs.find_missing_epochs(), outputs.values.shape
+    wait_for_ranks()  # no rank writes before all ranks have read
+    ((_, network),) = open_teachers(plan)
+    dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
+    logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
+    stack = plan.new_stack()
+    resizing = Stack({method.name: method for method in stack if method.changes == "sizes"})
+    loader = open_train(plan, rank, stack)
+    for epoch in missing:
+        now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
+        jobs = loader.list_epoch(epoch)
+        stream = zip(jobs, Stream(loader.source.run(jobs), rank.device), strict=True)
+        for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
+            if is_stopped():
+                break
+            batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
+            images = resizing.transform_batch(batch, now).images
+            values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
+            for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
+                array[epoch, job.copies, job.indices] = rows.numpy(force=True)
+            progress(done + 1, shape[0] * len(jobs))
+        if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
+            return False
+        if rank.is_main:
+            outputs.sha256[epoch] = outputs.digest(epoch)
+    wait_for_ranks()  # a rank may return only when all ranks have written
+    loader.close()
+    return True

@@ -1,0 +1,110 @@
+"""A run can be named by its path, its name in ./runs, or `last`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.run_paths import list_records, resolve_weights
+from resnet_recipes.jobs.lookup import find_runs
+from tests.run_folders import make_run_folder
+from tests.tables import parse_rows, parse_values
+
+
+@pytest.fixture
+def runs() -> Path:
+    """Two runs in ./runs; the run with the first name was started last."""
+    for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
+        config = make_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
+        os.utime(config, (1_700_000_000 - age,) * 2)
+    return Path("runs")
+
+
+@pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
+def test_run_is_found_by_path_name_or_last(runs, word):
+    assert find_runs([word]) == [runs / "alpha"]
+
+
+def test_path_comes_before_a_name_in_runs(runs):
+    Path("alpha").mkdir()
+    assert find_runs(["alpha"]) == [Path("alpha")]
+    Path("last").write_text("weights")
+    assert find_runs(["last"]) == [Path("last")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    parse_rows(
+        """
+last | runs/alpha
+beta | runs/beta
+runs/beta | runs/beta
+last,torchvision | runs/alpha,torchvision
+resnet50.pt | resnet50.pt
+"""
+    ),
+)
+def test_weights_accept_run_names(runs, typed, path):
+    assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).words == [
+        f"model.weights={path}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "typed", "answer"),
+    parse_values(
+        """
+{} | alphq | alpha
+{-m: ''} | last | model.weights=runs/NAME
+{--resume: auto} | last | model.weights=runs/NAME
+"""
+    ),
+)
+def test_weights_reject_missing_and_changing_runs(runs, flags, typed, answer):
+    with pytest.raises(RecipeError, match=answer):
+        resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
+
+
+@pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
+def test_unknown_run_suggests_the_nearest_name(runs, word):
+    with pytest.raises(RecipeError, match=r"does not exist\n.*try:   alpha"):
+        find_runs([word])
+
+
+def test_all_missing_names_are_reported_at_once(runs):
+    with pytest.raises(RecipeError) as caught:
+        find_runs(["one", "beta", "two"])
+    assert [problem.value for problem in caught.value.problems] == ["one", "two"]
+
+
+@pytest.mark.parametrize("word", ["last", "runs"])
+def test_missing_runs_suggest_how_to_start_one(word):
+    with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train demo"):
+        find_runs([word])
+
+
+def test_records_of_runs_and_folders_are_listed(runs):
+    assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("watch last --once", "alpha: finished"),
+        ("compare beta last", "A  runs/beta\nB  runs/alpha"),
+        ("diff beta last", "\nseed        2     1\n"),
+        ("diff mild last", "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
+        ("runs last", "\nalpha"),
+    ],
+)
+def test_commands_accept_run_names(runs, enter, words, message):
+    for seed, name in enumerate(("alpha", "beta"), 1):
+        if "diff" in words:
+            recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
+            config = runs / name / "config.yaml"
+            times = os.stat(config)
+            config.write_text(recipe)
+            os.utime(config, (times.st_atime, times.st_mtime))
+    assert message in f"\n{enter(f'resnet-recipes {words}').out}"

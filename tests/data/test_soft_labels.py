@@ -1,0 +1,228 @@
+"""Stored teacher outputs: the file that ranks write, and the values read from it."""
+
+import errno
+import math
+import os
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import StoredOutputs
+from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.soft_labels import (
+    Outputs,
+    TeacherStorage,
+    choose_outputs,
+    make_header,
+    map_outputs,
+    open_for_writing,
+    spread_probabilities,
+)
+from tests.fixtures import limit_file_size
+from tests.tables import parse_rows
+
+SHAPE = 2, 1, 99
+ABOUT = {"teacher": "a", "data.seed": "1"}
+
+
+def begin_file(path: Path, count: int = 2, classes: int = 3) -> Outputs:
+    """Create a file, and map it for writing."""
+    open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
+    return map_outputs(path, "r+")[0]
+
+
+def finish(outputs: Outputs, epoch: int) -> None:
+    """Mark an epoch as complete."""
+    outputs.sha256[epoch] = outputs.digest(epoch)
+
+
+def write_outputs(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
+    """Write a file with the same outputs in every epoch."""
+    stored = begin_file(path, outputs[0].shape[1], classes)
+    for epoch in range(2):
+        stored.values[epoch, 0], stored.classes[epoch, 0] = outputs
+        finish(stored, epoch)
+    return path
+
+
+def test_probability_of_other_classes_is_spread_evenly():
+    classes, values, probabilities = (
+        np.array([[2, 0]]),
+        np.log([[0.5, 0.3]]),
+        np.empty((1, 6), np.float32),
+    )
+    spread_probabilities(values.astype(np.float16), classes, 1.0, probabilities)
+    whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
+    assert probabilities[0].tolist() == pytest.approx(whole, abs=2e-4)
+    spread_probabilities(values.astype(np.float16), classes, 3.0, probabilities)
+    softened = torch.tensor(whole).log().div(3).softmax(0)
+    assert probabilities[0].tolist() == pytest.approx(softened.tolist(), abs=2e-4)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
+    logits, probabilities = torch.randn(50, 7), np.empty((50, 7), np.float32)
+    values, classes = choose_outputs(logits, 7)
+    spread_probabilities(values.numpy(), classes.numpy(), temperature, probabilities)
+    assert torch.equal(torch.from_numpy(probabilities), torch.softmax(logits / temperature, 1))
+
+
+def find_fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
+    with pytest.raises(ValueError, match="it") as caught:
+        outputs.check(shape, classes)
+    return str(caught.value)
+
+
+def test_written_outputs_pass_the_check(tmp_path):
+    outputs, about = map_outputs(
+        write_outputs(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
+    )
+    assert about == ABOUT
+    outputs.check(SHAPE, 3)
+    for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
+        assert "do not belong to these images" in find_fault(outputs, shape)
+    assert "do not belong to these images" in find_fault(outputs, classes=1)
+    none = outputs._replace(**{name: part[:0] for name, part in outputs._asdict().items()})
+    assert "do not belong to these images" in find_fault(none, (0, 1, 99))
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"), [(math.nan, 1), (math.inf, 1), (-math.inf, 1), (-1.0, 3)]
+)
+def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
+    outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
+    stored = map_outputs(write_outputs(tmp_path / "two.safetensors", outputs))[0]
+    assert "not finite numbers, or of no class" in find_fault(stored)
+
+
+def test_incomplete_epoch_fails_the_check(tmp_path):
+    outputs = begin_file(tmp_path / "two.safetensors")
+    finish(outputs, 0)
+    assert "was changed" in find_fault(outputs)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    parse_rows(
+        """
+values int64 2,1,99,2
+classes float32 2,1,99,2
+classes uint8 2,1,99,3
+values float32 2,1,99,0 | classes uint8 2,1,99,0
+sha256 uint8 2,31
+"""
+    ),
+)
+def test_outputs_reject_other_tensors(tmp_path, changes):
+    outputs = map_outputs(
+        write_outputs(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
+    )[0]
+    for name, kind, shape in map(str.split, changes):
+        zeros = np.zeros([*map(int, shape.split(","))], kind)
+        outputs = outputs._replace(**{name: zeros})
+    assert "do not belong to these images" in find_fault(outputs)
+
+
+@pytest.fixture
+def part_path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "two.safetensors.part"
+
+
+#: The first bytes of a file, and its total size.
+SMALL, LARGE = (make_header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
+
+
+def test_file_continues_after_a_killed_writer(part_path):
+    open_for_writing(part_path, *SMALL).close()
+    os.truncate(part_path, 20)  # killed at the start
+    for epoch, more in enumerate((0, 9)):  # foreign bytes
+        os.truncate(part_path, part_path.stat().st_size + more)
+        with open_for_writing(part_path, *SMALL):
+            outputs = map_outputs(part_path, "r+")[0]
+            assert outputs.find_missing_epochs() == list(range(epoch, 2))
+            finish(outputs, epoch)
+    open_for_writing(part_path, *SMALL).close()  # killed before the rename
+    outputs = map_outputs(part_path, "r+")[0]
+    assert outputs.find_missing_epochs() == []
+    outputs.values[0, 0, 98] = 1  # as if it was not on disk
+    assert outputs.find_missing_epochs() == [0]
+    assert [file.name for file in part_path.parent.iterdir()] == ["two.safetensors.part"]
+
+
+def test_file_allocates_its_space_at_once(part_path):
+    open_for_writing(part_path, *LARGE).close()
+    assert part_path.stat().st_blocks * 512 >= part_path.stat().st_size == LARGE[1] > 1 << 18
+
+
+def test_file_beyond_size_limit_is_not_started(part_path):
+    with pytest.raises(OSError, match="too large") as caught, limit_file_size(1 << 16):
+        open_for_writing(part_path, *LARGE)
+    assert caught.value.errno == errno.EFBIG
+    assert str(caught.value.filename).endswith("two.safetensors.part")
+
+
+@pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
+def test_writer_rejects_link_under_its_name(part_path, planted):
+    part_path.parent.mkdir()
+    planted(part_path)
+    (part_path.parent / "other").write_bytes(b"")
+    with pytest.raises(OSError):  # noqa: PT011 many types
+        open_for_writing(part_path, *SMALL)
+    assert (part_path.parent / "other").read_bytes() == b""
+
+
+def test_second_writer_is_rejected(part_path):
+    with (
+        open_for_writing(part_path, *SMALL),
+        pytest.raises(NotReadyError, match="being written by another"),
+    ):
+        open_for_writing(part_path, *SMALL)
+    with pytest.raises(NotReadyError, match="was started with other settings"):
+        open_for_writing(part_path, *LARGE)
+
+
+def open_stored(path: Path) -> StoredOutputs:
+    return StoredOutputs(path, map_outputs(path)[0].checksum, 2, 2)
+
+
+def test_worker_process_rejects_replaced_outputs(tmp_path):
+    path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
+    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
+    sent = pickle.dumps(TeacherStorage(images, open_stored(path)))  # as sent to a process
+    assert len(sent) < path.stat().st_size
+    pickle.loads(sent)
+    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        pickle.loads(sent)
+
+
+def test_epochs_and_copies_have_their_own_outputs(tmp_path):
+    path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
+    open_for_writing(path, *make_header(ABOUT, shape, 2)).close()
+    outputs = map_outputs(path, "r+")[0]
+    outputs.values[:] = torch.arange(24.0).view(shape).square()
+    outputs.classes[:] = [0, 1]
+    images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
+    filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
+    TeacherStorage(Mock(), open_stored(path)._replace(temperature=10.0)).fill(filled)
+    # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
+    firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
+    expected = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
+    assert filled.soft_labels[:, 0].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_rewritten_file_is_read_again(tmp_path):
+    """A later run in the same process reads it again."""
+    path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
+    for logits in ([2.0, 1.0], [1.0, 2.0]):
+        write_outputs(path, (torch.tensor([logits]).log_softmax(1), torch.tensor([[0, 1]])))
+        filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
+        TeacherStorage(Mock(), open_stored(path)).fill(filled)
+        expected = torch.tensor(logits).softmax(0).tolist()
+        assert filled.soft_labels[0].tolist() == pytest.approx(expected, abs=1e-3)

@@ -1,0 +1,99 @@
+"""The recipe in a run folder: read back equal, also after an edit or from another version."""
+
+import pytest
+
+from resnet_recipes.base.errors import Kind, RecipeError
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen_recipe import _make_seal, freeze, freeze_sealed, read, read_sealed
+from resnet_recipes.recipe.schema import Recipe
+
+
+@pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])
+def test_frozen_recipe_reads_back_equal(name, tmp_path):
+    recipe = compose(name, ["data=/odd path/it's #1: e", "lr=1e-7", "run=0123"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze(recipe), encoding="utf-8")
+    assert read(tmp_path / "config.yaml") == recipe
+
+
+@pytest.mark.parametrize(
+    "run", ["0918", "08", "n", "y", "NO", "1e5", "3e12", "0o7", "0x1f", "0_8", "true", "7", "1.5"]
+)
+def test_names_that_look_like_numbers_or_switches_stay_text(run, tmp_path):
+    recipe = compose("mild", ["data=/data", f"run={run}"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze(recipe))
+    assert recipe.run.name == run
+    assert read(tmp_path / "config.yaml") == recipe
+
+
+def test_freezing_twice_gives_the_same_file():
+    recipe = compose("hot", ["data=/data"]).recipe
+    assert freeze(recipe) == freeze(recipe)
+    assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
+    assert "cutmix" not in freeze(recipe)  # it is off
+
+
+def test_settings_missing_in_older_file_have_defaults(tmp_path):
+    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    newer = ("  order: random\n", "  milestones: []\n", "    update_interval: 20ba\n")
+    text = freeze(recipe)
+    for line in newer:
+        assert line in text
+        text = text.replace(line, "")
+    path.write_text(text)
+    assert read(path) == recipe
+
+
+def add_setting(text: str, setting: str, section: str = "schedule") -> str:
+    """Return a frozen recipe with one more setting in a section, and a new seal."""
+    text = text.partition("\n")[2].replace(f"\n{section}:\n", f"\n{section}:\n  {setting}\n")
+    return f"{_make_seal(text.encode())}\n{text}"
+
+
+@pytest.mark.parametrize("setting", ["old: []", "old: false", "old: null", "old: ''", "old: {}"])
+def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), setting))
+    assert read(path) == read_sealed(path) == recipe
+    path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
+    with pytest.raises(RecipeError) as caught:
+        read(path)
+    assert [one.key for one in caught.value.problems] == ["schedule.old"]
+
+
+def test_removed_setting_of_logging_is_skipped(tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), "mlperf: true", "log"))
+    assert read(path) == read_sealed(path) == recipe
+
+
+@pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])
+def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(add_setting(freeze_sealed(recipe), setting))
+    with pytest.raises(RecipeError) as caught:
+        read(path)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
+
+
+def test_frozen_recipe_that_was_edited_is_checked(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7")
+    )
+    with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
+        read(path)
+
+
+def test_rank_validates_frozen_recipe_only_if_edited(tmp_path, monkeypatch):
+    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(freeze_sealed(recipe))
+    assert read(path) == recipe
+    with monkeypatch.context() as other:
+        other.setattr(Recipe, "problems", lambda self: pytest.fail("it was checked again"))
+        assert read_sealed(path) == recipe
+    path.write_text(freeze_sealed(recipe).replace("momentum: 0.875", "momentum: 7"))
+    with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
+        read_sealed(path)
+    path.write_text(freeze(recipe))
+    assert read_sealed(path) == recipe

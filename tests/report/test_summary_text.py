@@ -1,0 +1,110 @@
+"""The text at the end of a run: its content and its omissions."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from resnet_recipes.report.summary_text import describe_run, format_title
+from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.run_folder.summary import WeightFiles
+
+
+def format_page(summary, full=False):
+    return "\n".join(f"{label}|{text}" for label, text in describe_run(summary, full))
+
+
+def test_published_result_is_shown_only_near_its_length(summary):
+    near = replace(summary, published=Published(88.5, 4, 27, "8 x A100", "the paper"))
+    assert "|this run: +0.50 points" in format_page(near)
+    far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))
+    assert "after 5 epochs" in format_page(far)
+    assert "this run" not in format_page(far)
+    assert " after 4 epochs in 27 min\n" in format_page(near)
+    timed = replace(near.published, clock="MLPerf")
+    assert " after 4 epochs in 27 min on MLPerf's clock\n" in format_page(
+        replace(near, published=timed)
+    )
+
+
+def test_title_counts_epochs_and_sessions(summary):
+    assert "1 epoch, 40 steps" in format_title(replace(summary, epochs=1.0))
+    assert "4 epochs, 40 steps" in format_title(replace(summary, epochs=4.0))
+    assert "sessions" not in format_title(summary)
+    assert "in 3 sessions" in format_title(replace(summary, sessions=3))
+
+
+def test_raw_weights_are_listed_only_in_full(summary):
+    both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
+    average = "on 500 images (EMA)"
+    assert f"accuracy|top-1 89.00%   top-5 90.00%   {average}" in format_page(both)
+    assert "weights|weights.safetensors\n" in format_page(both)
+    assert "weights-raw" not in format_page(both)
+    assert "|top-1 88.00%   top-5 90.00%   weights-raw.safetensors" in format_page(both, full=True)
+    assert "raw weights|runs/one/weights-raw.safetensors" in format_page(both, full=True)
+
+
+def test_interval_of_the_accuracy_is_printed(summary):
+    raw = Metrics(95.42, 100.0, 1.0, 153, 95.34)
+    text = format_page(replace(summary, ema=None, raw=raw))
+    assert "accuracy|top-1 95.42%   balanced 95.34%   on 153 images\n" in text
+    assert "\n|95% interval of top-1: 90.9 to 97.8%\n" in text  # Wilson, for 146 of 153
+
+
+def test_best_weights_are_listed_as_optimistic(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    for step, top1 in ((30, 91.0), (40, 90.0)):
+        raw = Metrics(top1, 95.0, 1.0, 500)
+        recorder.log_evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)
+    files = WeightFiles(Path("weights.safetensors"), best=Path("weights-best.x"))
+    summary = recorder.finish(40, 9, files)
+    text = format_page(summary)
+    assert "accuracy|top-1 90.00%" in text
+    assert "|top-1 91.00%   top-5 95.00%   weights-best.x, of epoch 3:" in text
+    assert f"|best of {summary.evaluations} evaluations; optimistic" in text
+    assert summary.as_json()["best_top1_percent"] == 91
+
+
+def test_last_line_is_the_report_command(summary):
+    *_, last = describe_run(replace(summary, folder="my runs/one"))
+    assert last == ("curves", "resnet-recipes report 'my runs'")
+
+
+def test_ema_far_behind_raw_weights_is_a_warning(summary):
+    behind = replace(
+        summary, raw_weights="weights-raw.safetensors", raw=summary.raw._replace(top1=91.5)
+    )
+    assert "WARNING: EMA is 2.50 points worse than the raw weights" in format_page(behind)
+    assert "methods.ema.half_life=1ba" in format_page(behind)
+    assert "WARNING" not in format_page(replace(behind, raw=summary.raw._replace(top1=89.9)))
+
+
+def test_published_accuracy_is_compared_with_ema(summary):
+    published = Published(88.0, 4)
+    assert "+1.00 points" in format_page(replace(summary, published=published))
+    assert "+0.00 points" in format_page(replace(summary, published=published, ema=None))
+
+
+def test_unknown_values_have_no_row(summary):
+    clocks = {"training_seconds_papers_rule": None, "mlperf_seconds": None}
+    bare = format_page(replace(summary, published=None, ema=None, **clocks))
+    for word in ("published", "EMA", "steady state", "MLPerf", "None"):
+        assert word not in bare
+
+
+def test_other_clocks_are_listed_only_in_full(summary):
+    timed = replace(summary, mlperf_seconds=120.0)
+    assert "training|1:50 without evaluations and checkpoints" in format_page(timed)
+    assert "MLPerf" not in format_page(timed)
+    assert "steady" not in format_page(timed)
+    every = format_page(timed, full=True)
+    assert "times|    1:40   steady state: first epoch" in every
+    assert "|    2:00   MLPerf's clock: from first image to last evaluation" in every
+    assert "compute|20 PFLOPs (10^15 operations)" in every
+
+
+def test_estimate_is_compared_with_training_time(summary):
+    assert "was estimated" not in format_page(summary)
+    assert "(estimated 2:01; took 9% less)" in format_page(
+        replace(summary, estimated_seconds=1.1 * summary.training_seconds)
+    )

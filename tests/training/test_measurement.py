@@ -1,0 +1,171 @@
+"""Speeds are measured by training."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict
+
+import pytest
+import torch
+import torchvision
+
+from resnet_recipes import data
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.recipe.frozen_recipe import freeze, read
+from resnet_recipes.training import distributed, measurement
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
+from tests.tiny_networks import build_shallow_resnet18
+
+ALONE = Rank(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture
+def growing_plan(plan_recipe: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan with growing images and all kinds of methods."""
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
+    methods = {
+        "progressive_resizing": {"initial_scale": 0.5},
+        "colout": {},
+        "label_smoothing": {},
+        "ema": {},
+        "sam": {"interval": 2},
+    }
+    return plan_recipe("max_duration=4ep", methods=methods)
+
+
+def test_measure_speeds_covers_smallest_and_largest_size(growing_plan, monkeypatch):
+    monkeypatch.setattr(measurement, "TIMED_STEPS", 3)
+    speeds = measurement.measure_speeds(growing_plan, ALONE, seconds=5.0)
+    assert (
+        {min(growing_plan.sizes), max(growing_plan.sizes)}
+        <= set(speeds.step)
+        <= set(growing_plan.sizes)
+    )
+    assert all(len(laps) >= 1 and min(laps) > 0 for laps in speeds.step.values())
+    assert speeds.evaluation > 0
+    assert speeds.save > 0
+    assert (speeds.loader, speeds.end_to_end, speeds.all_reduce, speeds.devices) == ({}, None, 0, 1)
+
+
+def test_measure_end_to_end_times_real_images(growing_plan, monkeypatch):
+    monkeypatch.setattr(measurement, "TIMED_STEPS", 2)
+    assert measurement.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=1.0) > 0
+
+
+def test_end_to_end_within_warm_up_uses_laps(growing_plan, monkeypatch):
+    monkeypatch.setattr(
+        measurement, "train", lambda run, reporter, first: reporter.laps.extend([2.0, 2.0])
+    )
+    assert measurement.measure_end_to_end_rate(growing, ALONE, 16, seconds=1.0) == pytest.approx(
+        8.0
+    )
+    assert measurement.measure_end_to_end_rate(
+        growing_plan, ALONE, 16, seconds=1.0
+    ) == pytest.approx(8.0)
+
+
+def test_warm_up_seconds_are_excess_of_first_steps(growing_plan, monkeypatch):
+    """Expected: the first two steps of each size take 7 s, later ones 1 s."""
+    growing_plan.recipe.methods.sam = None
+    laps = [5.0, 2.0, 1.0, 1.0, 1.0]
+    monkeypatch.setattr(measurement, "train", lambda run, reporter, *_: reporter.laps.extend(laps))
+    assert measurement.measure_speeds(growing_plan, ALONE).warm_up_seconds == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
+)
+def test_batch_size_is_chosen_by_warm_step(laps, size, growing_plan, monkeypatch):
+    """Expected: 8 images in 0.8 s are 20 images in 2 s."""
+    monkeypatch.setattr(Plan, "bn_size", 32)
+    monkeypatch.setattr(measurement, "time_steps", lambda *_: laps)
+    assert measurement.choose_batch_size(growing_plan, ALONE, 16) == size
+
+
+def measure_two_ranks(process: RankProcess) -> dict[str, object]:
+    """Measure on all ranks at once."""
+    measurement.TIMED_STEPS = 3
+    torchvision.models.resnet18 = build_shallow_resnet18
+    recipe = read(process.folder / "config.yaml")
+    growing = make_plan(recipe, data.measure(recipe.data), 2)
+    rank = distributed.read_rank("cpu", process.launch.store_path)
+    speeds = measurement.measure_speeds(growing, rank, seconds=2.0)
+    distributed.leave()
+    return asdict(speeds)
+
+
+@pytest.mark.slow
+def test_two_ranks_measure_together(launcher, growing_plan, tmp_path):
+    (tmp_path / "config.yaml").write_text(freeze(growing_plan.recipe))
+    first, second = launcher.call(tmp_path, 2, measure_two_ranks)
+    assert first["devices"] == 2
+    assert first["all_reduce"] > 0
+    assert first["step"].keys() == second["step"].keys()
+    assert first["batch"] == second["batch"]
+    assert first["evaluation"] > 0
+
+
+class Ticking:
+    """A loader with a simulated clock; batches of the first pass take longer."""
+
+    def __init__(self):
+        self.now, self._passes = 0.0, 0
+
+    def batches(self):
+        self._passes += 1
+        for number in itertools.count():
+            self.now += 100.0 if number == 0 else 2.0 if self._passes == 1 else 0.5
+            yield number
+
+
+def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
+    """Expected: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
+    loader = Ticking()
+    monkeypatch.setattr(measurement.time, "perf_counter", lambda: loader.now)
+    assert measurement.measure_loader_rates(loader, 8, ALONE, seconds=20.0) == (4.0, 16.0)
+    assert loader.now == 100 + 5 * 2.0 + 100 + 5 * 0.5
+
+
+def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing_plan):
+    synthetic = measurement.make_synthetic_plan(growing_plan, ALONE, 16)
+    assert synthetic.sizes == growing_plan.sizes
+    assert synthetic.steps_per_epoch > measurement.WARM_UP_STEPS + measurement.TIMED_STEPS + 2
+    assert synthetic.steps_per_epoch % growing_plan.steps_per_epoch == 0
+
+
+def test_extra_gradients_are_spread_over_interval():
+    """One in five steps takes two gradients; manually, (2 + 4 x 1) / 5."""
+    laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
+    assert measurement.spread_extra_gradients(laps, 5) == pytest.approx([1.2] * 5)
+    assert measurement.spread_extra_gradients([3.0, 4.0], 1) == [3.0, 4.0]
+    assert measurement.spread_extra_gradients([2.0], 5) == [2.0]
+
+
+@pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
+def test_stopwatch_times_steps_after_warm_up(device, steps):
+    stopwatch = measurement.Stopwatch(torch.device(device), seconds=0.0)
+    while not stopwatch.is_asked_to_stop():
+        stopwatch.laps.append(1.0)
+    assert len(stopwatch.laps) == steps
+    # the graph is captured in one more step
+    assert (
+        device == "cpu"
+        or measurement.count_warm_up_steps(torch.device(device)) > WAITS_BEFORE_REPLAY + 1
+    )
+
+
+def test_first_timed_step_is_sam_step_of_size(growing_plan, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        measurement,
+        "train",
+        lambda run, reporter, first: (begun.append((run.plan, first)), reporter.laps.append(1.0)),
+    )
+    growing_plan.recipe.methods.sam.interval = 5
+    for side in set(growing_plan.sizes):
+        measurement.time_steps(growing_plan, ALONE, side, 16, 1.0, ())
+        plan, step = begun[-1][0], begun[-1][1] + measurement.WARM_UP_STEPS
+        assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
+        assert (step + 1) % 5 == 0

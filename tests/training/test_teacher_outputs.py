@@ -1,0 +1,398 @@
+"""Training with a teacher's stored outputs matches training with the teacher."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.soft_labels import make_header, map_outputs, open_for_writing
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.teach import run_job
+from resnet_recipes.methods import ORDER, Distill, MixUp
+from resnet_recipes.network import about
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.teachers import describe_file, describe_images, make_cycle
+from resnet_recipes.run_folder import JOB
+from resnet_recipes.training.build import build, open_train
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture, compute_digest, restore
+from resnet_recipes.training.teacher_outputs import write_outputs
+from tests.fixtures import flip
+from tests.run_folders import create_unstarted_run
+from tests.tables import parse_rows
+from tests.trained_runs import CLASSES, create_random_images
+
+#: Two epochs of three steps plus a few images, at two sizes if images grow.
+IMAGES, STEPS = 30, 6
+RESIZED = (
+    "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]] "
+    "methods.progressive_resizing.delay=0.5dur methods.label_smoothing.smoothing=0.1"
+)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return create_random_images(tmp_path_factory.mktemp("taught"), train=IMAGES // len(CLASSES))
+
+
+@pytest.fixture
+def make_settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
+    """Return a function that returns a run's arguments, with a teacher or stored outputs."""
+    path = tmp_path / "teacher.safetensors"
+    base = (
+        f"data.root={images} data.backend=torchvision data.workers=0 data.seed=3 "
+        "batch.global_size=8 batch.bn_size=8 methods.distill.temperature=2.0"
+    )
+    write_teacher(make_run(f"{base} seed=5 methods.distill=null"), path)
+
+    def make(labels: Path | None = None, words: str = "") -> str:
+        source = f"labels={labels}" if labels else f"teacher={path}"
+        return f"{base} methods.distill.{source} {words}"
+
+    return make
+
+
+def write_teacher(run: Run, path: Path) -> None:
+    """Write the network of a run as a teacher."""
+    write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
+
+
+def write(
+    plan: Plan, path: Path, classes: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
+) -> Path:
+    """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
+    metadata = describe_file(plan, cycle, "cpu")
+    plan = make_cycle(plan, cycle)
+    shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
+    open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
+    outputs, progress = map_outputs(path, "r+")[0], Mock()
+    complete = [
+        write_outputs(
+            plan,
+            Rank(number, ranks, torch.device("cpu")),
+            outputs,
+            progress,
+            lambda: progress.call_count >= stop,
+        )
+        for number in reversed(range(ranks))  # rank 0 records which epochs are complete
+    ]
+    done = [call.args for call in progress.call_args_list]
+    assert all(0 < count <= total for count, total in done)
+    assert done[-1:] == [(done[-1][1],) * 2] or stop < 999
+    assert complete == [stop == 999] * ranks
+    return path
+
+
+@pytest.fixture
+def store_outputs(
+    make_settings: Callable, plan_recipe: Callable, tmp_path: Path
+) -> Callable[..., Path]:
+    """Return a function that stores two teacher outputs per image and returns the file."""
+
+    def make(
+        words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
+    ) -> Path:
+        plan = plan_recipe(make_settings(words=words), ranks)
+        return write(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
+
+    return make
+
+
+def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
+    reporter = Mock(spec=RunReporter)
+    reporter.is_asked_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
+    train(run, reporter, first)
+    return compute_digest(run.model)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    parse_rows(
+        f"""
+1 | {RESIZED}
+2 | {RESIZED}
+1 | {RESIZED} methods.progressive_resizing.at=loader
+2 | data.repeats=3 methods.randaugment={{}}
+1 | methods.mixup={{}}
+2 | data.repeats=2 methods.cutmix={{}}
+1 | {RESIZED} methods.mixup_or_cutmix={{}}
+"""
+    ),
+)
+def test_run_with_all_outputs_matches_teacher_run(
+    make_settings, make_run, plan_recipe, store_outputs, monkeypatch, ranks, words
+):
+    # a teacher in every step that gets images before mixing, as in `teach`
+    others = [method for method in ORDER if method is not Distill]
+    others.insert(others.index(MixUp), Distill)
+    monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
+    plan = plan_recipe(make_settings(words=words), int(ranks))
+    assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
+    path = store_outputs(words, classes=10, ranks=int(ranks))
+    learned = train_and_digest(make_run(make_settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
+    half, rest = (make_run(make_settings(path, words)) for _ in range(2))
+    train_and_digest(half, stop_at=STEPS // 2 + 1)
+    restore(rest, capture(half, STEPS // 2 + 1))
+    assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
+
+
+LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
+
+
+@pytest.mark.parametrize(
+    ("taught_with", "words"),
+    [
+        (LEFT_OVER, LEFT_OVER),
+        ("", "seed=7 batch.global_size=4 batch.bn_size=4"),
+    ],
+    ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
+)
+def test_one_file_serves_other_batches_and_seeds(
+    taught_with, words, make_settings, make_run, store_outputs
+):
+    path = store_outputs(taught_with, classes=10)
+    learned = train_and_digest(make_run(make_settings(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
+
+
+def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
+    path, missing = tmp_path / "two.safetensors", []
+    name = "resnet_recipes.training.teacher_outputs.wait_for_ranks"
+    monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].find_missing_epochs()))
+    store_outputs()
+    assert missing == [[0, 1], []]
+
+
+def test_missing_one_output_changes_loss_little(make_settings, make_run, store_outputs):
+    most, results = len(CLASSES) - 1, []
+    for name, count in (("most", most), ("all", most + 1)):
+        path = store_outputs(name=name, classes=count)
+        results.append(next(iter(make_run(make_settings(path)).train_data.batches())))
+    raw, exact = results
+    assert torch.equal(raw.pixels, exact.pixels)
+    assert raw.soft_labels.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
+    # the last output is the remainder, so that only float16 rounding differs
+    torch.testing.assert_close(raw.soft_labels, exact.soft_labels, rtol=0, atol=2e-3)
+    assert not torch.equal(raw.soft_labels, exact.soft_labels)
+
+
+def test_repeated_epochs_use_the_same_crops(make_settings, make_run, store_outputs):
+    path = store_outputs(RESIZED, cycle=1)
+    run = make_run(make_settings(path, RESIZED))
+    batches, seen = run.train_data.batches(), []
+    for _ in range(STEPS):
+        raw = next(batches)
+        seen += zip(raw.labels.tolist(), raw.pixels.clone(), raw.soft_labels.clone(), strict=True)
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    again = [
+        (one[2], other[2]) for one in first for other in second if torch.equal(one[1], other[1])
+    ]
+    assert len(again) > len(first) // 2
+    assert all(torch.equal(*pair) for pair in again)
+
+
+@pytest.fixture
+def explain_plan_rejection(make_settings: Callable, plan_recipe: Callable) -> Callable[..., str]:
+    """Return a function that returns why a plan with stored outputs is rejected."""
+
+    def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
+        with pytest.raises(error) as caught:
+            plan_recipe(make_settings(labels, words))
+        return " ".join(f"{one.key} {one}" for one in caught.value.problems)
+
+    return explain_rejection
+
+
+def test_run_with_other_crops_is_rejected_with_values(store_outputs, explain_plan_rejection):
+    other = (
+        "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
+        "max_duration=3ep"
+    )
+    message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
+    for text in (
+        "two.safetensors was made with [0.08,1.0]",
+        "data.crop_scale='[0.08,1.0]'",
+        "two.safetensors was made with 3",
+        "two.safetensors was made with 2",
+        "methods.randaugment={depth:1,severity:10.0,",
+        "two.safetensors was made without it",
+        "'~methods.randaugment'",
+        "methods.colout samples new values for each batch",
+        "'~methods.colout'",
+        "two.safetensors was made with {mode:",
+    ):
+        assert text in message, message
+
+
+def test_run_with_other_image_size_is_rejected(
+    make_settings, plan_recipe, store_outputs, explain_plan_rejection
+):
+    path, shrunk = store_outputs(), "data.memory_pixels=64"
+    assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
+    with safe_open(path, "np") as file:
+        metadata = file.metadata()
+    rewrite(path, {"data.memory_pixels": "64"})
+    plan_recipe(make_settings(path, shrunk))
+    del metadata["data.memory_pixels"]  # as in files of older versions
+    save_file(load_file(path), path, metadata)
+    plan_recipe(make_settings(path))
+
+
+def test_run_resized_elsewhere_is_rejected(store_outputs, explain_plan_rejection):
+    other = f"{RESIZED} methods.progressive_resizing.at=loader"
+    message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
+    assert "at:loader" in message
+    assert "at:device" in message
+
+
+def test_description_contains_every_crop_setting(make_settings, plan_recipe):
+    settings_of_crops = describe_images(plan_recipe(make_settings()), 0)
+    for setting in fields(TrainCrop):
+        assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
+
+
+def rewrite(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
+    """Change only the description or tensors of a file."""
+    with safe_open(path, "np") as file:
+        metadata = file.metadata()
+    save_file(load_file(path) | tensors, path, metadata | description)
+
+
+DAMAGE = [
+    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes()[:-8])),
+    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes() + b"more")),
+    ("not a .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
+    ("not a .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
+    ("not a .safetensors file", lambda path: flip(path, 9)),
+    ("was changed after it was written", lambda path: flip(path, -3)),
+    ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
+    ("was not written by", lambda path: save_file(load_file(path), path)),
+    ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),
+    ("or by another version of it", lambda path: rewrite(path, {"data.new": "1"})),
+    ("not written by", lambda path: rewrite(path, {}, values=torch.zeros(2).bfloat16())),
+    ("to these images", lambda path: rewrite(path, {}, sha256=torch.tensor(0))),
+    ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
+    ("No such file", Path.unlink),
+]
+
+
+@pytest.mark.parametrize(("message", "damage"), DAMAGE)
+def test_damaged_file_is_rejected_before_first_step(
+    store_outputs, explain_plan_rejection, damage, message
+):
+    path = store_outputs()
+    damage(path)
+    results = explain_plan_rejection(NotReadyError, path)
+    for part in (message, "methods.distill.labels", "try:   resnet-recipes teach NAME"):
+        assert part in results
+
+
+def test_outputs_are_readable_as_safetensors(store_outputs):
+    results = load_file(store_outputs(classes=9))
+    assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
+    assert results["values"].dtype == torch.float16
+    assert results["classes"].max() == len(CLASSES) - 1
+
+
+def test_metadata_is_quoted_in_suggested_commands(
+    make_settings, plan_recipe, store_outputs, explain_plan_rejection
+):
+    path = store_outputs()
+    rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
+    with pytest.raises(RecipeError) as caught:
+        plan_recipe(make_settings(path))
+    fixes = {problem.key: problem.fix for problem in caught.value.problems}
+    assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
+    rewrite(path, {"$(reboot)": "1"})
+    assert "reboot" not in explain_plan_rejection(NotReadyError, path)
+
+
+def test_plan_describes_size_and_repetition_of_outputs(make_settings, plan_recipe, store_outputs):
+    (teacher,) = plan_recipe(make_settings(store_outputs(cycle=1))).teachers
+    message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
+    assert re.search(message, teacher.text)
+
+
+def test_interrupted_file_is_completed_bit_identical(store_outputs):
+    complete, part = (
+        store_outputs().read_bytes(),
+        store_outputs(name="part", stop=5),
+    )  # 4 batches per epoch
+    assert map_outputs(part)[0].find_missing_epochs() == [1]
+    assert store_outputs(name="part").read_bytes() == complete
+
+
+@pytest.fixture
+def replace_teacher(make_settings, make_run, tmp_path) -> Callable[[], None]:
+    """Return a function that replaces the teacher with another network of the same kind."""
+    run = make_run(make_settings(words="seed=6"))
+    return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
+
+
+@pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
+def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_teacher, words):
+    part = store_outputs(stop=5)
+    before = part.read_bytes()
+    if not words:
+        replace_teacher()
+    with pytest.raises(NotReadyError, match="other settings or another teacher"):
+        store_outputs(words)
+    assert part.read_bytes() == before
+
+
+def test_outputs_serve_runs_of_another_dtype(make_settings, plan_recipe, store_outputs):
+    path = store_outputs()
+    assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
+
+
+def explain_rejection(process: RankProcess) -> str:
+    with pytest.raises(NotReadyError) as caught:
+        run_job(process)
+    return str(caught.value)
+
+
+def test_rank_rejects_teacher_replaced_after_start(
+    store_outputs, make_settings, make_recipe, replace_teacher, launcher
+):
+    path = store_outputs(stop=1)
+    replace_teacher()
+    folder = create_unstarted_run(path.parent / "run", make_recipe(make_settings()))
+    (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
+    (message,) = launcher.call(folder, 1, explain_rejection)
+    assert message.startswith("methods.distill.teacher was replaced after it was checked")
+    assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
+
+
+def test_run_rejects_teacher_replaced_after_plan(make_settings, plan_recipe, replace_teacher):
+    plan = plan_recipe(make_settings())
+    replace_teacher()
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        build(plan, Rank(0, 1, torch.device("cpu")))
+
+
+def test_loader_rejects_labels_replaced_after_plan(
+    make_settings, plan_recipe, store_outputs, replace_teacher
+):
+    path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
+    plan = plan_recipe(make_settings(path))
+    open_train(plan, rank, plan.new_stack()).close()
+    path.unlink()
+    replace_teacher()
+    store_outputs()
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        open_train(plan, rank, plan.new_stack())
