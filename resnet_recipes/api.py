@@ -31,12 +31,12 @@ from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.estimate import Estimate
-from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
+from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.compose import Composed
-from resnet_recipes.recipe.library import PROGRAM, Library
+from resnet_recipes.recipe.library import PYTHON_ORIGIN, Library
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, EXIT, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, make_ending, write_ending
@@ -174,7 +174,7 @@ def plan(
         )
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
+    facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET_FACTS
     result = make_plan(recipe, facts, ranks, origin)
     if has_images:
         new_run.check(result)
@@ -260,7 +260,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
-    return Composed(recipe, PROGRAM)
+    return Composed(recipe, PYTHON_ORIGIN)
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:

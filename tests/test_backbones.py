@@ -24,7 +24,7 @@ from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.network_facts import make_network_facts
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.run import Run
@@ -194,7 +194,7 @@ def explain_rejection(*words: str, recipe: str = "timm_a2") -> str:
     """Return why a plan with these arguments is rejected."""
     words = ("~methods.stochastic_depth", *words)
     with pytest.raises(RecipeError) as caught:
-        make_plan(compose(recipe, words, needs_data=False).recipe, IMAGENET, 1)
+        make_plan(compose(recipe, words, needs_data=False).recipe, IMAGENET_FACTS, 1)
     return str(caught.value)
 
 
@@ -262,13 +262,16 @@ def test_flops_match_closed_form_of_same_resnet(frozen: str):
 def test_plan_lists_parts_of_recipe_without_effect():
     words = ["model.name=timm:test_convnext", "model.args.drop_path_rate=0.1"]
     words += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
-    result = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 1)
+    result = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET_FACTS, 1)
     text = "\n".join(outline.format_lines(outline.describe_plan(result), width=200))
     assert "drop_path_rate=0.1, initialized by timm, without the fused kernels for ResNets" in text
     assert "results are for resnet50, not for timm:test_convnext" in text
     assert result.published == []
     words = ["model.stem=small", "~methods.progressive_resizing"]  # a single size to count
-    assert make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8).published == []
+    assert (
+        make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET_FACTS, 8).published
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, OneOf, get_limits
-from resnet_recipes.base.names import DOCS, SHORT
+from resnet_recipes.base.names import DOCS, SHORT_NAMES
 from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import format_example
 from resnet_recipes.commands.registry import COMMANDS, get_usage
@@ -162,7 +162,7 @@ def describe_settings() -> Iterator[str]:
         "`cache=ram` stands for `data.memory_pixels=auto`.\n"
     )
     yield "| short | sets |\n|---|---|"
-    for word, forms in SHORT.items():
+    for word, forms in SHORT_NAMES.items():
         meaning = " ".join(form.format("N" if word == "epochs" else "VALUE") for form in forms)
         yield f"| `{word}={'N' if word == 'epochs' else 'VALUE'}` | `{meaning}` |"
     yield "\n## General\n"

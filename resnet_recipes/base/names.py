@@ -9,7 +9,7 @@ DOCS = "https://resnet-recipes.github.io/resnet-recipes"
 RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 #: Name of a run: the folder of its results.
-RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
 #: A part of a repository name on the Hugging Face Hub.
 _PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
@@ -18,10 +18,12 @@ _PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
 REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
 
 #: Published weights, in `model.weights`; anything else is a path.
-WEIGHTS = re.compile(rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}")
+PUBLISHED_WEIGHTS = re.compile(
+    rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}"
+)
 
 #: Short names and their meanings; the value replaces {}.
-SHORT = {
+SHORT_NAMES = {
     "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
     "ssr": ("scale_schedule_ratio={}",),
     "lr": ("optimizer.lr={}",),
@@ -37,7 +39,9 @@ SHORT = {
 }
 
 #: The short name of each setting that has one.
-_SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() if len(form) == 1}
+_SHORT_OF = {
+    form[0].removesuffix("={}"): word for word, form in SHORT_NAMES.items() if len(form) == 1
+}
 
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
@@ -49,7 +53,7 @@ def expand_short_name(word: str, value: str) -> tuple[str, ...]:
     if (word, value) == ("cache", "ram"):
         return ("data.memory_pixels=auto",)  # as in Ultralytics
     escaped = word.replace("{", "{{").replace("}", "}}")
-    return SHORT.get(word, (f"{escaped}={{}}",))
+    return SHORT_NAMES.get(word, (f"{escaped}={{}}",))
 
 
 def find_short_name(key: str) -> str:

@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, Value
 from resnet_recipes.base.names import expand_short_name
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
-SHORT = 3  # letters; in a shorter word only an extra letter counts as a typo
+MAX_SHORT_LETTERS = 3  # letters; in a shorter word only an extra letter counts as a typo
 
 
 class Meaning(NamedTuple):
@@ -155,7 +155,7 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
     count = 0
     for one, other in pairs:
         edits, size = _count_edits(one, other), min(len(one), len(other))
-        is_other = size < SHORT and len(one) <= len(other)
+        is_other = size < MAX_SHORT_LETTERS and len(one) <= len(other)
         is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
@@ -191,7 +191,9 @@ def find_meaning(
     candidates = [word for word in (key.replace(".", "_"), leaf) if word in table][:1]
     if len(leaf) == 1 and "." in key:  # -a and -b are flags only without a dot
         candidates = []
-    candidates = candidates or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
+    candidates = candidates or (
+        [] if exactly or len(leaf) <= MAX_SHORT_LETTERS else _rank_names(leaf, table)
+    )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None
     words, rule = table[candidates[0]]

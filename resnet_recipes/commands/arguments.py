@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import (
     Rule,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, expand_short_name, find_short_name
+from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
@@ -43,7 +43,7 @@ NARROW_COLUMNS = 60
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 CSV = {"--csv FILE.csv": "also write the table as CSV"}
 JSON = {"--json": "print JSON"}
-RUN = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
+RUN_HELP = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
 
 #: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -53,13 +53,13 @@ _WRITTEN = Statement("settings are written key=value")
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
 #: Keys of the image folder and of the number of GPUs.
-DATA, GPUS = ("data", "data.root"), ("gpus", "launch.gpus")
+DATA_KEYS, GPUS_KEYS = ("data", "data.root"), ("gpus", "launch.gpus")
 
 #: Formats of `export`, as separate flags.
 _FORMATS = {meaning.words for meaning in FOREIGN_FORMATS.values()}
 
 #: The start of an argument inside another argument: a flag or a setting.
-_SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
+_SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     key, value = _to_key(flag), ",".join(values)
     template = MEANINGS.get(key, Meaning("recipe={}")).words
     takes_value = "{}" in template.replace("{{}}", "")
-    is_safe = template.removesuffix("={}") in (*SHORT, "seed")
+    is_safe = template.removesuffix("={}") in (*SHORT_NAMES, "seed")
     needs_composing = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
     if "RUN|FILE" in usage.line or needs_composing:
         return None
@@ -429,7 +429,7 @@ def _join_spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[st
         after = ahead[0] if ahead else "="
         name, value = word.rstrip("=:"), after.lstrip("=")
         is_run = not joined and "RUN|FILE" in usage.line
-        is_short = usage.has_settings and not is_run and word in SHORT
+        is_short = usage.has_settings and not is_run and word in SHORT_NAMES
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
         if is_split and (name != word or value != after or is_short):  # lr= 1, lr =1, lr 1
             typed = [word, ahead.popleft()]

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
-from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import CSV, JSON, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import (
     format_minutes,
     format_or_dash,
@@ -35,7 +35,7 @@ USAGE = Usage(
     "compare runs, and check whether seed noise explains the difference",
     "resnet-recipes compare first last",
     CSV | JSON,
-    RUN,
+    RUN_HELP,
     words=(2, inf),
     takes="at least two runs",
 )

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.names import SHORT
+from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.registry import COMMANDS, get_usage
 from resnet_recipes.inference.formats import TARGETS
@@ -173,7 +173,7 @@ def _list_words() -> list[str]:
     methods = [key for key in kinds if key.startswith("methods.") and key.count(".") == 1]
     return [
         *(f"recipe={name}" for name in Library().packaged),
-        *(f"{key}=" for key in SHORT),
+        *(f"{key}=" for key in SHORT_NAMES),
         *(
             f"{group}={path.stem}"
             for group in GROUPS

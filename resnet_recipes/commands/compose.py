@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.commands.arguments import DATA, Arguments, drop, get_value, select
+from resnet_recipes.commands.arguments import DATA_KEYS, Arguments, drop, get_value, select
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
@@ -81,7 +81,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
     """
     fix: Fix = ()
     problems = list[Problem]()
-    if select(changes, *DATA):
+    if select(changes, *DATA_KEYS):
         from resnet_recipes import data
         from resnet_recipes.jobs.candidates import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
@@ -161,7 +161,7 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 
     None if a user's file or another setting must be checked.
     """
-    rest = drop(arguments.words, *DATA)
+    rest = drop(arguments.words, *DATA_KEYS)
     if len(rest) != 1 or not is_named(arguments):
         return None
     entry = Library(arguments.recipes).find(get_value(rest, "recipe"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest
-from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, find_place
@@ -19,7 +19,7 @@ USAGE = Usage(
     "compare the settings of two recipes or runs",
     "resnet-recipes diff mild last",
     RECIPES | CSV | JSON,
-    RUN,
+    RUN_HELP,
     words=(2, 2),
     takes="two recipes or runs",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
 from resnet_recipes.commands.run_paths import is_run, open_network
 from resnet_recipes.report.page.charts import draw_png, import_plotting
@@ -30,7 +30,7 @@ USAGE = Usage(
         "--gallery FILE.html": "write an HTML page of the most confident mistakes",
     },
     f"""\
-{RUN} FILE is a checkpoint, a
+{RUN_HELP} FILE is a checkpoint, a
 weights file of this program, or a .pt, .pth or .safetensors file of another program. For
 another program, add model.name=timm:NAME or torchvision:NAME, except for torchvision
 ResNets. timm:NAME and torchvision:NAME also work in place of FILE, if their weights are on

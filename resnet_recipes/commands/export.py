@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled
 from resnet_recipes.base.text import format_bytes, format_facts
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_missing_network, open_network
 from resnet_recipes.network import hub
@@ -29,7 +29,7 @@ USAGE = Usage(
         "exported_program)",
     },
     f"""\
-{RUN} The target program loads the export, and its
+{RUN_HELP} The target program loads the export, and its
 outputs are compared on 64 validation images of the run or of PATH, or on random images
 if there are none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",

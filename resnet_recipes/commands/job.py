@@ -10,7 +10,14 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, S
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown
-from resnet_recipes.commands.arguments import GPUS, Arguments, Usage, drop, name_as_typed, select
+from resnet_recipes.commands.arguments import (
+    GPUS_KEYS,
+    Arguments,
+    Usage,
+    drop,
+    name_as_typed,
+    select,
+)
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
@@ -109,14 +116,14 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
-        Job(name, drop(words, *GPUS), allocation, storage, list(extras), secrets)
+        Job(name, drop(words, *GPUS_KEYS), allocation, storage, list(extras), secrets)
     )
 
 
 def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:
     """Return the problems of a run with its images, if this machine can access them."""
     from resnet_recipes.data import measure
-    from resnet_recipes.planning.make import make_plan
+    from resnet_recipes.planning.planner import make_plan
 
     if not os.path.exists(point.recipe.data.root):
         return ()
@@ -141,7 +148,7 @@ def _format_slurm(
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     if "-m" not in arguments:
-        return slurm.format_script(drop(words, *GPUS), allocation, time)
+        return slurm.format_script(drop(words, *GPUS_KEYS), allocation, time)
     most = int(arguments.flags.get("--parallel", "0"))
     chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
     return slurm.format_array(chained, allocation, time, most or None)
@@ -149,17 +156,17 @@ def _format_slurm(
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     """Return the arguments of each run, which may continue the stable phase of another run."""
-    from resnet_recipes.planning.plan import IMAGENET
+    from resnet_recipes.planning.plan import IMAGENET_FACTS
     from resnet_recipes.planning.planner import make_plan
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, words = {}, {name: drop(words, *GPUS) for name, (_, words) in runs.items()}
+    plans, words = {}, {name: drop(words, *GPUS_KEYS) for name, (_, words) in runs.items()}
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
             data, model = replace(recipe.data, root=""), replace(recipe.model, num_classes="auto")
             here = replace(recipe, data=data, model=model)
-            plans[name] = make_plan(here, IMAGENET, ranks, reads_teachers=False)
+            plans[name] = make_plan(here, IMAGENET_FACTS, ranks, reads_teachers=False)
     for name, other in find_chains(plans).items():
         words[name].append(f"run.extends={other}")
     return words

@@ -20,11 +20,11 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import find_missing_network, is_run, is_setting, open_network
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import open_output, say
+from resnet_recipes.commands.run_paths import find_missing_network, is_run, is_setting, open_network
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.report.progress import ProgressLine
 
 if TYPE_CHECKING:
     from resnet_recipes.data.images.decode import Pixels
@@ -43,7 +43,7 @@ USAGE = Usage(
         "--strict": "exit with code 3 if any image is unreadable (default: only if all are)",
     },
     f"""\
-{RUN} Subfolders are included. Unreadable images are
+{RUN_HELP} Subfolders are included. Unreadable images are
 reported on stderr, and the others are classified. All settings of `eval` except gpus
 can be used.""",
 )

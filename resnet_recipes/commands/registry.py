@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, make_unknown
 from resnet_recipes.commands.arguments import (
-    DATA,
+    DATA_KEYS,
     Arguments,
     Usage,
     drop,
@@ -182,7 +182,9 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         needs_data = module != "plan" and "--cfg" not in arguments and not wrong
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
-            is_set = select(arguments.words, *DATA) or "root" in read(entry).tree.get("data", {})
+            is_set = select(arguments.words, *DATA_KEYS) or "root" in read(entry).tree.get(
+                "data", {}
+            )
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
         return [
             *wrong,

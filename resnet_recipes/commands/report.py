@@ -5,7 +5,7 @@ import shlex
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_bytes, format_count
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.commands.run_paths import list_records
 from resnet_recipes.commands.runs import read_price
@@ -23,7 +23,7 @@ USAGE = Usage(
         "--published": "plot only the published results",
         "--png FOLDER": "also write each plot as a PNG file; older ones are replaced",
     },
-    f"{RUN} FOLDER is a folder of runs (default ./runs).",
+    f"{RUN_HELP} FOLDER is a folder of runs (default ./runs).",
 )
 
 

@@ -188,7 +188,11 @@ def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
 
 def _find_weights(name: str, arguments: Arguments) -> str:
     """Return the path of a run by name; other weights are returned unchanged."""
-    if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
+    if (
+        os.path.lexists(name)
+        or names.PUBLISHED_WEIGHTS.fullmatch(name)
+        or not names.RUN_NAME.fullmatch(name)
+    ):
         return name
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if place := find_place(_WEIGHTS, name):

@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.run_folder.lock import find_holder, is_running
@@ -14,7 +14,7 @@ USAGE = Usage(
     "resnet-recipes stop RUN",
     "save a checkpoint and stop a run; resume it with --resume",
     "resnet-recipes stop last",
-    more=RUN,
+    more=RUN_HELP,
     words=(1, 1),
     takes="one run",
 )

@@ -12,7 +12,7 @@ from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_count, format_duration, format_number, format_time
-from resnet_recipes.commands.arguments import GPUS, Arguments, drop, select
+from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop, select
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.printing import say
@@ -25,7 +25,7 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
@@ -129,7 +129,7 @@ def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[
     if problem := find_number_problem("--parallel", parallel, 1, most):
         yield problem._replace(fix=Hint(f"this machine has {format_count(most, unit)}"))
     elif int(parallel) > 1 and gpus:
-        for word in select(words, *GPUS):
+        for word in select(words, *GPUS_KEYS):
             yield Problem(
                 word, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
             )
@@ -183,7 +183,7 @@ def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     config = point.recipe.data
     key = str(config)  # counting a million images takes seconds
     if not config.root and config.backend != "synthetic":
-        facts[key] = IMAGENET
+        facts[key] = IMAGENET_FACTS
     facts[key] = facts.get(key) or data.measure(config)
     world_size = count_ranks(point.recipe.launch)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin)

@@ -15,7 +15,7 @@ from resnet_recipes.base.text import (
     format_time,
     wrap_text,
 )
-from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import get_width
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
@@ -32,7 +32,7 @@ USAGE = Usage(
     "follow a run from another terminal, with its loss curve",
     "resnet-recipes watch last",
     {"--once": "print the state of the run once"},
-    f"{RUN} watch ends with the run. In a pipe it prints one line per evaluation.",
+    f"{RUN_HELP} watch ends with the run. In a pipe it prints one line per evaluation.",
     (1, 1),
     "one run",
 )

@@ -19,7 +19,7 @@ HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 
 #: Class names in label order: texture and outline. Position, size, angle and background are
 #: independent of the class.
-CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
+DEMO_CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
 
 
 def write(
@@ -34,7 +34,7 @@ def write(
         return folder
     with atomic.create_folder(folder) as draft:
         for part, (split, count) in enumerate((("train", train_images), ("val", val_images))):
-            for label, name in enumerate(CLASSES):
+            for label, name in enumerate(DEMO_CLASSES):
                 place = draft / split / name
                 place.mkdir(parents=True)
                 for number in range(count):

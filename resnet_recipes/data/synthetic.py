@@ -11,7 +11,7 @@ from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
 from resnet_recipes.data.loading import BatchSource
 from resnet_recipes.data.order import BatchOrder
 
-CLASSES = 10
+SYNTHETIC_CLASSES = 10
 TRAIN_EXAMPLES = 128
 EVAL_EXAMPLES = 50
 
@@ -25,11 +25,13 @@ class SyntheticImages:
     Each class has a coarse pattern to learn; the noise is new in every epoch.
     """
 
-    def __init__(self, pixels: int, classes: int = CLASSES):
-        self._classes = min(classes, CLASSES)
+    def __init__(self, pixels: int, classes: int = SYNTHETIC_CLASSES):
+        self._classes = min(classes, SYNTHETIC_CLASSES)
         rng = np.random.default_rng(pixels)
         # patterns do not depend on the size
-        coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
+        coarse = np.random.default_rng(0).integers(
+            64, 128, (SYNTHETIC_CLASSES, 4, 4, 3), dtype=np.uint8
+        )
         place = np.arange(pixels) * 4 // pixels
         self._patterns = _to_device(coarse[:, place][:, :, place])
         self._noises = _to_device(
@@ -77,9 +79,11 @@ def make_facts(config: DataConfig) -> DataFacts:
         Path(config.root or "synthetic"),
         TRAIN_EXAMPLES,
         EVAL_EXAMPLES,
-        tuple(f"pattern{number}" for number in range(CLASSES)),
+        tuple(f"pattern{number}" for number in range(SYNTHETIC_CLASSES)),
         ("images are synthetic, so accuracies are meaningless",),
-        class_images=tuple(len(range(one, TRAIN_EXAMPLES, CLASSES)) for one in range(CLASSES)),
+        class_images=tuple(
+            len(range(one, TRAIN_EXAMPLES, SYNTHETIC_CLASSES)) for one in range(SYNTHETIC_CLASSES)
+        ),
     )
 
 

@@ -52,7 +52,7 @@ _MODES = {
 _ORIENTATION = 0x0112
 _BLOCK_IMAGES = 256  # images decoded between two checks of the time
 
-IMAGENET = {"train": 1_281_167, "val": 50_000}
+IMAGENET_COUNTS = {"train": 1_281_167, "val": 50_000}
 
 
 def check_data(root: Path, images: bool = True, progress: Progress = show_nothing) -> list[Finding]:
@@ -111,8 +111,10 @@ def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
     facts = survey_files(config, compares=compares)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
-        if is_imagenet(facts.classes) and total != IMAGENET[split]:
-            what = f"{split} looks like ImageNet, whose {split} has {IMAGENET[split]:,} images"
+        if is_imagenet(facts.classes) and total != IMAGENET_COUNTS[split]:
+            what = (
+                f"{split} looks like ImageNet, whose {split} has {IMAGENET_COUNTS[split]:,} images"
+            )
             yield Finding("warn", what, Hint("check that everything was unpacked"))
     yield from (Finding("ok", detail) for detail in facts.details)
     yield from (Finding("warn", note) for note in facts.notes)

@@ -195,7 +195,7 @@ def _generate_images() -> list[Image.Image]:
     """Generate demo images: on noise, a trained network would amplify rounding errors."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(40, 400, (COMPARED_IMAGES, 2)).tolist()
-    names = islice(cycle(demo.CLASSES), COMPARED_IMAGES)
+    names = islice(cycle(demo.DEMO_CLASSES), COMPARED_IMAGES)
     return [
         demo.draw_picture(name, rng).resize(size) for name, size in zip(names, sizes, strict=True)
     ]

@@ -28,7 +28,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.text import Say, format_duration
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import (
-    LOOPBACK,
+    LOOPBACK_VARIABLES,
     find_temporary_folder_problems,
     get_allocator_settings,
 )
@@ -82,7 +82,7 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
     if by == "srun":
         os.environ |= _translate_srun(os.environ)
     if _is_on_one_machine(by):
-        os.environ |= LOOPBACK | os.environ
+        os.environ |= LOOPBACK_VARIABLES | os.environ
     os.environ |= get_allocator_settings()  # before torch reads them
 
     rendezvous = _join_rendezvous("command")

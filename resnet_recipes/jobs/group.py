@@ -33,27 +33,27 @@ if TYPE_CHECKING:  # it imports torch, which a launcher does not need
 SAVE_SECONDS = 120
 
 #: Variables that keep the ports of a single-machine run off the network.
-LOOPBACK = dict.fromkeys(
+LOOPBACK_VARIABLES = dict.fromkeys(
     ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0"
 )
 
 #: On a CPU, every step allocates and frees its activations. Keeping freed memory, in huge pages,
 #: makes this faster.
-MEMORY = {
+ALLOCATOR_VARIABLES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0"
     ":glibc.malloc.trim_threshold=1099511627776",
     "THP_MEM_ALLOC_ENABLE": "1",  # the same in the torch allocator
 }
 
 #: The environment variable for the number of CPU threads of a rank.
-THREADS = "OMP_NUM_THREADS"
+THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 #: Maximum length of TMPDIR. A socket path has at most 107 bytes, and multiprocessing appends 32:
 #: "/pymp-12345678/listener-12345678".
 MAX_TMPDIR = 75
 
 #: The module that ranks run.
-PROGRAM = "resnet_recipes.jobs"
+RANK_MODULE = "resnet_recipes.jobs"
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,16 @@ def build_command(folder: Path) -> list[str]:
     Even a single rank is a separate process, so that the launcher can report a crash in a library
     or an out-of-memory kill.
     """
-    return [sys.executable, "-m", PROGRAM, str(folder)]
+    return [sys.executable, "-m", RANK_MODULE, str(folder)]
 
 
 def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
     """Return the environment of each rank: the user's, torchrun variables, and our defaults."""
-    defaults = MEMORY | get_allocator_settings() | {THREADS: count_threads(group.ranks)}
+    defaults = (
+        ALLOCATOR_VARIABLES
+        | get_allocator_settings()
+        | {THREADS_VARIABLE: count_threads(group.ranks)}
+    )
     fixed = {
         "PYTHONSAFEPATH": "1",  # do not import modules from the current folder
         "PYTHONUNBUFFERED": "1",
@@ -147,13 +151,13 @@ def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
         "LOCAL_WORLD_SIZE": str(group.ranks),
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
     }
-    common = defaults | LOOPBACK | os.environ | fixed | world
+    common = defaults | LOOPBACK_VARIABLES | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
 
 
 def count_threads(ranks: int) -> str:
     """Return the number of threads per rank as text: the user's setting, or a part of the cores."""
-    return os.environ.get(THREADS) or str(max(1, count_cores() // ranks))
+    return os.environ.get(THREADS_VARIABLE) or str(max(1, count_cores() // ranks))
 
 
 def get_allocator_settings() -> dict[str, str]:

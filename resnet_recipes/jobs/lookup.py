@@ -38,7 +38,7 @@ def find_network(word: str, key: str) -> Path:
         hub.parse_repository(key, word)
     if word in NETWORKS and not find_place(key, word):
         raise NotReadyError.of(key, word, "", Value(f"torchvision:{word}"), Kind.ABSENT)
-    return Path(word) if names.WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
+    return Path(word) if names.PUBLISHED_WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
 
 
 def find_place(key: str, word: str) -> Path | None:

@@ -14,7 +14,7 @@ from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
-from resnet_recipes.network.load import BEST, WEIGHTS
+from resnet_recipes.network.load import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, recall
 from resnet_recipes.recipe.frozen_recipe import to_tree
@@ -174,7 +174,7 @@ def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> W
         run.model.load_state_dict(best.weights)
         description = describe(best.step / plan.steps_per_epoch, best.metrics)
         description = replace(description, best_of=best.evaluations)
-        files = files._replace(best=write_weights(run.model, folder / BEST, description))
+        files = files._replace(best=write_weights(run.model, folder / BEST_WEIGHTS, description))
     return files
 
 

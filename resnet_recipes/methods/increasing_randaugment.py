@@ -53,13 +53,13 @@ class IncreasingRandAugment(Method):
     def augment(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         """Apply the operations to an image."""
         filters = _FILTERS[self.interpolation]
-        for number in rng.integers(len(VALUES), size=self.depth):
+        for number in rng.integers(len(STRENGTHS), size=self.depth):
             acts = rng.random() < self.p
             level = rng.normal(self.magnitude, self.deviation)
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
                 level = sign * min(max(level, 0.0), 10.0) / 10
-                image = apply(tuple(VALUES)[number], image, level, resample)
+                image = apply(tuple(STRENGTHS)[number], image, level, resample)
         return image
 
 
@@ -68,7 +68,7 @@ def _compute_factor(level: float, width: int) -> float:
 
 
 #: The value of each operation, given a level from -1 to 1 and the width of the image.
-VALUES: dict[str, Callable[[float, int], float]] = {
+STRENGTHS: dict[str, Callable[[float, int], float]] = {
     "autocontrast": lambda level, _: level,
     "equalize": lambda level, _: level,
     "invert": lambda level, _: level,
@@ -94,5 +94,5 @@ _OPS = IMAGE_OPS | {
 def apply(name: str, image: Image.Image, level: float, resample: Image.Resampling) -> Image.Image:
     """Return an image after an operation at a level from -1 to 1."""
     width = image.height if name == "translate_y" else image.width
-    value = VALUES[name](level, width)
+    value = STRENGTHS[name](level, width)
     return _OPS[name](image, value, *([resample, _FILL] if name in MOVING else []))

@@ -51,7 +51,7 @@ _OLD_MAGIC, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 
 #: Maximum bytes of a file. The checkpoint of a ResNet-152 with AdamW, EMA and 21,000 classes takes
 #: 1.7 GB.
-MAX_BYTES = 8 << 30
+MAX_ARCHIVE_BYTES = 8 << 30
 
 
 class ArchiveError(ValueError):
@@ -106,7 +106,7 @@ def _check(path: Path, check_crc: bool) -> bool:
 
     A safe file is uncompressed and within the limits, and its pickles name only tensors.
     """
-    with open_regular(path, MAX_BYTES) as file:
+    with open_regular(path, MAX_ARCHIVE_BYTES) as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
             raise ArchiveError("it is empty")

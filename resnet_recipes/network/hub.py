@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 #: Name of the weights file in a repository, as `export --to safetensors` writes it.
-WEIGHTS = "model.safetensors"
+HUB_WEIGHTS = "model.safetensors"
 
 
 def parse_repository(key: str, place: str) -> str:
@@ -27,7 +27,7 @@ def parse_repository(key: str, place: str) -> str:
 
 def find_copy(name: str) -> Path:
     """Return the path of the local copy of a repository's weights file."""
-    return get_cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
+    return get_cache_folder() / "hub" / name.replace("/", "--") / HUB_WEIGHTS
 
 
 def fetch(place: str) -> Path:
@@ -38,10 +38,12 @@ def fetch(place: str) -> Path:
     """
     name = parse_repository("load", place)
     path, etag = find_copy(name), find_copy(name).with_suffix(".etag")
-    with _open_hub(place, f"hf download {name} {WEIGHTS}") as hub:
+    with _open_hub(place, f"hf download {name} {HUB_WEIGHTS}") as hub:
         from huggingface_hub import hf_hub_url
 
-        metadata = hub.get_hf_file_metadata(url=hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
+        metadata = hub.get_hf_file_metadata(
+            url=hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint)
+        )
         state = f"{metadata.etag} {metadata.size}\n"
         if not (path.is_file() and etag.is_file() and etag.read_text() == state):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ def fetch(place: str) -> Path:
 def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
     from huggingface_hub import get_token, hf_hub_url
 
-    request = Request(hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
+    request = Request(hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint))
     if token := get_token():  # the token is not sent to a server that it redirects to
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urlopen(request, timeout=30) as response, atomic.replace_file(path) as file:
@@ -65,7 +67,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
                 break
             file.write(block)
         if received != size:
-            raise OSError(f"{received:,} bytes of {WEIGHTS} came, and the Hub promised {size}")
+            raise OSError(f"{received:,} bytes of {HUB_WEIGHTS} came, and the Hub promised {size}")
 
 
 def push(folder: Path, place: str) -> str:
@@ -100,7 +102,7 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
             401: "cannot be accessed: you are not logged in, the token is invalid, or there is no "
             "such repository",
             403: "cannot be written to with this token",
-            404: "does not exist, or has no " + WEIGHTS,
+            404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
         fix = "hf auth login" if status in (401, 403) else again
         raise NotReadyError.of(place, None, rule, fix) from None

@@ -130,7 +130,7 @@ class Network(nn.Module):
 
 
 WEIGHTS = "weights.safetensors"
-BEST = "weights-best.safetensors"  # weights of the best evaluation
+BEST_WEIGHTS = "weights-best.safetensors"  # weights of the best evaluation
 
 _COPY = Hint("copy it again, or use another file that torch.save or safetensors wrote")
 

@@ -98,7 +98,7 @@ def _require(name: str, place: str) -> None:
 
 def _is_published(place: str) -> bool:
     """Return whether a library published the weights, so that their name defines the network."""
-    return bool(names.WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
+    return bool(names.PUBLISHED_WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
 
 
 def _parse_published_name(place: str) -> ModelConfig | None:
@@ -113,7 +113,7 @@ def _get_short_name(model: ModelConfig) -> str:
 
 def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
     """Return the weights file. Raises NotReadyError, or AbsentError with the download command."""
-    if not names.WEIGHTS.fullmatch(place):
+    if not names.PUBLISHED_WEIGHTS.fullmatch(place):
         if not os.path.lexists(place):
             typed = os.path.relpath(place)
             meant = FOREIGN_VALUES["model.weights"].get(typed.lower())
@@ -177,7 +177,7 @@ def _find_in_hub_cache(place: str, name: str) -> Path:
     repository /= f"models--{name.replace('/', '--')}"
     files = sorted(
         [path for path in (hub.find_copy(name),) if path.is_file()]
-        + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
+        + [*repository.glob(f"snapshots/*/{hub.HUB_WEIGHTS}")],
         key=lambda path: path.stat().st_mtime,
     )
     if not files:

@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
     def list_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
         """Yield notes for the plan on image settings that the authors of the weights used."""
-        is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
+        is_public = names.PUBLISHED_WEIGHTS.fullmatch(config.weights) or ":" in config.name
         others = [*_find_other_image_settings(self.about, images)]
         if is_public and others and not self.about.recipe:
             yield (

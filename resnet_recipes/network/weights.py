@@ -81,7 +81,7 @@ def read_weights(path: Path) -> WeightsFile:
         state = archive.read(path)
         text = _get_private_metadata(state).get(KEY)
         return WeightsFile(state, None if text is None else about.from_json(str(text)))
-    state, metadata = read_tensors(path, archive.MAX_BYTES)
+    state, metadata = read_tensors(path, archive.MAX_ARCHIVE_BYTES)
     if not metadata.keys() - {"format"}:
         return WeightsFile(state, None)  # from torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != compute_digest(state, metadata[KEY]):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.library import PROGRAM, Origin
+from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.recipe.sections import AUTO
 
@@ -16,7 +16,7 @@ MIN_RANK_SIZE = 16
 
 
 def advise(
-    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PROGRAM
+    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PYTHON_ORIGIN
 ) -> Iterator[str]:
     """Yield a note for each setting that works but may not be intended.
 

@@ -17,12 +17,12 @@ from resnet_recipes.planning.advice import advise
 from resnet_recipes.planning.disk import Disk, estimate_disk
 from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, count_teaching
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
-from resnet_recipes.recipe.library import PROGRAM, Origin
+from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
 #: ImageNet-1k: published results use it, and a plan without data.root assumes it.
-IMAGENET = DataFacts(
+IMAGENET_FACTS = DataFacts(
     "torchvision",
     Path("ImageNet-1k"),
     IMAGENET_IMAGES,
@@ -72,7 +72,7 @@ class Plan:
     network: NetworkFacts
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: InitialWeights | None = None  # None: random weights, generated from the seed
-    origin: Origin = PROGRAM  # advice does not contradict settings that the user typed
+    origin: Origin = PYTHON_ORIGIN  # advice does not contradict settings that the user typed
 
     @property
     def total_steps(self) -> int:
@@ -284,7 +284,7 @@ class Plan:
     @property
     def published(self) -> list[Published]:
         """Results of the recipe's authors; empty if they used other images or another network."""
-        if self.facts.train_examples != IMAGENET.train_examples:
+        if self.facts.train_examples != IMAGENET_FACTS.train_examples:
             return []
         model = self.recipe.model.title
         return [result for result in self.recipe.published if result.model == model]

@@ -13,7 +13,7 @@ from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
 from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
-from resnet_recipes.recipe.library import PROGRAM, Origin
+from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
 
 MAX_EPOCHS = 10_000  # epochs of the longest allowed run; the longest published run has 810
@@ -23,7 +23,7 @@ def make_plan(
     recipe: Recipe,
     facts: DataFacts,
     world_size: int,
-    origin: Origin = PROGRAM,
+    origin: Origin = PYTHON_ORIGIN,
     reads_teachers: bool = True,
 ) -> Plan:
     """Derive the plan of a valid recipe.

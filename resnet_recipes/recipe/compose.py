@@ -141,11 +141,11 @@ def _resolve_paths(recipe: Recipe) -> None:
     if "/" in recipe.run.extends:
         recipe.run.extends = make_absolute("run.extends", recipe.run.extends)
     weights = recipe.model.weights
-    if weights and not names.WEIGHTS.fullmatch(weights):
+    if weights and not names.PUBLISHED_WEIGHTS.fullmatch(weights):
         recipe.model.weights = make_absolute("model.weights", weights)
     for name, method in list_enabled(recipe.methods).items():
         for key in filter(None, (method.network_setting, method.stored_setting)):
-            if not names.WEIGHTS.fullmatch(place := getattr(method, key)):
+            if not names.PUBLISHED_WEIGHTS.fullmatch(place := getattr(method, key)):
                 setattr(method, key, make_absolute(f"methods.{name}.{key}", place))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
-from resnet_recipes.base.names import SHORT, find_short_name
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name
 from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
     FOREIGN_VALUES,
@@ -222,7 +222,7 @@ def _read_misshapen(word: str, context: Context) -> Meaning | None:
 
 def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     """Return the setting with a similar name, or the meaning of the name in other tools."""
-    closest = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(
+    closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
         name, list_settings()
     )
     is_placed = "." in name and name.lower().rpartition(".")[2] in {

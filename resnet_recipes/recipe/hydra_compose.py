@@ -40,7 +40,7 @@ _FILES = f"{_APP}/files"  # group of recipes, with a group per kind of option
 #: The epochs of the trade-off curves in the papers: `epochs=curve`.
 CURVE = "22.5,30,54,60,72,90"
 
-MAX_POINTS = 1000
+MAX_SWEEP_POINTS = 1000
 
 #: A hint for Hydra plug-ins, and for sweeps whose values a plug-in chooses.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
@@ -88,10 +88,12 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
             fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
             fix = OWN_APPLICATION if is_unlisted(word.partition("=")[2]) else fix
             problems.append(Problem(word, None, error.args[0], fix))
-    if count > MAX_POINTS:
+    if count > MAX_SWEEP_POINTS:
         problems.append(
             Problem(
-                "-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"
+                "-m",
+                None,
+                f"would start at least {count:,} runs; the maximum is {MAX_SWEEP_POINTS:,}",
             )
         )
     RecipeError.raise_if_any(problems)
@@ -107,7 +109,9 @@ def _list_choices(word: str) -> list[str]:
     if not equals:
         return [word]
     value = CURVE if (key, value) == ("epochs", "curve") else value
-    return [f"{key}={text}" for text in _list_texts(f"{key}={value}", MAX_POINTS + 1)] or [word]
+    return [f"{key}={text}" for text in _list_texts(f"{key}={value}", MAX_SWEEP_POINTS + 1)] or [
+        word
+    ]
 
 
 def _list_texts(override: str, most: int) -> list[str]:

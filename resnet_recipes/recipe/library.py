@@ -26,7 +26,7 @@ from resnet_recipes.base.errors import (
     Rule,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, expand_short_name
+from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.recipe import strict_yaml
@@ -87,7 +87,7 @@ class Default(NamedTuple):
 
 
 #: The origin of a recipe that a program has created.
-PROGRAM = Origin(Entry("python", Path("python"), "python"))
+PYTHON_ORIGIN = Origin(Entry("python", Path("python"), "python"))
 
 
 def find_packaged_folder() -> Path:
@@ -244,7 +244,7 @@ def expand_document(document: Document) -> Document:
     Raises RecipeError if a short name and another line set the same setting.
     """
     tree, lines, problems = dict(document.tree), dict(document.lines), []
-    for word in [name for name in SHORT if not isinstance(tree.get(name, {}), dict)]:
+    for word in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
         value, line = tree.pop(word), lines.pop(word)
         if word == "epochs" and (rule := find_epochs_rule(str(value))):
             text = f"epochs: {value}"

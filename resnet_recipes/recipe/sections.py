@@ -236,7 +236,7 @@ class RunConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `run`."""
-        if not names.RUN.fullmatch(self.name):
+        if not names.RUN_NAME.fullmatch(self.name):
             rule = Rule(
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
@@ -244,7 +244,9 @@ class RunConfig(Section):
             place, _, last = self.name.rpartition("/")
             name = last if os.path.isdir(place or "/") or place == self.root else self.name
             called = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
-            fix = f"run={called}" if names.RUN.fullmatch(called) else Hint("as in run=baseline")
+            fix = (
+                f"run={called}" if names.RUN_NAME.fullmatch(called) else Hint("as in run=baseline")
+            )
             yield Problem("name", self.name, rule, fix)
         if self.name == "last":
             yield Problem("name", self.name, "is reserved for the most recent run")

@@ -24,12 +24,12 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.base.names import SHORT, expand_short_name
+from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.base.suggestions import explain_key, find_closest
 
-MAX_BYTES = 64 * 1024
-MAX_DEPTH = 6
+MAX_YAML_BYTES = 64 * 1024
+MAX_YAML_DEPTH = 6
 MAX_NODES = 4000
 MAX_REFERENCES = 16
 MAX_TEXT = 4096  # characters per value
@@ -71,7 +71,7 @@ def load(path: Path, references: bool = False) -> Document:
     Raises RecipeError, which names file and line.
     """
     try:
-        raw = read_bytes(path, MAX_BYTES)
+        raw = read_bytes(path, MAX_YAML_BYTES)
     except NotReadyError as error:
         raise RecipeError(one._replace(key=shorten_path(path)) for one in error.problems) from None
     return parse(raw, path, references)
@@ -171,8 +171,8 @@ class _Reader:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             nodes += isinstance(event, yaml.NodeEvent)
-            if depth > MAX_DEPTH:
-                self.stop(line, f"is nested more than {MAX_DEPTH} levels deep")
+            if depth > MAX_YAML_DEPTH:
+                self.stop(line, f"is nested more than {MAX_YAML_DEPTH} levels deep")
             if nodes > MAX_NODES:
                 self.stop(
                     line, f"has more than {MAX_NODES} names and values, too many for a recipe"
@@ -280,8 +280,8 @@ def _explain_key(name: str) -> Problem:
         fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
-        settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT}
-        meant = find_closest(plain_name, [*settings, *SHORT])
+        settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT_NAMES}
+        meant = find_closest(plain_name, [*settings, *SHORT_NAMES])
         if not (fix := settings.get(meant, meant)):
             unknown = Problem(plain_name.strip("_"), None, "setting", kind=Kind.UNKNOWN)
             return explain_key(unknown)._replace(key=name)

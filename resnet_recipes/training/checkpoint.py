@@ -174,7 +174,7 @@ class Checkpoints:
                 f"a newer version of this program has written {path}, in format {expected[0]}; "
                 f"this version reads format {FORMAT}: resume with the newer one"
             )
-        with _open_file(path, archive.MAX_BYTES) as file:
+        with _open_file(path, archive.MAX_ARCHIVE_BYTES) as file:
             actual = (
                 FORMAT,
                 step,

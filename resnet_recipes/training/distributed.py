@@ -17,7 +17,7 @@ from resnet_recipes.doctor.cuda import is_usable
 #: Maximum time that a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
         store.set_timeout(TIMEOUT)
         return store
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the user's torchrun
-    if os.environ.get("MASTER_ADDR") == LOOPBACK and not is_served:
+    if os.environ.get("MASTER_ADDR") == LOOPBACK_ADDRESS and not is_served:
         store = _open_loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
     else:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
@@ -112,9 +112,9 @@ def _open_loopback_store(port: int, is_server: bool) -> dist.TCPStore:
 
     The server that torch starts by default would listen on every interface.
     """
-    listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
+    listening = socket.create_server((LOOPBACK_ADDRESS, port)).detach() if is_server else None
     return dist.TCPStore(
-        LOOPBACK,
+        LOOPBACK_ADDRESS,
         port,
         is_master=is_server,
         timeout=TIMEOUT,

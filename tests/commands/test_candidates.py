@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
 from tests.fixtures import Streams
 from tests.run_folders import make_run_folder
@@ -30,7 +30,7 @@ def _few(monkeypatch):
 @pytest.fixture
 def imagenet(monkeypatch):
     """Report a million images that do not exist."""
-    monkeypatch.setattr(data, "measure", lambda *_, **__: IMAGENET)
+    monkeypatch.setattr(data, "measure", lambda *_, **__: IMAGENET_FACTS)
 
 
 @pytest.fixture

@@ -2,15 +2,17 @@
 
 import numpy as np
 
-from resnet_recipes.data.synthetic import CLASSES, SyntheticImages
+from resnet_recipes.data.synthetic import SYNTHETIC_CLASSES, SyntheticImages
 
 
 def test_nearest_class_mean_separates_the_classes():
     images = SyntheticImages(32)
     train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
-    means = [train.pixels[train.labels == label].float().mean(0) for label in range(CLASSES)]
+    means = [
+        train.pixels[train.labels == label].float().mean(0) for label in range(SYNTHETIC_CLASSES)
+    ]
     nearest = [
-        min(range(CLASSES), key=lambda label: (image - means[label]).square().sum())
+        min(range(SYNTHETIC_CLASSES), key=lambda label: (image - means[label]).square().sum())
         for image in test.pixels.float()
     ]
     assert nearest == test.labels.tolist()
@@ -27,4 +29,4 @@ def test_noise_depends_only_on_the_epoch():
 def test_synthetic_labels_match_the_facts():
     """A probe of a network with two classes needs this."""
     assert SyntheticImages(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
-    assert SyntheticImages(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1
+    assert SyntheticImages(8, 1000).batch(np.arange(12), 0).labels.max() == SYNTHETIC_CLASSES - 1

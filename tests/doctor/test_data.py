@@ -143,7 +143,7 @@ def test_unreadable_images_are_not_duplicates(root):
 
 def test_incomplete_imagenet_is_reported(root, monkeypatch):
     monkeypatch.setattr(doctor_data, "is_imagenet", lambda classes: True)
-    monkeypatch.setattr(doctor_data, "IMAGENET", {"train": 6, "val": 50})
+    monkeypatch.setattr(doctor_data, "IMAGENET_COUNTS", {"train": 6, "val": 50})
     assert get_only_finding(check_data(root), "warn").what.startswith("val looks like ImageNet")
 
 

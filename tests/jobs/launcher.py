@@ -35,7 +35,7 @@ class Launcher:
         If there is a function of a test module, ranks call `function(process, **arguments)`, and
         end with its result if that is an ExitCode.
         """
-        program = group.PROGRAM
+        program = group.RANK_MODULE
         if function:
             program = worker.__name__
             call = {"module": function.__module__, "name": function.__name__}
@@ -69,5 +69,5 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    folder, ranks, group.PROGRAM = sys.argv[1:]
+    folder, ranks, group.RANK_MODULE = sys.argv[1:]
     sys.exit(launcher.start(LockedFolder(Path(folder)), group.Group(int(ranks)), say).code)

@@ -16,8 +16,8 @@ from resnet_recipes.doctor import Finding, cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import group
 from resnet_recipes.jobs.group import (
+    ALLOCATOR_VARIABLES,
     MAX_TMPDIR,
-    MEMORY,
     Group,
     build_command,
     build_environments,
@@ -196,7 +196,7 @@ print(faults() - before)
 
 def test_threads_split_cores_unless_set_by_user(monkeypatch):
     monkeypatch.setattr(group, "count_cores", lambda: 16)
-    monkeypatch.delenv(group.THREADS, raising=False)
+    monkeypatch.delenv(group.THREADS_VARIABLE, raising=False)
     assert [group.count_threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
-    monkeypatch.setenv(group.THREADS, "7")
+    monkeypatch.setenv(group.THREADS_VARIABLE, "7")
     assert group.count_threads(3) == "7"

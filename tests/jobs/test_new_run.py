@@ -13,7 +13,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.new_run import check, collect_provenance, create
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, SUMMARY
@@ -23,7 +23,7 @@ from tests.tables import parse_rows
 def make_test_plan(recipe: str | Path, *words: str) -> Plan:
     """Return the plan of a recipe for images that do not exist."""
     composed = compose(str(recipe), ["data=/data", *words])
-    return make_plan(composed.recipe, IMAGENET, 1, composed.origin)
+    return make_plan(composed.recipe, IMAGENET_FACTS, 1, composed.origin)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_job
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
-from resnet_recipes.network.load import BEST, WEIGHTS
+from resnet_recipes.network.load import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure, read_ending
@@ -237,7 +237,7 @@ def test_two_ranks_resume_after_stops_and_evaluation(
     assert not (run.folder / WEIGHTS).exists()
     run.finish()
     assert run.list_evaluations() == [4, 8, 10]
-    for name in (WEIGHTS, BEST, "weights-raw.safetensors"):
+    for name in (WEIGHTS, BEST_WEIGHTS, "weights-raw.safetensors"):
         assert (run.folder / name).read_bytes() == (
             train_uninterrupted(2).folder / name
         ).read_bytes()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, apply
+from resnet_recipes.methods.increasing_randaugment import STRENGTHS, IncreasingRandAugment, apply
 from tests.fixtures import make_noise
 
 #: Values that the settings must reject.
@@ -21,7 +21,7 @@ WRONG = {
 IMAGE = make_noise(40, 56)
 PEERS = dict(
     zip(
-        VALUES,
+        STRENGTHS,
         (
             "AutoContrast",
             "Equalize",
@@ -44,7 +44,7 @@ PEERS = dict(
 )
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", STRENGTHS)
 def test_pixels_match_timm(name):
     peer = pytest.importorskip("timm.data.auto_augment")
     filters = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)

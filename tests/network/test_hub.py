@@ -255,14 +255,14 @@ def test_wrong_name_is_rejected_before_writing(trained_run, hub, enter):
 def test_hub_name_never_escapes_its_folder(place):
     with pytest.raises(RecipeError, match="must name a repository"):
         resnet_recipes.load(place)
-    assert not names.WEIGHTS.fullmatch(place)
+    assert not names.PUBLISHED_WEIGHTS.fullmatch(place)
 
 
 @pytest.mark.parametrize("name", ["me/net", "m/n", "me/my-net_2.0", f"me/{'n' * 96}", "me/n__"])
 def test_valid_hub_name_is_accepted(name):
     huggingface_hub.utils.validate_repo_id(name)
     assert parse_repository("load", f"hf:{name}") == name
-    assert names.WEIGHTS.fullmatch(f"hf:{name}")
+    assert names.PUBLISHED_WEIGHTS.fullmatch(f"hf:{name}")
 
 
 def test_interrupted_or_impossible_download_leaves_no_file(trained_run, hub, monkeypatch):

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from tests.plans import plan_imagenet
@@ -78,7 +78,7 @@ def test_notes_at_the_limit_are_empty(line):
 def test_advice_never_scales_a_typed_learning_rate():
     advice = list_notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
     assert "\nbs=19200\n" in advice
-    few = replace(IMAGENET, train_examples=100)
+    few = replace(IMAGENET_FACTS, train_examples=100)
     for words, fix in (
         (["lr=0.1"], "bs=16"),
         (["epochs=18"], "bs=16 lr=0.016"),
@@ -93,7 +93,7 @@ def test_advice_never_scales_a_typed_learning_rate():
 
 @pytest.mark.parametrize(("examples", "ranks"), [(245, 1), (20, 1), (245, 4), (1100, 8)])
 def test_advised_batch_has_enough_images_for_batchnorm(examples, ranks):
-    few = replace(IMAGENET, train_examples=examples)
+    few = replace(IMAGENET_FACTS, train_examples=examples)
     composed = compose("small", [] if examples >= 128 else ["bs=1024"], needs_data=False)
     try:
         advice = " ".join(make_plan(composed.recipe, few, ranks, composed.origin).notes)

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.names import SHORT
+from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
@@ -59,7 +59,7 @@ def test_values_of_untyped_settings_are_read_by_form(key, value, read):
 
 
 def test_every_short_name_expands_to_settings():
-    for name, targets in SHORT.items():
+    for name, targets in SHORT_NAMES.items():
         overrides, problems = parse([f"{name}=1"])
         assert problems == []
         assert [override.key for override in overrides] == [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.names import SHORT
+from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import expand_document
 from resnet_recipes.recipe.strict_yaml import parse
@@ -41,7 +41,7 @@ def test_recipe_file_accepts_short_settings(text, tree):
 def test_every_short_name_works_in_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
-    words = {word: values.get(word, 8) for word in SHORT} | {"budget": "8m"}
+    words = {word: values.get(word, 8) for word in SHORT_NAMES} | {"budget": "8m"}
     lengths = {"ssr", "epochs", "budget"}
     for length in lengths:
         chosen = {word: value for word, value in words.items() if word not in lengths - {length}}

@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.strict_yaml import MAX_DEPTH, parse
+from resnet_recipes.recipe.strict_yaml import MAX_YAML_DEPTH, parse
 from tests.tables import parse_rows
 
 PATH = Path("recipes/mine.yaml")
@@ -45,7 +45,10 @@ def test_plain_values_are_parsed_by_their_form():
 
 
 def test_nesting_is_read_up_to_its_limit():
-    texts = [("{a: " * depth + "1" + "}" * depth).encode() for depth in (MAX_DEPTH, MAX_DEPTH + 1)]
+    texts = [
+        ("{a: " * depth + "1" + "}" * depth).encode()
+        for depth in (MAX_YAML_DEPTH, MAX_YAML_DEPTH + 1)
+    ]
     assert parse(texts[0], PATH).tree
     with pytest.raises(RecipeError):
         parse(texts[1], PATH)

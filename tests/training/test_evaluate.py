@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.jobs.train import write_weight_files
-from resnet_recipes.network.load import BEST, load
+from resnet_recipes.network.load import BEST_WEIGHTS, load
 from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import evaluate as evaluation
@@ -207,7 +207,7 @@ def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     run = evaluate_all(make_run(f"checkpoint.best={by}"))
     assert (run.best.step, run.best.metrics) == (step, SEEN[step - 1])
     outcomes = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
-    assert (tmp_path / BEST).exists()
+    assert (tmp_path / BEST_WEIGHTS).exists()
     assert set(outcomes.model.fc.bias.tolist()) == {step}
     assert outcomes.about.top1_percent == SEEN[step - 1].top1
     assert "the best evaluation of 5 on" in make_model_card(outcomes.about, "timm", "", "")
@@ -217,7 +217,7 @@ def test_best_weights_are_off_by_default(make_run, tmp_path):
     run = evaluate_all(make_run())
     assert capture(run, 5)["best"] == {}
     assert write_weight_files(run, tmp_path, Evaluation(None, None), 5).best is None
-    assert not (tmp_path / BEST).exists()
+    assert not (tmp_path / BEST_WEIGHTS).exists()
 
 
 def test_resumed_best_weights_require_the_same_metric(make_run):

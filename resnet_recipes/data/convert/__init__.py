@@ -31,7 +31,7 @@ from resnet_recipes.data.root import SPLITS
 PAGE_SIZE = 8 << 20  # bytes, the FFCV default
 # bytes, if images keep their size: an image must fit into a page
 LARGE_PAGE_SIZE = 128 << 20
-SAMPLE_SIZE = 500  # images to measure
+MEASURED_IMAGES = 500  # images to measure
 
 _PAGE_LOSS_FACTOR = 1.02  # factor for unused space at the end of pages
 _METADATA_BYTES = 48  # bytes per image
@@ -57,7 +57,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     files = plan_files(src, dst, options)
     ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])
-    chosen = random.Random(options.seed).sample(range(total), min(SAMPLE_SIZE, total))
+    chosen = random.Random(options.seed).sample(range(total), min(MEASURED_IMAGES, total))
     size, unreadable, start = 0, [], time.perf_counter()
     for place in chosen:
         number = int(np.searchsorted(ends, place, "right"))
@@ -240,7 +240,7 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
 def _verify(path: Path) -> str | None:
     """Read back a finished file: its description, and 500 decoded images."""
     samples = open_samples(path)
-    for index in random.Random(0).sample(range(len(samples)), min(SAMPLE_SIZE, len(samples))):
+    for index in random.Random(0).sample(range(len(samples)), min(MEASURED_IMAGES, len(samples))):
         try:
             height, width, _ = samples.read(index).pixels().shape
         except BadImageError:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 #: Files next to the shards with class names, one per line.
-NAMES = ("classnames.txt", "classes.txt")
+CLASS_NAME_FILES = ("classnames.txt", "classes.txt")
 
 _MAX_LABEL_BYTES = 1 << 16  # bytes of a label or JSON in a tar file
 _MAX_NAME_LENGTH = 200  # characters of a class name
@@ -160,7 +160,7 @@ def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequenc
     for path in listings:
         if path.suffix == ".parquet" and (value := _read_class_names(path)) is not None:
             return _read_names(path, value, count)
-    for path in (src / name for name in NAMES):
+    for path in (src / name for name in CLASS_NAME_FILES):
         if path.exists():
             return _read_names(path, read_bytes(path).decode(errors="replace").splitlines(), count)
     return [str(label) for label in range(count)]
@@ -215,7 +215,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     if label is None:
         rule = Statement(f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json")
         raise NotReadyError.at(path, rule)
-    return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
+    return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_IMAGE_BYTES + 1))
 
 
 def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:

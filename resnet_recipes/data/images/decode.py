@@ -47,7 +47,7 @@ if "HEIF" in FORMATS:
 MAX_PIXELS = 64_000_000
 
 #: Limit of bytes; larger files are rejected unread.
-MAX_BYTES = 1 << 28
+MAX_IMAGE_BYTES = 1 << 28
 
 #: Limits of scans in a progressive JPEG, and of scans times pixels, as in the engine: each scan is
 #: a pass over the coefficients of the full image, which must be kept. Real files have about ten
@@ -66,9 +66,9 @@ def read_file(path: str | os.PathLike) -> bytes:
     """
     try:
         with open_regular(path) as file:
-            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+            if (size := os.fstat(file.fileno()).st_size) > MAX_IMAGE_BYTES:
                 raise BadImageError(
-                    f"is {size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB"
+                    f"is {size / 2**20:,.0f} MiB long; the limit is {MAX_IMAGE_BYTES >> 20} MiB"
                 )
             return file.read()
     except OSError as error:

@@ -15,7 +15,7 @@ from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.base import RemoteFile, Store
-from resnet_recipes.data.remote.contents import THREADS, fetch_heads, list_contents
+from resnet_recipes.data.remote.contents import PARALLEL_REQUESTS, fetch_heads, list_contents
 from resnet_recipes.data.remote.local_copy import PART, Copy, Stopped
 from resnet_recipes.data.root import TABLES, find_address_problems
 
@@ -130,7 +130,7 @@ def _open_store(address: str) -> Store:
     try:
         from resnet_recipes.data.remote.stores import Bucket, Web
 
-        return Web(address, THREADS) if address.startswith("http") else Bucket(address)
+        return Web(address, PARALLEL_REQUESTS) if address.startswith("http") else Bucket(address)
     except ImportError as error:
         rule = f"needs a package that is not installed: {error}"
         raise NotReadyError.of("data.root", address, rule, suggest_install("remote")) from None

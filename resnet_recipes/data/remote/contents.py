@@ -18,7 +18,7 @@ from resnet_recipes.data.root import SPLITS, TABLES
 #: The format of `sha256sum * > SHA256SUMS`.
 SUMS = "SHA256SUMS"
 
-THREADS = 16  # parallel requests
+PARALLEL_REQUESTS = 16  # parallel requests
 _MAX_QUEUED = 1000  # queued requests
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
@@ -127,7 +127,7 @@ def _look_at_each(
 ) -> Iterator[RemoteFile | None]:
     """Yield the file with each name; makes parallel requests with a short queue."""
     left = iter(names)
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         while some := list(islice(left, _MAX_QUEUED)):
             yield from pool.map(look, some)
 

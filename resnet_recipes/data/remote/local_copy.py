@@ -23,7 +23,7 @@ from resnet_recipes.base.text import Progress, show_nothing
 from resnet_recipes.data.beton import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.base import RemoteFile, Store
-from resnet_recipes.data.remote.contents import THREADS, Contents
+from resnet_recipes.data.remote.contents import PARALLEL_REQUESTS, Contents
 
 PIECE_BYTES = 8 << 20  # bytes per request
 PART, _JOURNAL = ".part", ".journal"
@@ -141,14 +141,14 @@ class Copy:
         ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,
-            ThreadPoolExecutor(THREADS) as pool,
+            ThreadPoolExecutor(PARALLEL_REQUESTS) as pool,
         ):
             end = journal.seek(0, os.SEEK_END)  # a kill may have truncated the last number
             journal.truncate(end - (end - len(self._key)) % 4)
             running: dict[Future, int] = {}
             try:
                 while not stopped():
-                    for number in islice(ahead, 2 * THREADS - len(running)):
+                    for number in islice(ahead, 2 * PARALLEL_REQUESTS - len(running)):
                         running[pool.submit(self._fetch_piece, self._pieces[number])] = number
                     if not running:
                         break

@@ -10,7 +10,7 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import PROVENANCE
 
 #: Key of a record in metrics.jsonl -> its customary name in trackers.
-NAMES = {
+METRIC_NAMES = {
     "step": {
         "loss": "train/loss",
         "lr": "train/lr",
@@ -68,7 +68,7 @@ def make_scalars(record: Mapping[str, object]) -> dict[str, float]:
 
     Empty for kinds of records without curves.
     """
-    names = NAMES.get(str(record["kind"]), {})
+    names = METRIC_NAMES.get(str(record["kind"]), {})
     values = {
         name: record[key] for key, name in names.items() if isinstance(record.get(key), int | float)
     }

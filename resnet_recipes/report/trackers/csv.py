@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.report.trackers.base import NAMES
+from resnet_recipes.report.trackers.base import METRIC_NAMES
 
-COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names.values()))
+CSV_COLUMNS = (
+    "step",
+    "epoch",
+    *(name for names in METRIC_NAMES.values() for name in names.values()),
+)
 
 
 class Curves:
@@ -20,7 +24,7 @@ class Curves:
         self._path = folder / "metrics.csv"
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        rows = [",".join(COLUMNS)]
+        rows = [",".join(CSV_COLUMNS)]
         if step and self._path.is_file():
             lines = self._path.read_text(encoding="utf-8").splitlines()[1:]
             rows += [
@@ -32,7 +36,9 @@ class Curves:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         with self._path.open("a", encoding="utf-8", newline="") as file:
-            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({"step": step, **values})
+            csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n").writerow(
+                {"step": step, **values}
+            )
 
     def close(self, is_finished: bool) -> None:
         """Do nothing: every row is already in the file."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
-from resnet_recipes.report.trackers.base import NAMES, format_setting
+from resnet_recipes.report.trackers.base import METRIC_NAMES, format_setting
 
 #: Results of each run in the table of hyperparameters.
-_RESULTS = dict.fromkeys(NAMES["evaluation"].values())
+_RESULTS = dict.fromkeys(METRIC_NAMES["evaluation"].values())
 
 
 class Curves:

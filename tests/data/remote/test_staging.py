@@ -34,7 +34,7 @@ PIECE_BYTES = 1 << 17  # bytes
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small pieces, few at a time; no delays between attempts or for the disk."""
     monkeypatch.setattr(local_copy, "PIECE_BYTES", PIECE_BYTES)
-    monkeypatch.setattr(local_copy, "THREADS", 4)
+    monkeypatch.setattr(local_copy, "PARALLEL_REQUESTS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(base, "RETRY_SECONDS", (0.0, 0.0))
 
