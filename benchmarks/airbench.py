@@ -64,7 +64,7 @@ def load_pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
     )
     facts = rr.data.measure(config)
     count = facts.train_examples if split == "train" else facts.eval_examples
-    share = rr.data.Share(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
+    share = rr.data.Batching(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
     opened = (rr.data.open_train if split == "train" else rr.data.open_eval)(config, facts, share)
     batches = [
         (batch.pixels.clone(), batch.labels.clone())

@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, DataFacts, Share
+from resnet_recipes.data.base import Batching, DataConfig, DataFacts
 
 BATCH = 50
 
 
 def read_crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
     """Return one crop per image, without an incomplete last batch: uint8 [n, S, S, 3]."""
-    with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
+    with closing(data.open_train(config, facts, Batching(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = itertools.islice(loader.batches(), facts.train_examples // BATCH)
         # a batch is valid until the next one
         pixels = [batch.pixels.permute(0, 2, 3, 1).numpy().copy() for batch in batches]

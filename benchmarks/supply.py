@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.sample import Sample
 
 BATCH = 50
@@ -26,7 +26,7 @@ BATCH = 50
 def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
     """Return the CPU seconds per image in each of `count` epochs."""
     steps, laps = facts.train_examples // BATCH, []
-    with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
+    with closing(data.open_train(config, facts, Batching(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = loader.batches()
         next(batches)
         for _ in range(count):

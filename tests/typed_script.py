@@ -68,7 +68,7 @@ def open_loader() -> torch.Tensor:
     """Open the loader."""
     config = rr.data.DataConfig(root="images", train_size=64, workers=2)
     facts = rr.data.measure(config)
-    share = rr.data.Share(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
+    share = rr.data.Batching(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
     loader = rr.data.open_train(config, facts, share)
     batch = next(loader.batches())
     loader.close()

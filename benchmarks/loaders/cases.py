@@ -13,7 +13,7 @@ from torchvision import datasets, transforms
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share, StoredOutputs, normalize
+from resnet_recipes.data.base import Batching, DataConfig, StoredOutputs, normalize
 from resnet_recipes.data.soft_labels import (
     choose_outputs,
     make_header,
@@ -49,7 +49,7 @@ def read_with_backend(
         memory_pixels=memory,
     )
     facts = data.measure(config)
-    share = Share(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
+    share = Batching(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
     return data.open_train(config, facts, share, augment).batches()
 
 

@@ -111,9 +111,9 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
-def format_percent(share: float) -> str:
+def format_percent(fraction: float) -> str:
     """Format a fraction as a percentage without decimals; small values as "<1%", not "0%"."""
-    return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
+    return "<1%" if 0 < fraction < 0.005 else f"{100 * fraction:.0f}%"
 
 
 def format_number(number: float) -> str:

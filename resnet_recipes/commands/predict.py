@@ -78,9 +78,9 @@ def run(arguments: Arguments) -> int:
         for one in each:
             if not one.error:
                 print(escape_controls(one.file))
-            for name, share in one.classes:
+            for name, probability in one.classes:
                 title = f"{name} {find_english_name(name)}".rstrip()
-                print(f"  {100 * share:6.2f}%  {escape_controls(title)}")
+                print(f"  {100 * probability:6.2f}%  {escape_controls(title)}")
     if gallery:
         _write_gallery(gallery, network, paths, predictions)
     if bad:
@@ -164,7 +164,7 @@ def _count(
 def _list_fields(one: "Prediction") -> dict[str, object]:
     if one.error:
         return {"file": one.file, "error": one.error}
-    classes = [{"class": name, "probability": share} for name, share in one.classes]
+    classes = [{"class": name, "probability": probability} for name, probability in one.classes]
     return {"file": one.file, "classes": classes}
 
 
@@ -174,7 +174,9 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -
     with open_output("--csv", file_name) as file:
         file.write(format_csv_line(["file", *heads, "error"]).encode())
         for one in predictions:
-            values = [value for name, share in one.classes for value in (name, f"{share:.6f}")]
+            values = [
+                value for name, probability in one.classes for value in (name, f"{probability:.6f}")
+            ]
             values += [""] * (len(heads) - len(values))
             file.write(format_csv_line([one.file, *values, one.error]).encode())
 

@@ -72,8 +72,8 @@ def run(arguments: Arguments) -> int:
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
-    shares = make_slots(parallel, gpus, count_cores())
-    code = Sweep(root, words, say, shares, parents).train()
+    slots = make_slots(parallel, gpus, count_cores())
+    code = Sweep(root, words, say, slots, parents).train()
     if records := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(format_runs(records)))
     return code
@@ -156,10 +156,10 @@ def _describe(
         operations, saved = operations + total - skipped, saved + skipped
         if forecast := predict_time(plan):
             format_total = format_time if forecast.when else format_total
-            share = 1 - skipped / total
-            minutes += share * forecast.estimate.total_minutes
-            cost += share * forecast.estimate.cost(point.recipe.launch.price or 0.0)
-            time = f"  {forecast.format_time(60 * share * forecast.estimate.total_minutes)}"
+            fraction = 1 - skipped / total
+            minutes += fraction * forecast.estimate.total_minutes
+            cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
+            time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
         sources[forecast.source if forecast else UNKNOWN] += 1
         yield f"  {name}{time}"
         if changes := [word for word in words if word not in shared]:
@@ -167,9 +167,9 @@ def _describe(
     note = f"; shared stable phases save {format_number(saved)}" if saved else ""
     yield f"{format_number(operations)} PFLOPs of training in total{note}"
     if minutes:
-        share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
-        money = f", {cost / share:,.2f} at launch.price" if cost else ""
-        yield f"about {format_total(60 * minutes / share)} in total{money}"
+        runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
+        money = f", {cost / runs_at_once:,.2f} at launch.price" if cost else ""
+        yield f"about {format_total(60 * minutes / runs_at_once)} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield f"{which}: {source}"

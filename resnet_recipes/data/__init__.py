@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Rule
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, show_nothing
 from resnet_recipes.data import remote, synthetic
-from resnet_recipes.data.base import Augment, DataConfig, DataFacts, Share, normalize
+from resnet_recipes.data.base import Augment, Batching, DataConfig, DataFacts, normalize
 from resnet_recipes.data.beton.samples import Samples, make_quasi_random_order, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
@@ -24,9 +24,9 @@ from resnet_recipes.data.survey import survey_betons, survey_files
 from resnet_recipes.data.synthetic import Synthetic
 
 __all__ = [
+    "Batching",
     "DataConfig",
     "DataFacts",
-    "Share",
     "local",
     "measure",
     "normalize",
@@ -114,30 +114,30 @@ def fetch(
 
 
 def open_train(
-    config: DataConfig, facts: DataFacts, share: Share, augment: Augment | None = None
+    config: DataConfig, facts: DataFacts, batching: Batching, augment: Augment | None = None
 ) -> TrainLoader:
     """Open this rank's training images.
 
     Backends that decode images one by one apply `augment` after crop and flip.
     """
     if facts.backend == "synthetic":
-        return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
+        return TrainLoader(config, batching, Synthetic(facts.train_examples, len(facts.classes)))
     source = _open_source(config, facts, "train")
     pipeline = build_train_pipeline(
-        source, config, share, augment, _make_name(config, facts, "train")
+        source, config, batching, augment, _make_name(config, facts, "train")
     )
     if config.order == "quasi_random" and isinstance(source, Samples):
         pipeline.permute = make_quasi_random_order(source.beton)
-    return TrainLoader(config, share, pipeline)
+    return TrainLoader(config, batching, pipeline)
 
 
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
+def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalLoader:
     """Open this rank's evaluation images."""
     if facts.backend == "synthetic":
         images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
-        return EvalLoader(config, share, images)
+        return EvalLoader(config, batching, images)
     source, name = _open_source(config, facts, "val"), _make_name(config, facts, "val")
-    return EvalLoader(config, share, build_eval_pipeline(source, config, share, name))
+    return EvalLoader(config, batching, build_eval_pipeline(source, config, batching, name))
 
 
 def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:

@@ -20,7 +20,7 @@ from resnet_recipes.base.value_suggestions import add_likely_value
 from resnet_recipes.data.root import find_address_problems
 
 #: Values of `sampling` by name: 0 is natural class frequencies, 1 is equal frequencies.
-SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
+CLASS_BALANCES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
 #: ImageNet statistics in 0..255 units: red, green, blue.
@@ -122,9 +122,9 @@ class DataConfig(Section):
         return bool(self.val_share or self.fold)
 
     @property
-    def class_share(self) -> float:
+    def class_balance(self) -> float:
         """The value of `sampling` between natural (0) and equal (1) class frequencies."""
-        return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
+        return CLASS_BALANCES[self.sampling] if isinstance(self.sampling, str) else self.sampling
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values; keys are relative to `data`."""
@@ -153,11 +153,11 @@ class DataConfig(Section):
     def _find_sampling_problems(self) -> Iterator[Problem]:
         """Yield the problems with `sampling`, alone and in combination with other settings."""
         setting = self.sampling
-        if not (setting in SHARES if isinstance(setting, str) else 0 <= setting <= 1):
-            choices = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
+        if not (setting in CLASS_BALANCES if isinstance(setting, str) else 0 <= setting <= 1):
+            choices = (*CLASS_BALANCES, "a fraction from 0 (natural) to 1 (balanced)")
             problem = Problem("sampling", setting, "", valid=choices)
             yield add_likely_value(problem, type(self), "sampling", setting)
-        elif self.class_share:
+        elif self.class_balance:
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:
                     rule = f"cannot be used with data.{key}={getattr(self, key)}"
@@ -259,7 +259,7 @@ class StoredOutputs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Share:
+class Batching:
     """A rank's part of each epoch."""
 
     rank: int
@@ -268,7 +268,7 @@ class Share:
     eval_size: int  # examples of one evaluation batch on this rank
     seed: int
     # training crop size by epoch, the last value repeated; empty: train_size
-    train_pixels: tuple[int, ...] = ()
+    train_sizes: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches per optimizer step, over all ranks; copies go to different ones
     stored: StoredOutputs | None = None  # a teacher's output for every image

@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.loading.storage import Rows
 
 TENSORFLOW_ATTEMPTS = 100  # attempts to find a crop with TensorFlow's rule
@@ -75,10 +75,10 @@ class TrainCrop:
     rule: str = "torchvision"
 
     @classmethod
-    def of(cls, config: DataConfig, share: Share) -> Self:
+    def of(cls, config: DataConfig, batching: Batching) -> Self:
         """Return the training crops of a recipe."""
         return cls(
-            share.seed if config.seed == "auto" else int(config.seed),
+            batching.seed if config.seed == "auto" else int(config.seed),
             config.crop_scale,
             config.crop_ratio,
             config.flip,
@@ -166,8 +166,8 @@ def compute_torchvision_crops(
     `draw_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
-    share, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)
-    area = height * width * share
+    area_fraction, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)
+    area = height * width * area_fraction
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
     fits = (tried_width > 0) & (tried_width <= width)
     fits &= (tried_height > 0) & (tried_height <= height)

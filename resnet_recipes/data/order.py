@@ -7,7 +7,7 @@ import numpy as np
 
 from resnet_recipes.base.duration import steps_per_epoch
 from resnet_recipes.base.schedule import get_epoch_value
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 
 #: Part of the seed of the order, so that no other generator repeats its numbers.
 _ORDER_SEED = 0x6F726472
@@ -27,7 +27,7 @@ class BatchOrder(NamedTuple):
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
     # int64 [N], earlier uses of the image in this epoch
     copies: np.ndarray
-    pixels: int  # height and width of the images
+    image_size: int  # height and width of the images
     first: int = 0  # position of the first row in the batch
 
     def split(self, size: int) -> Iterator["BatchOrder"]:
@@ -48,38 +48,42 @@ def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 
 def generate_train_batches(
-    config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffle
+    config: DataConfig,
+    batching: Batching,
+    examples: int,
+    first_step: int,
+    permute: Permute = shuffle,
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
-    steps = steps_per_epoch(examples, share.global_size)
+    steps = steps_per_epoch(examples, batching.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
-        order = permute(share.seed, epoch, examples)
+        order = permute(batching.seed, epoch, examples)
         before = count_occurrences(order)
-        pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
-        crop_epoch = epoch % share.stored.epochs if share.stored else epoch
+        image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
+        crop_epoch = epoch % batching.stored.epochs if batching.stored else epoch
         for step in range(first, steps):
-            places = _find_places(share, step, config.repeats)
+            places = _find_places(batching, step, config.repeats)
             rows = places // config.repeats
             copies = before[rows] + places % config.repeats
-            yield BatchOrder(crop_epoch, order[rows], copies, pixels)
+            yield BatchOrder(crop_epoch, order[rows], copies, image_size)
         epoch, first = epoch + 1, 0
 
 
 def list_epoch_batches(
-    config: DataConfig, share: Share, examples: int, epoch: int
+    config: DataConfig, batching: Batching, examples: int, epoch: int
 ) -> Iterator[BatchOrder]:
     """Yield this rank's blocks of all images of an epoch, in index order.
 
     All blocks have the same size; the last block repeats images. A single image would be computed
     differently, so its outputs would not be bit-identical.
     """
-    pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
-    starts = range(share.rank * share.rank_size, examples, share.global_size)
+    image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
+    starts = range(batching.rank * batching.rank_size, examples, batching.global_size)
     for copy in range(config.repeats):
         for start in starts:
-            block = np.arange(share.rank_size) + min(start, examples - share.rank_size)
-            yield BatchOrder(epoch, block, np.full_like(block, copy), pixels)
+            block = np.arange(batching.rank_size) + min(start, examples - batching.rank_size)
+            yield BatchOrder(epoch, block, np.full_like(block, copy), image_size)
 
 
 def count_occurrences(order: np.ndarray) -> np.ndarray:
@@ -95,25 +99,25 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
     return places
 
 
-def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
+def _find_places(batching: Batching, step: int, repeats: int) -> np.ndarray:
     """Return this rank's positions in an order in which each image occurs `repeats` times in a row.
 
     Copies of an image go to different micro-batches, as the samplers of timm and torchvision assign
     them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two
     copies of an image, if avoidable.
     """
-    places = np.arange(step * share.global_size, (step + 1) * share.global_size)
+    places = np.arange(step * batching.global_size, (step + 1) * batching.global_size)
     if repeats > 1:
-        places = places.reshape(-1, share.groups).T.ravel()
-    return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
+        places = places.reshape(-1, batching.groups).T.ravel()
+    return places[batching.rank * batching.rank_size : (batching.rank + 1) * batching.rank_size]
 
 
 def list_eval_batches(
-    config: DataConfig, share: Share, indices: np.ndarray
+    config: DataConfig, batching: Batching, indices: np.ndarray
 ) -> Iterator[BatchOrder]:
     """Yield evaluation examples in batches; the last one may be shorter."""
-    starts = range(0, len(indices), share.eval_size)
-    split = (indices[start : start + share.eval_size] for start in starts)
+    starts = range(0, len(indices), batching.eval_size)
+    split = (indices[start : start + batching.eval_size] for start in starts)
     return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in split)
 
 
@@ -123,8 +127,8 @@ _SAMPLING_SEED = 0x73616D70
 MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance
 
 
-def sample_classes(labels: np.ndarray, share: float) -> Permute:
-    """Return an order that samples a class in proportion to its number of images ** (1 - `share`).
+def sample_classes(labels: np.ndarray, balance: float) -> Permute:
+    """Return an order that samples a class in proportion to its images ** (1 - `balance`).
 
     0 is natural, 1 is equal for all classes with images. The length of an epoch does not change.
     Within a class, image counts differ by at most one: every epoch chooses the images that occur
@@ -134,14 +138,14 @@ def sample_classes(labels: np.ndarray, share: float) -> Permute:
     members = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
     starts = np.cumsum(counts) - counts
-    weights = np.where(counts > 0, np.maximum(counts, 1.0) ** (1.0 - share), 0.0)
-    shares = weights / weights.sum()
+    weights = np.where(counts > 0, np.maximum(counts, 1.0) ** (1.0 - balance), 0.0)
+    probabilities = weights / weights.sum()
 
     def order(seed: int, epoch: int, examples: int) -> np.ndarray:
         rng = np.random.default_rng((seed, epoch, 0, _SAMPLING_SEED))
         # Each class gets its expected number, rounded down or up, and the total is exactly one
         # epoch.
-        ends = np.floor(np.cumsum(shares) * examples + rng.random())
+        ends = np.floor(np.cumsum(probabilities) * examples + rng.random())
         ends[-1] = examples
         quotas = np.diff(ends, prepend=0).astype(np.int64)
         sampled = [

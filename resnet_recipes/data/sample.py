@@ -15,7 +15,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import open_regular
-from resnet_recipes.data.base import SAMPLE_SIZE, Augment, DataConfig, DataFacts, Share
+from resnet_recipes.data.base import SAMPLE_SIZE, Augment, Batching, DataConfig, DataFacts
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import choose_strata
@@ -126,9 +126,12 @@ class Sample(NamedTuple):
     def _time_crops(
         self, source: Source, config: DataConfig, augment: Augment | None
     ) -> CropSeconds:
-        name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _CROPS_AT_ONCE, 1, seed=0)
+        name, batching = (
+            f"resnet-recipes sample {os.getpid()}",
+            Batching(0, 1, _CROPS_AT_ONCE, 1, seed=0),
+        )
         laps, read, end = np.zeros(3), 0, time.monotonic() + MAX_CROP_SECONDS
-        with closing(build_train_pipeline(source, config, share, augment, name)) as pipeline:
+        with closing(build_train_pipeline(source, config, batching, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):
                 some = self.indices[read : read + _CROPS_AT_ONCE]
                 for epoch in range(len(laps)):

@@ -25,17 +25,17 @@ class SyntheticImages:
     Each class has a coarse pattern to learn; the noise is new in every epoch.
     """
 
-    def __init__(self, pixels: int, classes: int = SYNTHETIC_CLASSES):
+    def __init__(self, image_size: int, classes: int = SYNTHETIC_CLASSES):
         self._classes = min(classes, SYNTHETIC_CLASSES)
-        rng = np.random.default_rng(pixels)
+        rng = np.random.default_rng(image_size)
         # patterns do not depend on the size
         coarse = np.random.default_rng(0).integers(
             64, 128, (SYNTHETIC_CLASSES, 4, 4, 3), dtype=np.uint8
         )
-        place = np.arange(pixels) * 4 // pixels
+        place = np.arange(image_size) * 4 // image_size
         self._patterns = _to_device(coarse[:, place][:, :, place])
         self._noises = _to_device(
-            rng.integers(0, 128, (_NOISE_IMAGES, pixels, pixels, 3), dtype=np.uint8)
+            rng.integers(0, 128, (_NOISE_IMAGES, image_size, image_size, 3), dtype=np.uint8)
         )
 
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
@@ -61,7 +61,7 @@ class Synthetic(BatchSource):
         """Yield one batch for each order, when it is requested."""
         images = lru_cache(1)(SyntheticImages)
         return (
-            images(order.pixels, self._classes).batch(
+            images(order.image_size, self._classes).batch(
                 order.indices, order.epoch if self._epoch is None else self._epoch
             )
             for order in orders

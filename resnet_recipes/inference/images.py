@@ -14,7 +14,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.class_folders import list_first
@@ -43,7 +43,7 @@ _MAX_WITHOUT_WORKERS = 64  # images; decoding so few takes less time than starti
 
 
 def open_labeled(
-    config: DataConfig, classes: Sequence[str], num_classes: int, share: Share
+    config: DataConfig, classes: Sequence[str], num_classes: int, batching: Batching
 ) -> EvalLoader:
     """Open the labeled images at `config.root`: the validation split, or all without splits.
 
@@ -62,7 +62,7 @@ def open_labeled(
         if error.filename is None:  # an error of the process, such as too many threads
             raise
         raise NotReadyError([find_root_problem(str(root)) or explain_unreadable(error)]) from None
-    return EvalLoader(config, share, build_eval_pipeline(source, config, share))
+    return EvalLoader(config, batching, build_eval_pipeline(source, config, batching))
 
 
 def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
@@ -206,7 +206,7 @@ class UnlabeledImages(EvalLoader):
 
     def __init__(self, images: Sequence[str | Pixels], config: DataConfig, batch: int):
         """Load images from absolute paths, or from memory."""
-        share = Share(0, 1, batch, batch, 0)
+        batching = Batching(0, 1, batch, batch, 0)
         self.names = [
             image if isinstance(image, str) else f"image {number}"
             for number, image in enumerate(images)
@@ -218,7 +218,7 @@ class UnlabeledImages(EvalLoader):
         self._files.in_memory = {
             number: image for number, image in enumerate(images) if isinstance(image, Pixels)
         }
-        super().__init__(config, share, build_eval_pipeline(self._files, config, share))
+        super().__init__(config, batching, build_eval_pipeline(self._files, config, batching))
 
     def explain_error(self, index: int) -> str:
         """Return why an image could not be read; "" if it was read."""

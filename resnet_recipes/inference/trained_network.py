@@ -14,7 +14,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, show_nothing
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
@@ -113,18 +113,18 @@ class TrainedNetwork:
         Raises NotReadyError, also if remote images have no local copy and `fetches` is False.
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
-        share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
+        batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
         original, about = make_recipe(self.place, self.network).data, self.network.about
         is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
         facts = self.place and self.place / DATA
         if facts and os.path.lexists(facts) and is_own:
             read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
-            return data.open_eval(config, read, share)
+            return data.open_eval(config, read, batching)
         if not config.root:
             rule = "the folder that contains the images"
             raise NotReadyError.of("data.root", None, rule, Hint("data=PATH"), Kind.MISSING)
         return open_labeled(
-            _find_local_copy(config, fetches), about.classes, about.num_classes, share
+            _find_local_copy(config, fetches), about.classes, about.num_classes, batching
         )
 
     def evaluate(self, progress: Progress = show_nothing) -> EvaluationResult:
@@ -207,9 +207,9 @@ def predict_images(
             logits = compute_logits(
                 trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
             )
-            shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
+            probabilities, best = logits.softmax(1).topk(min(top, logits.shape[1]))
             black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
-            parts = (raw.labels, black, broken, best, shares)
+            parts = (raw.labels, black, broken, best, probabilities)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, labels, probabilities = row
                 if is_black and (error := images.explain_error(index)):

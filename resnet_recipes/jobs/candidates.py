@@ -100,8 +100,8 @@ def find_offers(
                 side = find_usual_side(recipe.data, facts)
                 best, rule = rank_recipes(facts, side)
             if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
-                pixels = f"data.train_size={recipe.data.train_size}"
-                skipped[name] = f"{pixels} is for smaller images than these, of {side:g} px"
+                setting = f"data.train_size={recipe.data.train_size}"
+                skipped[name] = f"{setting} is for smaller images than these, of {side:g} px"
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)

@@ -34,11 +34,11 @@ class Supply(NamedTuple):
         if not plan.facts.augments_samples:
             return None
         sample, memory, config = Sample.of(plan.facts), plan_memory(plan), plan.recipe.data
-        share = memory.fraction if memory else 1.0
-        config = replace(config, memory_pixels=memory.pixels if memory else 0)
+        fraction_in_memory = memory.fraction if memory else 1.0
+        config = replace(config, memory_pixels=memory.longer_side if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
         augment = plan.new_stack().augment_sample()
-        sides = plan.loader_pixels or (config.train_size,)
+        sides = plan.loader_sizes or (config.train_size,)
         try:
             costs = {
                 side: sample.crop_seconds(config, augment, side) for side in (sides[0], sides[-1])
@@ -46,7 +46,8 @@ class Supply(NamedTuple):
         except TrainingError:
             return None
         rates = {
-            side: threads / (share * cost.later + (1 - share) * cost.first)
+            side: threads
+            / (fraction_in_memory * cost.later + (1 - fraction_in_memory) * cost.first)
             for side, cost in costs.items()
         }
         first_epoch = 1 / max(costs[sides[0]].first / threads, sample.disk)

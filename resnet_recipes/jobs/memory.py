@@ -20,7 +20,7 @@ SIZE_RATIOS = (2.0, 1.5)
 class InMemory(NamedTuple):
     """Images of a size, and the memory for them."""
 
-    pixels: int  # longer side
+    longer_side: int  # pixels
     needed: int  # approximate bytes of all images
     usable: int  # bytes
 
@@ -35,7 +35,7 @@ class InMemory(NamedTuple):
         return f"{format_bytes(self.needed)} of {format_bytes(self.usable)} usable"
 
     def __str__(self) -> str:
-        return f"{self.fraction:.0%} of the images fit at {self.pixels} px: {self.space}"
+        return f"{self.fraction:.0%} of the images fit at {self.longer_side} px: {self.space}"
 
 
 def list_sizes(plan: Plan) -> list[InMemory]:
@@ -46,7 +46,7 @@ def list_sizes(plan: Plan) -> list[InMemory]:
     sample, available = Sample.of(plan.facts), get_available_memory()
     usable = max(0, available - compute_reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
-        crop = max(plan.loader_pixels or (data.train_size,))
+        crop = max(plan.loader_sizes or (data.train_size,))
         sizes = [round(ratio * crop) for ratio in SIZE_RATIOS]
     else:
         sizes = [int(data.memory_pixels)]
@@ -67,21 +67,21 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
 
     Raises RecipeError if no images can be kept in memory.
     """
-    pixels, sizes = plan.recipe.data.memory_pixels, list_sizes(plan)
+    memory_pixels, sizes = plan.recipe.data.memory_pixels, list_sizes(plan)
     if not sizes:
         return plan
     if why := explain_unavailable():
         rule = f"needs the native decoder, which {why}"
-        raise RecipeError.of("data.memory_pixels", pixels, rule, "data.memory_pixels=0")
-    if pixels != AUTO:
+        raise RecipeError.of("data.memory_pixels", memory_pixels, rule, "data.memory_pixels=0")
+    if memory_pixels != AUTO:
         return plan
     memory = plan_memory(plan)
-    pixels = memory.pixels if memory else 0
-    say(f"data.memory_pixels={pixels}: {memory or sizes[-1]}")
-    return set_memory_pixels(plan, pixels)
+    memory_pixels = memory.longer_side if memory else 0
+    say(f"data.memory_pixels={memory_pixels}: {memory or sizes[-1]}")
+    return set_memory_pixels(plan, memory_pixels)
 
 
-def set_memory_pixels(plan: Plan, pixels: int | str) -> Plan:
+def set_memory_pixels(plan: Plan, memory_pixels: int | str) -> Plan:
     """Return the plan with another size of images in memory."""
-    data = replace(plan.recipe.data, memory_pixels=pixels)
+    data = replace(plan.recipe.data, memory_pixels=memory_pixels)
     return replace(plan, recipe=replace(plan.recipe, data=data))

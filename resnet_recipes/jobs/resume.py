@@ -169,8 +169,8 @@ def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterato
 def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
     """Return a recipe with the duration and memory size that were resolved in `original`."""
     if recipe.data.memory_pixels == AUTO:
-        pixels = original.data.memory_pixels
-        recipe = replace(recipe, data=replace(recipe.data, memory_pixels=pixels))
+        memory_pixels = original.data.memory_pixels
+        recipe = replace(recipe, data=replace(recipe.data, memory_pixels=memory_pixels))
     if not recipe.launch.budget:
         return recipe
     return replace(

@@ -58,12 +58,12 @@ class Batch(NamedTuple):
         """Return a batch of images and one-hot targets, before any method changes it."""
         return cls(images, one_hot(labels, num_classes), labels, soft_labels=soft_labels)
 
-    def mix_soft_labels(self, partner: Callable[[Tensor], Tensor], share: float) -> Tensor | None:
-        """Return the soft labels of mixed images; partners have the weight `share`."""
+    def mix_soft_labels(self, partner: Callable[[Tensor], Tensor], weight: float) -> Tensor | None:
+        """Return the soft labels of mixed images; partners have this weight."""
         return (
             None
             if self.soft_labels is None
-            else self.soft_labels.lerp(partner(self.soft_labels), share)
+            else self.soft_labels.lerp(partner(self.soft_labels), weight)
         )
 
     def split(self, parts: int) -> Iterator["Batch"]:
@@ -246,8 +246,8 @@ class Method(Section):
         """Return the stride at which a convolution with `inputs` input channels is computed."""
         return stride
 
-    def format_late_override(self, share: Fraction) -> str:
-        """Return settings that restrict image size changes to the last `share` of a run."""
+    def format_late_override(self, fraction: Fraction) -> str:
+        """Return settings that restrict image size changes to the last `fraction` of a run."""
         return f"'~methods.{self.name}'"
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:

@@ -38,10 +38,10 @@ class CutMix(Method):
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.cutmix'")] = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        rows, cols, share = draw_box(batch.images, self.alpha, now.rng)
+        rows, cols, weight = draw_box(batch.images, self.alpha, now.rng)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = paste(batch.images, batch.images[..., rows, cols][order], rows, cols)
-        return mix_labels(batch._replace(images=images), order, share)
+        return mix_labels(batch._replace(images=images), order, weight)
 
 
 class Box(NamedTuple):
@@ -49,7 +49,7 @@ class Box(NamedTuple):
 
     rows: slice
     cols: slice
-    share: float  # fraction of the image's area
+    area_fraction: float  # fraction of the image's area
 
 
 def draw_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:

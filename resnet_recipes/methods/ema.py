@@ -72,11 +72,11 @@ class EMA(Method):
         if since_update is None:
             return
         is_copy = max(now.step - since_update, 0) < delay
-        share = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
+        weight = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
         average, weights = self._pair_tensors(model)
         floats = [tensor.is_floating_point() for tensor in weights]
         integers = [not is_float for is_float in floats]
-        torch._foreach_lerp_([*compress(average, floats)], [*compress(weights, floats)], share)
+        torch._foreach_lerp_([*compress(average, floats)], [*compress(weights, floats)], weight)
         if any(integers):
             torch._foreach_copy_([*compress(average, integers)], [*compress(weights, integers)])
 

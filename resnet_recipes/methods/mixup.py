@@ -46,21 +46,21 @@ class MixUp(Method):
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        share = now.rng.beta(self.alpha, self.alpha)
-        share = min(share, 1 - share)
+        weight = now.rng.beta(self.alpha, self.alpha)
+        weight = min(weight, 1 - weight)
         order = now.rng.permutation(len(batch.labels))
         order = send(order, batch.labels.device)
-        images = batch.images.lerp(batch.images[order], share)
-        return mix_labels(batch._replace(images=images), order, share)
+        images = batch.images.lerp(batch.images[order], weight)
+        return mix_labels(batch._replace(images=images), order, weight)
 
 
-def mix_labels(batch: Batch, order: Tensor, share: float) -> Batch:
+def mix_labels(batch: Batch, order: Tensor, weight: float) -> Batch:
     """Return a batch with targets and soft labels mixed with those at `order` [N].
 
-    The partners have the weight `share`; their targets are their hard labels.
+    The partners have this weight; their targets are their hard labels.
     """
     partners = one_hot(batch.labels[order], batch.targets.shape[1])
     return batch._replace(
-        targets=batch.targets.lerp(partners, share),
-        soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
+        targets=batch.targets.lerp(partners, weight),
+        soft_labels=batch.mix_soft_labels(lambda rows: rows[order], weight),
     )

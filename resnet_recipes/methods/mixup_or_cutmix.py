@@ -41,15 +41,15 @@ class MixUpOrCutMix(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images, targets, others = batch.images, batch.targets, self._choose_partners(batch.images)
         if now.rng.random() < self.switch:
-            rows, cols, share = draw_box(images, self.cutmix_alpha, now.rng)
+            rows, cols, weight = draw_box(images, self.cutmix_alpha, now.rng)
             mixed = paste(images, others[..., rows, cols], rows, cols)
         else:
-            share = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))
-            mixed = images.lerp(others, share)
+            weight = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))
+            mixed = images.lerp(others, weight)
         return batch._replace(
             images=mixed,
-            targets=targets.lerp(self._choose_partners(targets), share),
-            soft_labels=batch.mix_soft_labels(self._choose_partners, share),
+            targets=targets.lerp(self._choose_partners(targets), weight),
+            soft_labels=batch.mix_soft_labels(self._choose_partners, weight),
         )
 
     def _choose_partners(self, rows: Tensor) -> Tensor:

@@ -84,13 +84,13 @@ class ProgressiveResizing(Method):
                     "methods.progressive_resizing.at=device",
                 ),
             )
-        shares = []
+        fractions = []
         for key in ("delay", "finetune"):
             try:
-                shares.append(_parse_fraction(getattr(self, key)))
+                fractions.append(_parse_fraction(getattr(self, key)))
             except ValueError as error:
                 yield Problem(key, getattr(self, key), error.args[0])
-        if len(shares) == 2 and sum(shares) >= 1:
+        if len(fractions) == 2 and sum(fractions) >= 1:
             yield Problem(
                 "delay",
                 self.delay,
@@ -111,11 +111,11 @@ class ProgressiveResizing(Method):
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return self.size_in(side, epoch, horizon) if self.at == "device" else side
 
-    def format_late_override(self, share: Fraction) -> str:
-        key, start = f"methods.{self.name}", f"{float(1 - share):g}dur"
+    def format_late_override(self, fraction: Fraction) -> str:
+        key, start = f"methods.{self.name}", f"{float(1 - fraction):g}dur"
         if self.stairs:
             return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"
-        return f"{key}.delay={start} {key}.finetune={float(share / 2):g}dur"
+        return f"{key}.delay={start} {key}.finetune={float(fraction / 2):g}dur"
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)

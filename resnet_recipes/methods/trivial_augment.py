@@ -46,14 +46,14 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     slopes = tuple(
         math.tan(math.radians(math.degrees(math.atan(x)))) for x in space_evenly(0, 0.99)
     )
-    pixels = tuple(-int(x) for x in space_evenly(0, 32))
+    offsets = tuple(-int(x) for x in space_evenly(0, 32))
     factors = tuple(space_evenly(0, 0.99))  # added to 1
     return {
         "identity": ((), False),
         "shear_x": (slopes, True),
         "shear_y": (slopes, True),
-        "translate_x": (pixels, True),
-        "translate_y": (pixels, True),
+        "translate_x": (offsets, True),
+        "translate_y": (offsets, True),
         "rotate": (tuple(space_evenly(0, 135)), True),
         "brightness": (factors, True),
         "color": (factors, True),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon
-from resnet_recipes.data.base import DataFacts, Share
+from resnet_recipes.data.base import Batching, DataFacts
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.methods.stack import Stack
@@ -110,20 +110,20 @@ class Plan:
         """Bytes of the batches that all loaders keep; 0 for synthetic images on the device."""
         if not self.facts.augments_samples:
             return 0
-        data, share = self.recipe.data, self.share(0)
-        capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
+        data, batching = self.recipe.data, self.batching(0)
+        capacities = Capacity.for_training(data, batching), Capacity.for_evaluation(data, batching)
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
-    def share(self, rank: int) -> Share:
+    def batching(self, rank: int) -> Batching:
         """Return the part of each epoch that a rank reads."""
         batch = self.recipe.batch
-        return Share(
+        return Batching(
             rank,
             self.world_size,
             batch.global_size,
             batch.eval_size,
             self.recipe.seed,
-            self.loader_pixels,
+            self.loader_sizes,
             groups=self.world_size * self.microbatches,
             stored=next((teacher.stored for teacher in self.teachers), None),
         )
@@ -214,7 +214,7 @@ class Plan:
             "constant": lambda step: 1.0,
         }[config.name]
 
-    def pixels_at(self, step: int) -> int:
+    def size_at(self, step: int) -> int:
         """Return the size of the network's input images at a step, counted from 0."""
         return schedule.get_epoch_value(step // self.steps_per_epoch, self.sizes)
 
@@ -224,7 +224,7 @@ class Plan:
         return tuple(side for _, side in self._sides)
 
     @cached_property
-    def loader_pixels(self) -> tuple[int, ...]:
+    def loader_sizes(self) -> tuple[int, ...]:
         """Size of the loader's crops, in pixels, by epoch; empty if always data.train_size."""
         sizes = tuple(crop for crop, _ in self._sides)
         return () if set(sizes) == {self.recipe.data.train_size} else sizes

@@ -74,13 +74,13 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     lengths = sorted(accuracy_at, reverse=True)
     if not (lengths and lengths[-1] < epochs < lengths[0]):
         return None
-    shares, accuracies = (
+    reciprocals, accuracies = (
         [1 / length for length in lengths],
         [accuracy_at[length] for length in lengths],
     )
     import numpy as np  # help pages do not need it
 
-    top1 = float(np.interp(1 / epochs, shares, accuracies))
+    top1 = float(np.interp(1 / epochs, reciprocals, accuracies))
     return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")
 
 

@@ -161,9 +161,11 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     """
     # Memory peaks at the end of the forward pass, because the backward pass frees the tensors that
     # it has read. Pixels are uint8 and float32; a graph keeps its own copy.
-    pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
+    pixel_bytes = images * 3 * work.side**2 * (9 if work.fused else 5)
     used = (
-        work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES_PER_ACTIVATION)
+        work.batch * count_kept_bytes(work)
+        + pixel_bytes
+        + weights * (4 * copies + BYTES_PER_ACTIVATION)
     )
     # an evaluation cannot use the memory of a CUDA graph
     widest = max(layer.written for layer in _list_layers(work))

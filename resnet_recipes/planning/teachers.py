@@ -199,7 +199,7 @@ def find_unstorable(plan: Plan) -> Iterator[Problem]:
         if method.provides("transform_batch") and method.changes == "images":
             rule = "samples new values for each batch, after a stored teacher has seen the images"
             yield Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
-    if plan.recipe.data.class_share:
+    if plan.recipe.data.class_balance:
         rule = "may show an image several times per epoch, and each time needs its own output"
         yield Problem("data.sampling", plan.recipe.data.sampling, rule, "data.sampling=natural")
     if not plan.facts.augments_samples:

@@ -27,9 +27,9 @@ def compute_accuracy_interval(correct: int, images: int) -> Confidence:
 
     Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
     """
-    share, extra = correct / images, _Z**2 / images
-    center = (share + extra / 2) / (1 + extra)
-    half = (share * (1 - share) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
+    fraction, extra = correct / images, _Z**2 / images
+    center = (fraction + extra / 2) / (1 + extra)
+    half = (fraction * (1 - fraction) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
     return Confidence(100 * (center - half), 100 * (center + half))
 
 

@@ -122,8 +122,10 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
     measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
     for index, (name, seconds) in enumerate(measured):
         yield Line("" if index else "times", f"{format_time(seconds):>8}   {name}")
-    for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
-        yield Line("" if index else "speed", f"{format_number(speed):>8} images/s at {pixels} px")
+    for index, (image_size, speed) in enumerate(summary.images_per_second_by_pixels.items()):
+        yield Line(
+            "" if index else "speed", f"{format_number(speed):>8} images/s at {image_size} px"
+        )
     operations = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield Line("compute", f"{operations}, forward and backward")
     if summary.raw_weights:

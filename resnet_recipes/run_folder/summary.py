@@ -71,7 +71,7 @@ class WeightFiles(NamedTuple):
 class Interval(NamedTuple):
     """The training between two logged steps of one session."""
 
-    pixels: int
+    image_size: int
     steps: int
     seconds: float
     data_wait: float
@@ -96,9 +96,9 @@ def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int,
     steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
     for interval in find_intervals(records):
         if interval.is_settled and interval.seconds > 0:
-            steps[interval.pixels] += interval.steps
-            seconds[interval.pixels] += interval.seconds
-    return {pixels: global_size * steps[pixels] / seconds[pixels] for pixels in sorted(steps)}
+            steps[interval.image_size] += interval.steps
+            seconds[interval.image_size] += interval.seconds
+    return {size: global_size * steps[size] / seconds[size] for size in sorted(steps)}
 
 
 def compute_data_wait(records: Sequence[Record]) -> float:

@@ -40,11 +40,11 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
     for. The plan alone therefore decides before the first step, so that all ranks and resumed runs
     agree.
     """
-    pixels: Counter[int] = Counter()
+    pixels_by_size: Counter[int] = Counter()
     for epoch, side in enumerate(plan.sizes):
         steps = min(plan.steps_per_epoch, plan.total_steps - epoch * plan.steps_per_epoch)
-        pixels[side] += steps * plan.rank_size * side**2
-    return [side for side, count in pixels.items() if count >= MIN_SEARCHED_PIXELS]
+        pixels_by_size[side] += steps * plan.rank_size * side**2
+    return [side for side, count in pixels_by_size.items() if count >= MIN_SEARCHED_PIXELS]
 
 
 def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
@@ -101,7 +101,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         clock=Clock(rank.device),
         searches=choose_searched_sizes(plan) if searches is None else searches,
         train_data=train_data,
-        eval_data=data.open_eval(recipe.data, plan.facts, plan.share(rank.rank)),
+        eval_data=data.open_eval(recipe.data, plan.facts, plan.batching(rank.rank)),
         notes=notes,
     )
     if rank.device.type == "cuda":
@@ -159,8 +159,8 @@ def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operation
 
 def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open the training images for this rank. Raises NotReadyError."""
-    share, augment = plan.share(rank.rank), methods.augment_sample()
-    return data.open_train(plan.recipe.data, plan.facts, share, augment)
+    batching, augment = plan.batching(rank.rank), methods.augment_sample()
+    return data.open_train(plan.recipe.data, plan.facts, batching, augment)
 
 
 #: Fraction of GPU memory that a trial may use. The rest is for the optimizer state, the all-reduce,

@@ -71,9 +71,7 @@ class Gradient:
         side = max(plan.sizes)
         epoch = plan.sizes.index(side)
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        loader_side = (
-            plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
-        )
+        loader_side = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
         torch.backends.cudnn.benchmark = side in run.searches
         buffers = list(run.model.buffers())
         copies = [buffer.clone() for buffer in buffers]

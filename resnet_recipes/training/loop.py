@@ -44,7 +44,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
-        torch.backends.cudnn.benchmark = plan.pixels_at(step) in run.searches
+        torch.backends.cudnn.benchmark = plan.size_at(step) in run.searches
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["rate"]
 

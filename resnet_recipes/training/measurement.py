@@ -95,12 +95,14 @@ def measure_speeds(
     the number of finished parts and the number of all parts.
     """
     join(rank)
-    sides, share = _choose_sizes(plan), seconds / 6
+    sides, seconds_per_part = _choose_sizes(plan), seconds / 6
     size = choose_batch_size(plan, rank, min(sides))
     laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
     progress(0, parts)
     for side in sides:
-        laps[side] = time_steps(plan, rank, side, size, share, choose_searched_sizes(plan))
+        laps[side] = time_steps(
+            plan, rank, side, size, seconds_per_part, choose_searched_sizes(plan)
+        )
         progress(len(laps), parts)
     first, interval = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
     steps = {side: spread_extra_gradients(times[first:], interval) for side, times in laps.items()}
@@ -123,11 +125,11 @@ def measure_speeds(
     if plan.facts.backend == "synthetic":
         return speeds
     with closing(open_train(plan, rank, plan.new_stack())) as loader:
-        first, later = measure_loader_rates(loader, plan.rank_size, rank, share)
+        first, later = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
         progress(len(sides) + 2, parts)
         # while the loader keeps its images in memory
-        both = measure_end_to_end_rate(plan, rank, size, share)
-    crop = (plan.loader_pixels or (plan.recipe.data.train_size,))[0]
+        both = measure_end_to_end_rate(plan, rank, size, seconds_per_part)
+    crop = (plan.loader_sizes or (plan.recipe.data.train_size,))[0]
     return replace(speeds, loader={crop: later}, first_epoch=first, end_to_end=both)
 
 

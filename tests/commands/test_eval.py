@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share, normalize
+from resnet_recipes.data.base import Batching, DataConfig, normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.progress import ProgressLine
@@ -39,7 +39,7 @@ def evaluate_by_hand(
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
-    loader = data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0))
+    loader = data.open_eval(config, data.measure(config), Batching(0, 1, 8, 8, 0))
     right, loss = {}, 0.0
     for raw in loader.batches():
         with torch.no_grad():

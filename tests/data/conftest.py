@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import images
-from resnet_recipes.data.base import DataConfig, RawBatch, Share
+from resnet_recipes.data.base import Batching, DataConfig, RawBatch
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
@@ -28,7 +28,7 @@ CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11
 RAW = ConvertOptions("raw", workers=1)
 SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
-ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
+ALONE = Batching(0, 1, global_size=12, eval_size=4, seed=5)
 built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
 
 
@@ -58,7 +58,7 @@ def explain_rejection(config: DataConfig, ask: Callable = data.measure) -> str:
 
 
 def open_training(
-    config: DataConfig, augment: object = None, share: Share = ALONE
+    config: DataConfig, augment: object = None, share: Batching = ALONE
 ) -> data.TrainLoader:
     """Open the training images."""
     return data.open_train(config, data.measure(config), share, augment)

@@ -128,7 +128,7 @@ def test_evaluation_can_restart_after_a_break(case):
 
 
 def test_crop_size_changes_at_the_epoch(case):
-    with case.train(train_pixels=(16, 24)) as loader:
+    with case.train(train_sizes=(16, 24)) as loader:
         steps = loader.examples // 12
         batches = copy_batches(loader.batches(), 2 * steps + 1)
     sizes = [pixels.shape[-1] for pixels, _ in batches]

@@ -160,11 +160,11 @@ from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data import images
 images.explain_unavailable = lambda: "left out"  # so processes
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,
                       eval_size=32, workers=2)
-loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
+loader = data.open_train(settings, data.measure(settings), Batching(0, 1, 12, 4, 5))
 batches = loader.batches()
 next(batches)
 print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)

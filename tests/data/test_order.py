@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.order import (
     count_occurrences,
     describe_imbalance,
@@ -26,7 +26,7 @@ def test_every_epoch_has_another_permutation():
 
 
 def test_global_batch_is_a_slice_of_permutation():
-    share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
+    share = Batching(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     orders = list(
         itertools.islice(generate_train_batches(DataConfig(), share, 50, first_step=3), 3)
     )
@@ -36,11 +36,13 @@ def test_global_batch_is_a_slice_of_permutation():
 
 
 def test_sizes_follow_the_epoch_and_last_stays():
-    share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
+    share = Batching(0, 1, 1, 1, 0, train_sizes=(96, 128))
     orders = generate_train_batches(DataConfig(), share, 1, 0)
-    assert [order.pixels for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
+    assert [order.image_size for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
     assert (
-        next(generate_train_batches(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
+        next(
+            generate_train_batches(DataConfig(train_size=160), Batching(0, 1, 1, 1, 0), 1, 5)
+        ).image_size
         == 160
     )
 
@@ -56,7 +58,7 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     dealt = np.repeat(shuffle(5, 0, examples), repeats)
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
-        share = Share(rank, world_size, batch, 1, 5, groups=world_size)
+        share = Batching(rank, world_size, batch, 1, 5, groups=world_size)
         order = next(generate_train_batches(DataConfig(repeats=repeats), share, examples, 0))
         assert order.indices.tolist() == theirs
 
@@ -155,7 +157,7 @@ def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[in
     config, permute = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
     if repeats > 1:
         permute = shuffle
-    shares = [Share(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
+    shares = [Batching(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
     orders = [
         generate_train_batches(config, share, len(LABELS), first, permute) for share in shares
     ]
@@ -190,7 +192,7 @@ def test_repeated_image_gets_a_new_crop():
 def test_epoch_blocks_have_one_size_and_every_image():
     blocks = []
     for rank in range(2):
-        share = Share(rank, 2, global_size=8, eval_size=1, seed=0)
+        share = Batching(rank, 2, global_size=8, eval_size=1, seed=0)
         blocks += list_epoch_batches(DataConfig(repeats=2), share, 10, epoch=3)
     assert {len(block.indices) for block in blocks} == {4}
     for copy in range(2):

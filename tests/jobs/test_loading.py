@@ -89,7 +89,7 @@ def test_memory_halves_time_of_run_limited_by_loading():
     assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
     assert saves.alone == pytest.approx(32 * epoch)
     assert saves.minutes == pytest.approx((31 + 8) * epoch)
-    assert (saves.memory.pixels, saves.fix) == (352, "cache=ram")
+    assert (saves.memory.longer_side, saves.fix) == (352, "cache=ram")
 
 
 def test_measured_speeds_keep_their_steps():

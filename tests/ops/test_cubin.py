@@ -17,7 +17,7 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 
 ARGUMENTS = (
     dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16")
-    | dict.fromkeys(("shares", "moments", "keep", "sums", "weight", "bias"), "*fp32")
+    | dict.fromkeys(("partial_sums", "moments", "keep", "sums", "weight", "bias"), "*fp32")
     | dict.fromkeys(("running_mean", "running_var"), "*fp32")
     | {"places": "*u8", "counters": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
 )

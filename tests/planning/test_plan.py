@@ -84,7 +84,7 @@ def test_mild_on_imagenet_is_the_published_run():
     assert [plan.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
         [0, 0.006144, 2.048, 1.024]
     )
-    assert [plan.pixels_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
+    assert [plan.size_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_sizes_grow_as_in_the_published_runs(words, expected):
     assert find_size_starts(plan_imagenet(words)) == expected
 
 
-def test_loader_pixels_are_sizes_before_colout():
-    assert plan_imagenet("hot").loader_pixels == ()
+def test_loader_sizes_are_sizes_before_colout():
+    assert plan_imagenet("hot").loader_sizes == ()
     plan = plan_imagenet("hot methods.progressive_resizing.at=loader")
-    assert (plan.loader_pixels[0], plan.loader_pixels[-1]) == (104, 176)  # before ColOut
+    assert (plan.loader_sizes[0], plan.loader_sizes[-1]) == (104, 176)  # before ColOut
     assert (plan.sizes[0], plan.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
 
 
@@ -138,7 +138,7 @@ def test_global_batch_is_equal_on_any_device_count(ranks, parts):
 def test_plan_in_batches_may_end_within_an_epoch():
     plan = plan_small(make_small_recipe("max_duration=25ba"))
     assert (plan.total_steps, float(plan.epochs), len(plan.sizes)) == (25, 2.5, 3)
-    assert plan.pixels_at(24) == plan.sizes[2]
+    assert plan.size_at(24) == plan.sizes[2]
 
 
 def test_steps_per_epoch_drops_the_incomplete_batch():

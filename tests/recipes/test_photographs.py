@@ -17,14 +17,14 @@ from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms.v2 import functional
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffle
 from resnet_recipes.recipe.compose import compose
 from tests.data.conftest import make_rows
 
 COUNT = 8
-ALONE = Share(0, 1, COUNT, COUNT, seed=3)
+ALONE = Batching(0, 1, COUNT, COUNT, seed=3)
 RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and both
 
 

@@ -41,7 +41,7 @@ def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
     run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
     side = max(run.plan.sizes)
     limit_memory(run, limit=side - 1)
-    assert run.plan.pixels_at(0) < side
+    assert run.plan.size_at(0) < side
     message = (
         rf"a micro-batch of 4 images of {side} px does not fit on this GPU; "
         r"batch\.bn_size=2 needs less"

@@ -167,5 +167,5 @@ def test_first_timed_step_is_sam_step_of_size(growing_plan, monkeypatch):
     for side in set(growing_plan.sizes):
         measurement.time_steps(growing_plan, ALONE, side, 16, 1.0, ())
         plan, step = begun[-1][0], begun[-1][1] + measurement.WARM_UP_STEPS
-        assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
+        assert plan.size_at(step) == plan.size_at(begun[-1][1]) == side
         assert (step + 1) % 5 == 0

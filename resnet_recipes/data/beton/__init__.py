@@ -248,11 +248,11 @@ def _find_table_faults(
 
 def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
     """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
-    pixels = images["height"].astype(np.int64) * images["width"]
+    pixel_counts = images["height"].astype(np.int64) * images["width"]
     yield from _report_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
-    too_many = (pixels == 0) | (pixels > _MAX_PIXELS)
+    too_many = (pixel_counts == 0) | (pixel_counts > _MAX_PIXELS)
     yield from _report_first(too_many, "has no pixels, or more than 64 million")
-    odd = (images["mode"] == RAW) & (lengths != 3 * pixels)
+    odd = (images["mode"] == RAW) & (lengths != 3 * pixel_counts)
     yield from _report_first(odd, "is raw, but does not have three bytes per pixel")
 
 

@@ -87,13 +87,13 @@ def list_split(config: DataConfig, split: str, tell: Say = show_nothing) -> List
     return listing
 
 
-def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -> np.ndarray:
-    """Return which images are in a fraction `share` of each class, bool [N].
+def choose_images(listing: Listing, fraction: float, seed: int, most: np.ndarray) -> np.ndarray:
+    """Return which images are in this fraction of each class, bool [N].
 
     The number is rounded, at least 1 and at most `most` [C]. A larger fraction includes all
     images of a smaller fraction.
     """
-    counts = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
+    counts = np.minimum(np.maximum(1, (fraction * listing.counts + 0.5).astype(int)), most)
     firsts = np.cumsum(listing.counts) - listing.counts
     return _rank_images(listing, seed) < (firsts + counts)[listing.labels]
 

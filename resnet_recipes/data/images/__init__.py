@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from resnet_recipes.data.base import Augment, DataConfig, Share
+from resnet_recipes.data.base import Augment, Batching, DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
@@ -16,28 +16,28 @@ from resnet_recipes.data.soft_labels import TeacherStorage
 
 
 def build_train_pipeline(
-    source: Source, config: DataConfig, share: Share, augment: Augment | None, name: str = ""
+    source: Source, config: DataConfig, batching: Batching, augment: Augment | None, name: str = ""
 ) -> Pipeline:
     """Return a pipeline of random crops; `name` identifies shared images in memory."""
-    capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
+    capacity, crop = Capacity.for_training(config, batching), TrainCrop.of(config, batching)
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
     images = use_engine(cropped, capacity.workers)
-    if share.stored:
-        images = TeacherStorage(images, share.stored)
+    if batching.stored:
+        images = TeacherStorage(images, batching.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
-    if config.class_share:
-        pipeline.permute = sample_classes(source.labels, config.class_share)
+    if config.class_balance:
+        pipeline.permute = sample_classes(source.labels, config.class_balance)
     return pipeline
 
 
 def build_eval_pipeline(
-    source: Source, config: DataConfig, share: Share, name: str = ""
+    source: Source, config: DataConfig, batching: Batching, name: str = ""
 ) -> Pipeline:
     """Return a pipeline of center crops.
 
     Unreadable images are always errors, so that accuracies stay comparable.
     """
-    capacity = Capacity.for_evaluation(config, share)
+    capacity = Capacity.for_evaluation(config, batching)
     source, is_bicubic = _shrink(source, config, name), config.eval_interpolation == "bicubic"
     cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
     return Pipeline(use_engine(cropped, capacity.workers), capacity)

@@ -123,17 +123,17 @@ class Picture(Pixels):
         self.data = data
         self._image = _open(data)
         self.width, self.height = self._image.size
-        pixels = self.height * self.width
-        if not 0 < pixels <= MAX_PIXELS:
+        area = self.height * self.width
+        if not 0 < area <= MAX_PIXELS:
             raise BadImageError(
                 f"is {self.width} x {self.height} pixels; the limit is "
                 f"{MAX_PIXELS // 10**6} million"
             )
         if (scans := count_passes(data)) > MAX_SCANS:
             raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
-        if scans and pixels * max(scans, USUAL_SCANS) > MAX_PASSES:
+        if scans and area * max(scans, USUAL_SCANS) > MAX_PASSES:
             raise BadImageError(
-                f"is a progressive JPEG of {pixels / 1e6:.0f} million pixels in {scans} scans; the "
+                f"is a progressive JPEG of {area / 1e6:.0f} million pixels in {scans} scans; the "
                 f"limit is {MAX_PASSES / 1e6 / max(scans, USUAL_SCANS):.0f} million. Save it "
                 f"smaller, or not progressive"
             )

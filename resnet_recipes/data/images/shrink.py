@@ -46,6 +46,6 @@ def _shrink_axis(values: np.ndarray, length: int) -> np.ndarray:
     total = np.zeros((length, *values.shape[1:]), np.float32)
     for row in (first + offset for offset in range(int(np.ceil(scale)) + 1)):
         covered = np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1])
-        share = np.maximum(covered, 0) / scale
-        total += share.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
+        weight = np.maximum(covered, 0) / scale
+        total += weight.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
     return total

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import DataConfig, RawBatch, Share, normalize
+from resnet_recipes.data.base import Batching, DataConfig, RawBatch, normalize
 from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
@@ -53,20 +53,20 @@ class EvalLoader:
     All ranks together cover each example exactly once, in a fixed order.
     """
 
-    def __init__(self, config: DataConfig, share: Share, source: BatchSource):
+    def __init__(self, config: DataConfig, batching: Batching, source: BatchSource):
         self.examples = source.examples  # number of examples, over all ranks
-        self._config, self._share, self.source = config, share, source
+        self._config, self._batching, self.source = config, batching, source
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches; the last one may be shorter.
 
         Rank r gets examples r, r + world_size, ...
         """
-        return self.read(np.arange(self._share.rank, self.examples, self._share.world_size))
+        return self.read(np.arange(self._batching.rank, self.examples, self._batching.world_size))
 
     def read(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches; the last one may be shorter."""
-        return self.source.run(list_eval_batches(self._config, self._share, indices))
+        return self.source.run(list_eval_batches(self._config, self._batching, indices))
 
     def normalize(self, batch: RawBatch) -> Tensor:
         """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
@@ -100,7 +100,7 @@ class TrainLoader(EvalLoader):
         """
         return self.source.run(
             generate_train_batches(
-                self._config, self._share, self.examples, first_step, self.source.permute
+                self._config, self._batching, self.examples, first_step, self.source.permute
             )
         )
 
@@ -109,7 +109,7 @@ class TrainLoader(EvalLoader):
 
         They are blocks in file order, copy after copy.
         """
-        return list(list_epoch_batches(self._config, self._share, self.examples, epoch))
+        return list(list_epoch_batches(self._config, self._batching, self.examples, epoch))
 
 
 #: Seconds without a new image until the run stops: a dead network drive never responds.

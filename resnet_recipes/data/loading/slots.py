@@ -9,7 +9,7 @@ import torch
 
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.text import format_bytes
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
 from resnet_recipes.data.shared_arrays import Layout, SharedArrays, count_layout_bytes
@@ -51,24 +51,24 @@ class Capacity(NamedTuple):
     workers: int  # threads or processes; 0: read images when requested
     prefetch: int  # batches to read ahead of the current one
     rows: int  # images of the largest batch
-    pixels: int  # height and width of the largest image
+    image_size: int  # height and width of the largest image
     teacher_classes: int = 0  # probabilities per image that a teacher stored
 
     @classmethod
-    def for_training(cls, config: DataConfig, share: Share) -> Self:
+    def for_training(cls, config: DataConfig, batching: Batching) -> Self:
         """Return the capacity that a rank's training images need."""
-        pixels = max(share.train_pixels, default=config.train_size)
-        teacher_classes = share.stored.classes if share.stored else 0
-        parallel = count_workers(config, share.world_size)
-        return cls(parallel, config.prefetch, share.rank_size, pixels, teacher_classes)
+        image_size = max(batching.train_sizes, default=config.train_size)
+        teacher_classes = batching.stored.classes if batching.stored else 0
+        parallel = count_workers(config, batching.world_size)
+        return cls(parallel, config.prefetch, batching.rank_size, image_size, teacher_classes)
 
     @classmethod
-    def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
+    def for_evaluation(cls, config: DataConfig, batching: Batching) -> Self:
         """Return the capacity that a rank's evaluation images need."""
         return cls(
-            count_workers(config, share.world_size),
+            count_workers(config, batching.world_size),
             config.prefetch,
-            share.eval_size,
+            batching.eval_size,
             config.eval_size,
         )
 
@@ -87,7 +87,7 @@ class Capacity(NamedTuple):
         """The arrays of these batches."""
         shape = self.slots, self.rows
         return {
-            "pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)),
+            "pixels": ("u1", (self.slots, self.rows * self.image_size**2 * 3)),
             "labels": ("i8", shape),
             "soft_labels": ("f4", (*shape, self.teacher_classes)),
             "reading": ("?", shape),
@@ -97,7 +97,7 @@ class Capacity(NamedTuple):
 class Slots:
     """The batches of one loader, reused in turn.
 
-    They take slots * rows * pixels * pixels * 3 bytes. A pickled copy shares their memory.
+    They take slots * rows * image_size * image_size * 3 bytes. A pickled copy shares their memory.
     """
 
     def __init__(self, capacity: Capacity):
@@ -105,14 +105,14 @@ class Slots:
 
     def rows(self, slot: int, order: BatchOrder) -> Rows:
         """Return an order's rows in the batch of a slot, as views of the memory."""
-        memory, count, size = self._memory, len(order.indices), order.pixels**2 * 3
+        memory, count, size = self._memory, len(order.indices), order.image_size**2 * 3
         rows = slice(order.first, order.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
         return Rows(
             order.epoch,
             order.indices,
             order.copies,
-            pixels.reshape(count, order.pixels, order.pixels, 3),
+            pixels.reshape(count, order.image_size, order.image_size, 3),
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
             memory["soft_labels"][slot, rows],

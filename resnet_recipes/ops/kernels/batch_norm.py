@@ -58,9 +58,9 @@ def backward(
     if keep is not None:
         resident, options = RESIDENT_LARGE, LARGE_REDUCE_OPTIONS
     blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, resident)
-    shares, sums = saved.weight.new_empty(2, blocks, c), saved.weight.new_empty(2, c)
+    partial_sums, sums = saved.weight.new_empty(2, blocks, c), saved.weight.new_empty(2, c)
     gated = None if z is None else torch.empty_like(x)
-    pointers = g, other, x, z, keep, gated, shares, get_counters(x.device)
+    pointers = g, other, x, z, keep, gated, partial_sums, get_counters(x.device)
     pointers += saved.moments, saved.weight, saved.bias, sums
     numbers = n * h * w, c, h * w, rows, blocks
     key = x.dtype, c, x.device, other is None, z is None, keep is None, saved.relu
@@ -140,7 +140,7 @@ def _apply(
 
 @triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
 def _reduce(
-    g, other, x, z, keep, gated, shares, counters, moments, weight, bias, sums,
+    g, other, x, z, keep, gated, partial_sums, counters, moments, weight, bias, sums,
     m, c, area, rows, blocks,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -175,8 +175,8 @@ def _reduce(
             upstream *= _load_factors(keep, block * rows + at, m, area)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
-    share = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)
-    add_up(share, shares, counters, moments, sums, blocks, channel, c, BM)
+    sums_of_block = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)
+    add_up(sums_of_block, partial_sums, counters, moments, sums, blocks, channel, c, BM)
 
 
 @triton.jit(do_not_specialize=["m", "area"])

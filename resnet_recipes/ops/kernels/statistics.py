@@ -31,9 +31,9 @@ def compute_statistics(x: Tensor, norm: Norm) -> Tensor:
     """
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
     blocks, rows = divide_rows(n * h * w, ROWS, columns, x.device, RESIDENT)
-    shares, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
+    partial_sums, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
     running = norm.running_mean, norm.running_var, norm.tracked
-    pointers = x, shares, get_counters(x.device), moments, *running
+    pointers = x, partial_sums, get_counters(x.device), moments, *running
     numbers = n * h * w, c, rows, blocks, norm.momentum, norm.eps
     grid, key = (blocks, columns, 1), (x.dtype, c, x.device)
     launch(_statistics, grid, key, *pointers, *numbers, ROWS, CHANNELS, **OPTIONS)
@@ -42,7 +42,7 @@ def compute_statistics(x: Tensor, norm: Norm) -> Tensor:
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
 def _statistics(
-    x, shares, counters, moments, running_mean, running_var, tracked,
+    x, partial_sums, counters, moments, running_mean, running_var, tracked,
     m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sum each part around a value near its mean, and combine the parts."""
@@ -62,10 +62,10 @@ def _statistics(
         square += offset * offset
     sum_apart = tl.sum(total, 0)
     squares = tl.sum(square, 0) - sum_apart * sum_apart / count
-    tl.store(shares + block * c + channel, shift + sum_apart / count, mask=is_channel)
-    tl.store(shares + (blocks + block) * c + channel, squares, mask=is_channel)
+    tl.store(partial_sums + block * c + channel, shift + sum_apart / count, mask=is_channel)
+    tl.store(partial_sums + (blocks + block) * c + channel, squares, mask=is_channel)
     if is_last_program(counters, blocks):
-        mean, squares = _combine(shares, m, c, rows, blocks, channel, BM)
+        mean, squares = _combine(partial_sums, m, c, rows, blocks, channel, BM)
         tl.store(moments + channel, mean, mask=is_channel)
         tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=is_channel)
         _track(running_mean + channel, mean, momentum, is_channel)
@@ -75,21 +75,21 @@ def _statistics(
 
 
 @triton.jit
-def _combine(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
+def _combine(partial_sums, m, c, rows, blocks, channel, BM: tl.constexpr):
     """Return the mean and the sum of squared deviations (Chan, Golub and LeVeque, 1983)."""
     row = tl.arange(0, BM)
-    near = tl.load(shares + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
+    near = tl.load(partial_sums + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
     total = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        offset = load_tile(shares, start + row, blocks, channel, c) - near[None, :]
+        offset = load_tile(partial_sums, start + row, blocks, channel, c) - near[None, :]
         total += tl.where((start + row < blocks)[:, None], offset * count, 0.0)
     mean = near + tl.sum(total, 0) / m
     square = tl.zeros([BM, channel.shape[0]], tl.float32)
     for start in range(0, blocks, BM):
         count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
-        offset = load_tile(shares, start + row, blocks, channel, c) - mean[None, :]
-        within = load_tile(shares + blocks * c, start + row, blocks, channel, c)
+        offset = load_tile(partial_sums, start + row, blocks, channel, c) - mean[None, :]
+        within = load_tile(partial_sums + blocks * c, start + row, blocks, channel, c)
         square += tl.where((start + row < blocks)[:, None], within + offset * offset * count, 0.0)
     return mean, tl.sum(square, 0)
 

@@ -58,8 +58,8 @@ def divide_rows(
 ) -> RowBlocks:
     """Divide the rows of a column between the programs that run at the same time."""
     most = max(1, resident * _count_multiprocessors(device) // columns)
-    share = -(-rows // (most * tile)) * tile
-    return RowBlocks(-(-rows // share), share)
+    block_rows = -(-rows // (most * tile)) * tile
+    return RowBlocks(-(-rows // block_rows), block_rows)
 
 
 @cache
@@ -99,23 +99,27 @@ def _sum_two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
 
 
 @triton.jit
-def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
+def add_up(
+    sums_of_block, partial_sums, counters, moments, sums, blocks, channel, c, BM: tl.constexpr
+):
     """Store a program's partial sums of g and g * (x - mean); the last program adds them up.
 
     `sums` get the gradients of the weight and the bias.
     """
-    sum_g, sum_gx = share
+    sum_g, sum_gx = sums_of_block
     block = tl.program_id(0)
     is_channel = channel < c
-    tl.store(shares + block * c + channel, sum_g, mask=is_channel)
-    tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=is_channel)
+    tl.store(partial_sums + block * c + channel, sum_g, mask=is_channel)
+    tl.store(partial_sums + (blocks + block) * c + channel, sum_gx, mask=is_channel)
     if is_last_program(counters, blocks):
         row = tl.arange(0, BM)
         total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
         total_gx = tl.zeros([BM, channel.shape[0]], tl.float32)
         for start in range(0, blocks, 2 * BM):
-            total_g += _sum_two_tiles(shares, start + row, blocks, channel, c, BM)
-            total_gx += _sum_two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
+            total_g += _sum_two_tiles(partial_sums, start + row, blocks, channel, c, BM)
+            total_gx += _sum_two_tiles(
+                partial_sums + blocks * c, start + row, blocks, channel, c, BM
+            )
         inverse = tl.load(moments + c + channel, mask=is_channel, other=0.0)
         tl.store(sums + c + channel, tl.sum(total_g, 0), mask=is_channel)
         tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=is_channel)

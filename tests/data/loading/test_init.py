@@ -20,7 +20,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import loading
-from resnet_recipes.data.base import DataConfig, DataFacts, Share
+from resnet_recipes.data.base import Batching, DataConfig, DataFacts
 from resnet_recipes.data.crop import draw_uniforms
 from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
@@ -66,7 +66,7 @@ def make_pipeline(
     workers: int, prefetch: int = 1, in_threads: bool = True, bad: tuple[int, ...] = ()
 ) -> Pipeline:
     """Return a pipeline with batches of 7 that skips bad images."""
-    capacity = Capacity(workers, prefetch, rows=7, pixels=6)
+    capacity = Capacity(workers, prefetch, rows=7, image_size=6)
     return Pipeline(Grays(in_threads, bad), capacity, skip_bad=bool(bad))
 
 
@@ -124,7 +124,7 @@ def test_prefetch_limits_batches_made_ahead():
     storage, filled = Grays(True), []
     fill = storage.fill
     storage.fill = lambda rows: (filled.append(int(rows.indices[0])), fill(rows))
-    pipeline = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
+    pipeline = Pipeline(storage, Capacity(1, prefetch=3, rows=7, image_size=6))
     batches = pipeline.run(list_orders(99))
     batch = next(batches)
     before = batch.pixels.clone()
@@ -138,7 +138,7 @@ def test_prefetch_limits_batches_made_ahead():
 
 
 def test_batch_memory_is_independent_of_workers():
-    capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
+    capacities = [Capacity(workers, prefetch=3, rows=7, image_size=60) for workers in (1, 64)]
     assert capacities[0].memory == capacities[1].memory
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
@@ -147,7 +147,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Grays(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
-    pipeline = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
+    pipeline = Pipeline(storage, Capacity(1, prefetch=1, rows=7, image_size=6))
     with pytest.raises(
         TrainingError,
         match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
@@ -199,14 +199,14 @@ class Case(NamedTuple):
     ahead: int  # batches that are read ahead
     decoded: Counter  # decoded (epoch, index, copy) in this process
 
-    def run(self, share: Share, first: int, count: int) -> Counter:
+    def run(self, share: Batching, first: int, count: int) -> Counter:
         """Take batches from a step on, close the loader, and return the decoded images."""
         self.decoded.clear()
         with closing(data.open_train(self.config, self.facts, share)) as loader:
             assert sum(1 for _ in itertools.islice(loader.batches(first), count)) == count
         return self.decoded.copy()
 
-    def decode_by_step(self, share: Share, count: int) -> list[Counter]:
+    def decode_by_step(self, share: Batching, count: int) -> list[Counter]:
         """Return the images decoded in each step of an uninterrupted run without look-ahead."""
         steps = []
         self.decoded.clear()
@@ -252,7 +252,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (0, 2), (1, 2)])
 def test_run_decodes_its_steps_once_plus_prefetch(case, rank, world, repeats):
     case = case._replace(config=replace(case.config, repeats=repeats))
-    share = Share(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
+    share = Batching(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
     steps = case.decode_by_step(share, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
     # without a stop, before it, and after it
