@@ -133,7 +133,7 @@ def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
     lines = [
         f"{expected.images:,} images to {target}: about {format_bytes(expected.bytes)} of "
         f"{format_bytes(expected.free_bytes)} free, about {format_time(60 * expected.minutes)} "
-        f"(measured on {expected.sampled})"
+        f"(measured on {expected.sampled_images})"
     ]
     if names := expected.left_out:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -135,7 +135,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
-    if not speeds.limits:  # each part of a step was measured
+    if not speeds.bottlenecks:  # each part of a step was measured
         yield from _describe_parts(speeds, plan.sizes[0])
         yield ""
         yield from _advise(plan, speeds)
@@ -147,24 +147,25 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield the measured speed of each part of a step; `first` is the first image size."""
     each = (
         f"{format_number(1 / speeds.seconds_at(side).median)} at {side} px"
-        for side in sorted(speeds.step)
+        for side in sorted(speeds.seconds_per_image)
     )
-    yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
-    if not speeds.loader:
+    size = speeds.images_per_device
+    yield f"step alone    {', '.join(each)}, in images/s, {size} per device and step"
+    if not speeds.loader_images_per_second:
         yield "loader alone  nothing to load: synthetic images"
     else:
         rate = format_number(1 / speeds.load_seconds(first))
         slower = (
-            f", {format_number(speeds.first_epoch)} in the first epoch"
-            if speeds.first_epoch
+            f", {format_number(speeds.first_epoch_images_per_second)} in the first epoch"
+            if speeds.first_epoch_images_per_second
             else ""
         )
         yield f"loader alone  {rate} images/s{slower}"
-    if speeds.end_to_end:
-        yield f"both          {format_number(speeds.end_to_end)} images/s at {first} px"
+    if both := speeds.total_images_per_second:
+        yield f"both          {format_number(both)} images/s at {first} px"
     if speeds.devices > 1:
         yield (
-            f"all-reduce    {1000 * speeds.all_reduce:.0f} ms alone, "
+            f"all-reduce    {1000 * speeds.all_reduce_seconds:.0f} ms alone, "
             f"between {speeds.devices} ranks; "
             f"a step at {first} px takes {1000 * speeds.step_seconds(first):.0f} ms"
         )
@@ -175,8 +176,8 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     from resnet_recipes.jobs.loading import find_gain
 
     side, methods = plan.sizes[0], plan.new_stack()
-    limit, wait = speeds.limit_at(side), ""
-    if limit == "loader" and speeds.loader:
+    limit, wait = speeds.bottleneck_at(side), ""
+    if limit == "loader" and speeds.loader_images_per_second:
         wait_fraction = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
         wait = f": steps wait {format_percent(wait_fraction)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"

@@ -131,7 +131,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
             dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"
         yield "device", f"{plan.world_size} x {gpus.name or 'GPU'}{here}, {dtype}"
         is_known = plan.recipe.batch.bn_size != AUTO
-        if is_known and memory and memory.need > memory.size:
+        if is_known and memory and memory.needed_bytes > memory.gpu_bytes:
             yield (
                 WARNING,
                 f"may not fit in GPU memory: batch.bn_size={plan.bn_size // 2} needs about half as "
@@ -164,7 +164,11 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
         return
     limited, alone, other = (
         forecast.format_time(60 * minutes)
-        for minutes in (forecast.estimate.total_minutes, saves.alone, saves.minutes)
+        for minutes in (
+            forecast.estimate.total_minutes,
+            saves.minutes_without_loading,
+            saves.minutes_in_memory,
+        )
     )
     if limited == alone:
         return

@@ -49,8 +49,8 @@ _MAX_READ_BYTES = 4 << 20
 class CropSeconds(NamedTuple):
     """CPU seconds of a training crop."""
 
-    first: float  # in the first epoch
-    later: float
+    first_epoch: float  # in the first epoch
+    later_epochs: float
 
 
 class FilePart(NamedTuple):
@@ -69,7 +69,7 @@ class Sample(NamedTuple):
     shapes: np.ndarray  # int64 [n, 2], height and width
     images: int  # training and validation images of the run
     # disk seconds per image if many are requested; 0.0: the images are in memory
-    disk: float
+    disk_seconds: float
     times: dict[str, CropSeconds]  # times of crops, by their settings
 
     @classmethod

@@ -24,8 +24,8 @@ class Supply(NamedTuple):
     """Images per second of the loaders of all ranks."""
 
     place: str  # location of the images
-    rates: dict[int, float]  # by crop size, after the first epoch
-    first_epoch: float
+    images_per_second: dict[int, float]  # by crop size, after the first epoch
+    first_epoch_images_per_second: float
     source: str  # source of the numbers
 
     @classmethod
@@ -47,12 +47,12 @@ class Supply(NamedTuple):
             return None
         rates = {
             side: threads
-            / (fraction_in_memory * cost.later + (1 - fraction_in_memory) * cost.first)
+            / (fraction_in_memory * cost.later_epochs + (1 - fraction_in_memory) * cost.first_epoch)
             for side, cost in costs.items()
         }
-        first_epoch = 1 / max(costs[sides[0]].first / threads, sample.disk)
+        first_epoch_rate = 1 / max(costs[sides[0]].first_epoch / threads, sample.disk_seconds)
         here = "files" if plan.facts.backend == "torchvision" else ".beton"
-        return cls("memory" if memory else here, rates, first_epoch, sample.source_text)
+        return cls("memory" if memory else here, rates, first_epoch_rate, sample.source_text)
 
 
 def list_supplies(plan: Plan) -> Iterator[Supply]:
@@ -67,34 +67,43 @@ def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
     """Return speeds with loaders, which alternate with training on the same cores."""
     if not (supply := Supply.of(plan)):
         return speeds
-    loaded = replace(speeds, loader=supply.rates, first_epoch=supply.first_epoch)
+    loaded = replace(
+        speeds,
+        loader_images_per_second=supply.images_per_second,
+        first_epoch_images_per_second=supply.first_epoch_images_per_second,
+    )
     if plan.recipe.launch.device != "cpu" and cuda.find_gpus().count:
         return loaded
     both = loaded.seconds_at(plan.sizes[0]).median + loaded.load_seconds(plan.sizes[0])
-    return replace(loaded, end_to_end=1 / both)
+    return replace(loaded, total_images_per_second=1 / both)
 
 
 class Gain(NamedTuple):
     """The minutes of a run that is limited by loading, and how to reduce them."""
 
-    alone: float  # minutes without loading
+    minutes_without_loading: float  # minutes without loading
     memory: InMemory | None  # None: images do not fit into memory, or are already there
-    minutes: float  # minutes with images in memory
+    minutes_in_memory: float  # minutes with images in memory
     fix: str  # the setting or command to use; "": nothing is known to help
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return the time saved by images in memory; None if loading does not limit the run."""
-    free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
+    free = replace(
+        speeds,
+        loader_images_per_second={},
+        first_epoch_images_per_second=None,
+        total_images_per_second=None,
+    )
     alone, now = (estimate(plan, each).total_minutes for each in (free, speeds))
-    if not speeds.loader or now < MIN_LIMITED_RATIO * alone:
+    if not speeds.loader_images_per_second or now < MIN_LIMITED_RATIO * alone:
         return None
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)
     if memory:
         faster = add_loading(other, free)
         minutes = estimate(plan, faster).total_minutes
-        if faster.loader and minutes < now:
+        if faster.loader_images_per_second and minutes < now:
             return Gain(alone, memory, minutes, "cache=ram")
     folder = quote(data.root.rstrip("/"))
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"

@@ -63,7 +63,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
     is_on_cpu = device == "cpu" or (device == "auto" and not cuda.find_gpus().count)
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
         speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
-        loading = "" if speeds.loader else ", if loading keeps up"
+        loading = "" if speeds.loader_images_per_second else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and is_on_cpu:
         speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
@@ -82,13 +82,13 @@ def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
 class MemoryForecast(NamedTuple):
     """The memory of a GPU, in bytes."""
 
-    need: float  # needed by the run
-    size: int
+    needed_bytes: float  # needed by the run
+    gpu_bytes: int
 
 
 def predict_memory(plan: Plan) -> MemoryForecast | None:
     """Return the memory that a run needs on each GPU; None if unknown."""
-    size = cuda.find_gpus().memory if _has_roofline(plan) else 0
+    size = cuda.find_gpus().memory_bytes if _has_roofline(plan) else 0
     return MemoryForecast(estimate_gpu_memory(plan), size) if size else None
 
 

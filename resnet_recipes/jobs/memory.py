@@ -21,18 +21,18 @@ class InMemory(NamedTuple):
     """Images of a size, and the memory for them."""
 
     longer_side: int  # pixels
-    needed: int  # approximate bytes of all images
-    usable: int  # bytes
+    needed_bytes: int  # approximate bytes of all images
+    usable_bytes: int  # bytes
 
     @property
     def fraction(self) -> float:
         """The fraction of the images that fit."""
-        return min(1.0, self.usable / self.needed)
+        return min(1.0, self.usable_bytes / self.needed_bytes)
 
     @property
     def space(self) -> str:
         """The memory, described in text."""
-        return f"{format_bytes(self.needed)} of {format_bytes(self.usable)} usable"
+        return f"{format_bytes(self.needed_bytes)} of {format_bytes(self.usable_bytes)} usable"
 
     def __str__(self) -> str:
         return f"{self.fraction:.0%} of the images fit at {self.longer_side} px: {self.space}"

@@ -58,7 +58,7 @@ def check(plan: Plan) -> None:
     """
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
-    problem = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
+    problem = find_folder_problem("run.root", root, disk.total_bytes, f"the run needs {disk}")
     NotReadyError.raise_if_any([*trackers.find_missing(plan.recipe.log.to), problem])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):

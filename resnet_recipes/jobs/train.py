@@ -52,7 +52,7 @@ def run_job(process: RankProcess) -> int:
     first = resume(run, checkpoints)
     spans = read_job(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
-        checkpoints.open_for_writing(run.plan.disk.total)
+        checkpoints.open_for_writing(run.plan.disk.total_bytes)
         facts, console = make_run_facts(run, process), open_console(err=process.console)
         tree = to_tree(recipe)
         settings = flatten({key: tree[key] for key in tree if key not in ("about", "published")})

@@ -17,43 +17,47 @@ _OTHER_FILES = 4 << 20
 class Disk(NamedTuple):
     """The maximum disk space, in bytes, that a run uses at any time."""
 
-    checkpoint: int  # bytes of one checkpoint
+    checkpoint_bytes: int  # bytes of one checkpoint
     checkpoints: int  # number of checkpoints; an old one is deleted once the next is safe
-    weights: int  # bytes of all files with the final weights
+    weight_bytes: int  # bytes of all files with the final weights
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """Total bytes."""
-        return self.checkpoint * self.checkpoints + self.weights + _OTHER_FILES
+        return self.checkpoint_bytes * self.checkpoints + self.weight_bytes + _OTHER_FILES
 
     def __str__(self) -> str:
         number = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        size = format_bytes(self.checkpoint)
-        return f"{format_bytes(self.total)}: {number} of {size}, and the weights"
+        size = format_bytes(self.checkpoint_bytes)
+        return f"{format_bytes(self.total_bytes)}: {number} of {size}, and the weights"
 
 
 def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: int) -> Disk:
     """Return the disk space of a run that saves a checkpoint `saves` times."""
     # BatchNorm statistics add at most 1%
-    weights, trained = (int(4 * 1.01 * n) for n in (network.parameters, network.trained_parameters))
+    weight_bytes, trained = (
+        int(4 * 1.01 * n) for n in (network.parameters, network.trained_parameters)
+    )
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
     best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
     # frozen weights have no optimizer state
-    checkpoint = (1 + averaged + best) * weights + recipe.optimizer.state_copies * trained
+    checkpoint_bytes = (
+        1 + averaged + best
+    ) * weight_bytes + recipe.optimizer.state_copies * trained
     stable = int(recipe.schedule.name == "wsd")  # the last checkpoint of the stable phase is kept
     checkpoints = min(recipe.checkpoint.keep + 1, saves) + stable
-    return Disk(checkpoint, checkpoints, (1 + averaged + best) * weights)
+    return Disk(checkpoint_bytes, checkpoints, (1 + averaged + best) * weight_bytes)
 
 
-def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
+def find_lack_of_space(folder: Path, needed_bytes: int) -> Problem | None:
     """Return a problem if checkpoints and weights of `needed` bytes do not fit.
 
     Existing checkpoints count as part of `needed`. None if everything fits. The folder may not
     exist yet.
     """
-    missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
-    need = f"the run needs another {format_bytes(missing)} for checkpoints and weights"
-    problem = find_folder_problem(str(folder), folder, missing, need)
+    missing_bytes = needed_bytes - sum(path.stat().st_size for path in folder.glob("*"))
+    need = f"the run needs another {format_bytes(missing_bytes)} for checkpoints and weights"
+    problem = find_folder_problem(str(folder), folder, missing_bytes, need)
     return problem and problem._replace(
         value=None, fix=Hint("free some space, then resume the run")
     )

@@ -36,23 +36,22 @@ MAX_DRIFT = 1.08
 class Speeds:
     """The combined speeds of all devices of a machine, measured or predicted."""
 
-    # image size -> seconds per training image, one value per step
-    step: Mapping[int, tuple[float, ...]]
-    evaluation: float | None = None  # images per second; None: unknown
-    # image size -> images per second of the loader alone; empty: nothing to load
-    loader: Mapping[int, float] = field(default_factory=dict)
-    batch: int = 1  # images per device in each timed step
+    # by image size, one value per step
+    seconds_per_image: Mapping[int, tuple[float, ...]]
+    evaluation_images_per_second: float | None = None  # None: unknown
+    # of the loader alone, by image size; empty: nothing to load
+    loader_images_per_second: Mapping[int, float] = field(default_factory=dict)
+    images_per_device: int = 1  # in each timed step
     devices: int = 1
     warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
-    # images per second of training on real images at the first size
-    end_to_end: float | None = None
-    # seconds to all-reduce the gradients of one step, without other work
-    all_reduce: float = 0.0
-    limits: Mapping[int, str] = field(default_factory=dict)  # image size -> bottleneck of the step
-    start: float | None = None  # seconds from the command to the first step; None: unknown
-    save: float = 0.0  # seconds to write a checkpoint to disk
-    # images per second of the loader in the first epoch; None: as in other epochs
-    first_epoch: float | None = None
+    # training on real images at the first size: loader and steps together
+    total_images_per_second: float | None = None
+    all_reduce_seconds: float = 0.0  # for the gradients of one step, without other work
+    bottlenecks: Mapping[int, str] = field(default_factory=dict)  # of the step, by image size
+    start_seconds: float | None = None  # from the command to the first step; None: unknown
+    save_seconds: float = 0.0  # to write a checkpoint to disk
+    # of the loader; None: as in other epochs
+    first_epoch_images_per_second: float | None = None
 
     def seconds_at(self, side: int) -> "Quartiles":
         """Return the seconds per training image, interpolated by area."""
@@ -64,36 +63,44 @@ class Speeds:
     @cached_property  # read thousands of times for a budget
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
         """The areas of the measured sizes, and each quartile of the seconds at these sizes."""
-        areas = [side**2 for side in sorted(self.step)]
-        spreads = (np.percentile(self.step[side], (25, 50, 75)) for side in sorted(self.step))
+        areas = [side**2 for side in sorted(self.seconds_per_image)]
+        spreads = (
+            np.percentile(self.seconds_per_image[side], (25, 50, 75))
+            for side in sorted(self.seconds_per_image)
+        )
         return areas, list(zip(*spreads, strict=True))
 
     def load_seconds(self, side: int) -> float:
         """Return the loader's seconds per image, interpolated by area; 0: nothing to load."""
-        if not self.loader:
+        if not self.loader_images_per_second:
             return 0.0
-        sides = sorted(self.loader)
-        seconds = [1 / self.loader[size] for size in sides]
+        sides = sorted(self.loader_images_per_second)
+        seconds = [1 / self.loader_images_per_second[size] for size in sides]
         return float(np.interp(side**2, [size**2 for size in sides], seconds))
 
     def step_seconds(self, side: int) -> float:
         """Return the seconds of a step with the measured batch size."""
-        return self.seconds_at(side).median * self.batch * self.devices
+        return self.seconds_at(side).median * self.images_per_device * self.devices
 
-    def limit_at(self, side: int) -> str:
+    def bottleneck_at(self, side: int) -> str:
         """Return the bottleneck: loader, all-reduce, step, or a part of the step."""
         if self.load_seconds(side) > self.seconds_at(side).median:
             return "loader"
-        if self.all_reduce > MAX_ALL_REDUCE_FRACTION * self.step_seconds(side):
+        if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * self.step_seconds(side):
             return "all-reduce"
-        return self.limits.get(side, "step")
+        return self.bottlenecks.get(side, "step")
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the speeds from the JSON of `asdict`."""
-        step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
-        loader = {int(side): float(rate) for side, rate in value["loader"].items()}
-        return cls(**value | {"step": step, "loader": loader})
+        times, rates = value["seconds_per_image"], value["loader_images_per_second"]
+        return cls(
+            **value
+            | {
+                "seconds_per_image": {int(side): tuple(map(float, times[side])) for side in times},
+                "loader_images_per_second": {int(side): float(rates[side]) for side in rates},
+            }
+        )
 
 
 class Quartiles(NamedTuple):
@@ -108,11 +115,11 @@ class Quartiles(NamedTuple):
 class Phase:
     """A part of a run at one image size."""
 
-    pixels: int
+    pixels: int  # image height and width
     epochs: int
-    low: float  # minutes
+    low: float  # minutes, if steps are fast
     minutes: float
-    high: float
+    high: float  # minutes, if steps are slow
     images_per_second: float  # all devices together
     limit: str  # the bottleneck
 
@@ -177,11 +184,11 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     first, eval_side = plan.sizes[0], plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     contention = 0.0  # seconds per image that loading and training cost each other
-    if speeds.end_to_end:  # they may share CPU cores
-        contention = max(0.0, 1 / speeds.end_to_end - alone)
+    if speeds.total_images_per_second:  # they may share CPU cores
+        contention = max(0.0, 1 / speeds.total_images_per_second - alone)
     more = speeds.warm_up_seconds
-    if speeds.first_epoch:
-        more += plan.epoch_images[0] * max(0.0, 1 / speeds.first_epoch - alone)
+    if speeds.first_epoch_images_per_second:
+        more += plan.epoch_images[0] * max(0.0, 1 / speeds.first_epoch_images_per_second - alone)
     phases = []
     for side, group in groupby(zip(plan.sizes, plan.epoch_images, strict=True), itemgetter(0)):
         counts = [count for _, count in group]
@@ -192,13 +199,17 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
         )
         more = speeds.warm_up_seconds
         rate = images / (60 * middle)
-        phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.limit_at(side)))
+        phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.bottleneck_at(side)))
     evaluation = other = None
-    if speeds.evaluation:
+    if speeds.evaluation_images_per_second:
         load = speeds.load_seconds(eval_side)
-        evaluation = plan.evaluated_images * (max(1 / speeds.evaluation, load) + contention) / 60
-    if speeds.start is not None:
-        other = (speeds.start + (plan.saves + 1) * speeds.save) / 60
+        evaluation = (
+            plan.evaluated_images
+            * (max(1 / speeds.evaluation_images_per_second, load) + contention)
+            / 60
+        )
+    if speeds.start_seconds is not None:
+        other = (speeds.start_seconds + (plan.saves + 1) * speeds.save_seconds) / 60
     return Estimate(tuple(phases), evaluation, other)
 
 
@@ -290,7 +301,7 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
         seconds_by_side[plan.sizes[epoch]].append(seconds / plan.epoch_images[epoch])
     step = {side: (mean(laps),) for side, laps in seconds_by_side.items()}
     # the parts of a step were not timed
-    return Speeds(step, evaluation, limits=dict.fromkeys(plan.sizes, "?"))
+    return Speeds(step, evaluation, bottlenecks=dict.fromkeys(plan.sizes, "?"))
 
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
@@ -313,7 +324,7 @@ def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     return Speeds(
         {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},
         devices * speeds[eval_side].images_per_second * training / forward,
-        limits={side: gpu_speed.limit for side, gpu_speed in speeds.items()},
+        bottlenecks={side: gpu_speed.limit for side, gpu_speed in speeds.items()},
     )
 
 

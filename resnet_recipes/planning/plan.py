@@ -328,7 +328,7 @@ class Plan:
                 "start": str(self.start or ""),
                 "teachers": [teacher.text for teacher in self.teachers],
             },
-            "disk_bytes": self.disk.total,
+            "disk_bytes": self.disk.total_bytes,
             "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,

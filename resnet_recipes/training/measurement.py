@@ -114,12 +114,12 @@ def measure_speeds(
         speeds = Speeds(
             {side: tuple(lap / images for lap in times) for side, times in steps.items()},
             _measure_evaluation_rate(run),
-            batch=size,
+            images_per_device=size,
             devices=rank.world_size,
             warm_up_seconds=max(0.0, warm_up_seconds),
-            all_reduce=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
-            start=started,
-            save=_measure_save_seconds(run),
+            all_reduce_seconds=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
+            start_seconds=started,
+            save_seconds=_measure_save_seconds(run),
         )
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
@@ -130,7 +130,12 @@ def measure_speeds(
         # while the loader keeps its images in memory
         both = measure_end_to_end_rate(plan, rank, size, seconds_per_part)
     crop = (plan.loader_sizes or (plan.recipe.data.train_size,))[0]
-    return replace(speeds, loader={crop: later}, first_epoch=first, end_to_end=both)
+    return replace(
+        speeds,
+        loader_images_per_second={crop: later},
+        first_epoch_images_per_second=first,
+        total_images_per_second=both,
+    )
 
 
 def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:

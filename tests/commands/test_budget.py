@@ -59,7 +59,12 @@ def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, enter):
 
 
 def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
-    slow = Speeds({32: (1000.0,) * 4}, evaluation=100.0, start=START, save=SAVE)
+    slow = Speeds(
+        {32: (1000.0,) * 4},
+        evaluation_images_per_second=100.0,
+        start_seconds=START,
+        save_seconds=SAVE,
+    )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
     message = enter(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message

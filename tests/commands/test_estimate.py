@@ -23,7 +23,9 @@ FIXED = "~methods.progressive_resizing"
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, and return the same speeds each time."""
     calls: list[object] = []
-    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, end_to_end=45.0)
+    speeds = Speeds(
+        {88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, total_images_per_second=45.0
+    )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
     return calls
 
@@ -72,7 +74,7 @@ def test_estimate_json_has_phases_and_cost(enter):
         0.6 * (values["training_minutes"] + values["evaluation_minutes"])
     )
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
-    assert values["speeds"]["loader"] == {"88": 50.0}
+    assert values["speeds"]["loader_images_per_second"] == {"88": 50.0}
 
 
 def test_estimate_names_bottleneck_and_setting(enter):
@@ -84,7 +86,9 @@ def test_estimate_names_bottleneck_and_setting(enter):
 
 def test_estimate_names_dominant_all_reduce(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
-    speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, all_reduce=0.3)
+    speeds = Speeds(
+        {88: (0.01,) * 4}, 20.0, images_per_device=16, devices=2, all_reduce_seconds=0.3
+    )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = enter(f"resnet-recipes estimate {WORDS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out

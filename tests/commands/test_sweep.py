@@ -188,7 +188,7 @@ def test_sweep_plan_reports_shared_stable_phases(runs, enter):
 
 
 def test_sweep_counts_shared_stable_phase_once(runs, monkeypatch, enter):
-    speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
+    speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
     words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
     out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out

@@ -97,7 +97,7 @@ def test_sample_without_images_is_a_typical_photograph(copied_images):
     config = replace(make_small_config(copied_images), memory_pixels=352)
     first, later = typical.crop_seconds(config, None, 176)
     assert first > later > 0
-    assert typical.crop_seconds(make_small_config(copied_images), None, 176).first < first
+    assert typical.crop_seconds(make_small_config(copied_images), None, 176).first_epoch < first
 
 
 def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
@@ -126,11 +126,11 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
 
     monkeypatch.setattr(os, "pread", read)
     Sample.of.cache_clear()
-    assert Sample.of(facts).disk == 0.0  # other tests have just written these files
+    assert Sample.of(facts).disk_seconds == 0.0  # other tests have just written these files
     assert not reads
     monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
-    assert Sample.of(facts).disk > 0.0
+    assert Sample.of(facts).disk_seconds > 0.0
     if backend == "torchvision":
         paths = (folder / "train").glob("*/*")
         expected = [(path.stat().st_size, 0) for path in paths]
@@ -168,4 +168,4 @@ def test_disk_speed_needs_mincore(folder, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
-    assert Sample.of(data.measure(make_small_config(folder))).disk == 0.0
+    assert Sample.of(data.measure(make_small_config(folder))).disk_seconds == 0.0

@@ -183,8 +183,10 @@ for _ in range(5):
 print(faults() - before)
 """
     reserved = []
-    for environment in (MEMORY, {}):
-        bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
+    for environment in (ALLOCATOR_VARIABLES, {}):
+        bare = {
+            name: value for name, value in os.environ.items() if name not in ALLOCATOR_VARIABLES
+        }
         done = subprocess.run(
             [sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True
         )

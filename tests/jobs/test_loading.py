@@ -35,9 +35,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_supply_uses_at_most_sixteen_cores_per_rank():
-    assert Supply.of(plan_imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
-    assert Supply.of(plan_imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
-    assert Supply.of(plan_imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
+    assert Supply.of(plan_imagenet("mild", 8)).images_per_second == pytest.approx({176: 32 / FILES})
+    assert Supply.of(plan_imagenet("mild", 1)).images_per_second == pytest.approx({176: 16 / FILES})
+    assert Supply.of(plan_imagenet("mild workers=3", 2)).images_per_second == pytest.approx(
+        {176: 6 / FILES}
+    )
 
 
 def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
@@ -49,7 +51,7 @@ def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
 
 
 def test_augmentation_increases_loading_time():
-    augmented = Supply.of(plan_imagenet("mild methods.randaugment={}", 8)).rates[176]
+    augmented = Supply.of(plan_imagenet("mild methods.randaugment={}", 8)).images_per_second[176]
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT_MILLISECONDS / 1000))
 
 
@@ -58,16 +60,18 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
     _, rates, first_epoch, _ = Supply.of(plan)
     assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
     looked_up = sample.Sample.of(plan.facts)
-    monkeypatch.setattr(sample.Sample, "of", lambda facts: looked_up._replace(disk=0.01))
-    assert Supply.of(plan).first_epoch == pytest.approx(100)
+    monkeypatch.setattr(sample.Sample, "of", lambda facts: looked_up._replace(disk_seconds=0.01))
+    assert Supply.of(plan).first_epoch_images_per_second == pytest.approx(100)
 
 
 def test_partial_memory_averages_both_costs(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
-    half = plan_memory(plan).needed / 2 + plan.batch_memory
+    half = plan_memory(plan).needed_bytes / 2 + plan.batch_memory
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: half)
-    assert Supply.of(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
+    assert Supply.of(plan).images_per_second[176] == pytest.approx(
+        32 / ((KEPT + FIRST) / 2), rel=1e-4
+    )
 
 
 def make_speeds(plan: Plan, rate: float, **changes) -> Speeds:
@@ -87,8 +91,8 @@ def test_memory_halves_time_of_run_limited_by_loading():
     saves = find_gain(plan, make_fast_gpus(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
     assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
-    assert saves.alone == pytest.approx(32 * epoch)
-    assert saves.minutes == pytest.approx((31 + 8) * epoch)
+    assert saves.minutes_without_loading == pytest.approx(32 * epoch)
+    assert saves.minutes_in_memory == pytest.approx((31 + 8) * epoch)
     assert (saves.memory.longer_side, saves.fix) == (352, "cache=ram")
 
 
@@ -96,16 +100,20 @@ def test_measured_speeds_keep_their_steps():
     """Expected: memory replaces 10,000 measured images per second."""
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
-        dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4
+        dict.fromkeys(plan.sizes, (1e-6,)),
+        loader_images_per_second={88: 10_000.0},
+        total_images_per_second=1 / 5e-4,
     )
     epoch = 2048 * plan.steps_per_epoch / 60
     minutes = epoch * (19 * KEPT + FIRST) / 32
-    assert find_gain(plan, measured).minutes == pytest.approx(minutes)
+    assert find_gain(plan, measured).minutes_in_memory == pytest.approx(minutes)
 
 
 def test_memory_slower_than_measured_files_is_not_suggested():
     plan = plan_imagenet("mild epochs=20", 8)
-    measured = Speeds(dict.fromkeys(plan.sizes, (1e-9,)), loader={88: 32 / KEPT + 1})
+    measured = Speeds(
+        dict.fromkeys(plan.sizes, (1e-9,)), loader_images_per_second={88: 32 / KEPT + 1}
+    )
     saves = find_gain(plan, measured)
     assert (saves.memory, saves.fix) == (None, "")
 
@@ -121,7 +129,7 @@ def test_cpu_training_adds_loading_time(monkeypatch):
     plan = plan_imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
     speeds = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
-    assert speeds.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
+    assert speeds.total_images_per_second == pytest.approx(1 / (0.001 + FILES / 16))
 
 
 @pytest.mark.parametrize("why", ["memory", "engine", "there"])
@@ -135,14 +143,14 @@ def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
         sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0))
     )
     saves = find_gain(plan, make_fast_gpus(plan))
-    assert saves.alone < saves.minutes
+    assert saves.minutes_without_loading < saves.minutes_in_memory
     assert (saves.memory, saves.fix) == (None, "")
 
 
 def test_partial_memory_is_not_suggested(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
     plan = plan_imagenet("mild epochs=32", 8)
-    part = 0.9 * plan_memory(plan_imagenet("mild cache=264", 8)).needed + plan.batch_memory
+    part = 0.9 * plan_memory(plan_imagenet("mild cache=264", 8)).needed_bytes + plan.batch_memory
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: part)
     faster = plan_imagenet("mild cache=264 epochs=32", 8)
@@ -163,8 +171,8 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
     )
     plan = plan_imagenet("mild cache=352 methods.progressive_resizing.at=loader", 8)
     supply = Supply.of(plan)
-    assert supply.rates == pytest.approx({88: 32 / 44, 176: 32 / 88})
-    assert supply.first_epoch == pytest.approx(32 / 88)
+    assert supply.images_per_second == pytest.approx({88: 32 / 44, 176: 32 / 88})
+    assert supply.first_epoch_images_per_second == pytest.approx(32 / 88)
 
 
 def test_folder_beyond_memory_suggests_convert(monkeypatch):
@@ -175,7 +183,10 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
 
 
 def test_both_storages_are_listed():
-    rows = {supply.place: supply.first_epoch for supply in list_supplies(plan_imagenet("mild", 8))}
+    rows = {
+        supply.place: supply.first_epoch_images_per_second
+        for supply in list_supplies(plan_imagenet("mild", 8))
+    }
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 

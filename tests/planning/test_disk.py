@@ -26,10 +26,10 @@ optimizer=adamw methods.sam={} | 4
 )
 def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
     weights, estimate = 4 * 25_557_032, plan_disk(words)  # parameters of ResNet-50 in torchvision
-    assert estimate.checkpoint == pytest.approx(int(copies) * weights, rel=0.02)
+    assert estimate.checkpoint_bytes == pytest.approx(int(copies) * weights, rel=0.02)
     # final, raw and best weights
     files = 1 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
-    assert estimate.weights == pytest.approx(files * weights, rel=0.02)
+    assert estimate.weight_bytes == pytest.approx(files * weights, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
 def test_checkpoint_omits_moments_of_frozen_weights(network, frozen, trained):
     words = f"finetune model.name={network} model.freeze={frozen} optimizer=adamw"
     expected = 4 * (11_689_512 + 2 * trained)
-    assert plan_imagenet(words, 1).disk.checkpoint == pytest.approx(expected, rel=0.0101)
+    assert plan_imagenet(words, 1).disk.checkpoint_bytes == pytest.approx(expected, rel=0.0101)
 
 
 #: Two checkpoints are kept until the third is safe. A run of two epochs has only two.

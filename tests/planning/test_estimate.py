@@ -21,7 +21,9 @@ from resnet_recipes.planning.roofline import GPUS, MAX_ALLOCATOR_FACTOR, Work, p
 from tests.plans import plan_imagenet
 from tests.tables import parse_values
 
-SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
+SPEEDS = Speeds(
+    {88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation_images_per_second=500.0, images_per_device=64
+)
 
 
 def run_of(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Mock:
@@ -55,16 +57,16 @@ def test_seconds_at_interpolates_sizes_by_area():
     ("changes", "limits", "seconds"),
     parse_values(
         """
-{loader: {88: 400.0}} | [loader, step] | [2.5, 4.0]
+{loader_images_per_second: {88: 400.0}} | [loader, step] | [2.5, 4.0]
 {warm_up_seconds: 6.0} | [step, step] | [7.0, 10.0]
-{loader: {88: 5000.0}, end_to_end: 800.0} | [step, step] | [1.25, 4.25]
-{loader: {88: 5000.0}, end_to_end: 2000.0} | [step, step] | [1.0, 4.0]
-{loader: {88: 500.0, 176: 200.0}} | [loader, loader] | [2.0, 5.0]
-{loader: {88: 2000.0}, first_epoch: 400.0} | [step, step] | [2.5, 4.0]
-{loader: {88: 500.0}, first_epoch: 400.0} | [loader, step] | [2.5, 4.0]
-{loader: {88: 500.0}, first_epoch: 5000.0} | [loader, step] | [2.0, 4.0]
-{devices: 2, all_reduce: 0.1} | [all-reduce, step] | [1.0, 4.0]
-{limits: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
+{loader_images_per_second: {88: 5000}, total_images_per_second: 800} | [step, step] | [1.25, 4.25]
+{loader_images_per_second: {88: 5000}, total_images_per_second: 2000} | [step, step] | [1, 4]
+{loader_images_per_second: {88: 500.0, 176: 200.0}} | [loader, loader] | [2.0, 5.0]
+{loader_images_per_second: {88: 2000}, first_epoch_images_per_second: 400} | [step, step] | [2.5, 4]
+{loader_images_per_second: {88: 500}, first_epoch_images_per_second: 400} | [loader, step] | [2.5,4]
+{loader_images_per_second: {88: 500}, first_epoch_images_per_second: 5000} | [loader, step] | [2, 4]
+{devices: 2, all_reduce_seconds: 0.1} | [all-reduce, step] | [1.0, 4.0]
+{bottlenecks: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
 """
     ),
 )
@@ -92,7 +94,7 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """Expected: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
-    speeds = Speeds({88: laps}, start=30.0)
+    speeds = Speeds({88: laps}, start_seconds=30.0)
     assert estimate(run_of(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 

@@ -47,7 +47,7 @@ class Forecast(NamedTuple):
     minutes: float  # on this machine at its current load
     free_bytes: int  # on the target disk
     resumed_images: int  # images finished by an interrupted attempt
-    sampled: int  # images that were measured
+    sampled_images: int  # images that were measured
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
     left_out: tuple[str, ...]  # files of the source that are not converted
 
@@ -82,7 +82,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         minutes=(total - resumed) * seconds / options.processes / 60,
         free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
         resumed_images=resumed,
-        sampled=len(chosen),
+        sampled_images=len(chosen),
         unreadable=tuple(unreadable),
         left_out=tuple(chain(*(levels[0].source.left_out for levels in files))),
     )
