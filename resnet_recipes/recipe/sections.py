@@ -36,18 +36,18 @@ class BatchConfig(Section):
 
     _place = "batch."
 
-    # examples per optimizer step, over all devices
+    # images per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # examples that share BatchNorm statistics: the micro-batch of one device; auto: the most that
+    # images that share BatchNorm statistics: the micro-batch of one device; auto: the most that
     # fit in GPU memory, found by trying when the run starts
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
-    # examples per evaluation batch on one device
+    # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
     # average the running statistics of BatchNorm over devices at the end of every epoch
     bn_average: bool = False
 
     def micro_batch(self, rank_size: int) -> int:
-        """Return the number of a rank's examples per BatchNorm; all if auto."""
+        """Return the number of a rank's images per BatchNorm; all if auto."""
         return rank_size if self.bn_size == AUTO else min(int(self.bn_size), rank_size)
 
 
