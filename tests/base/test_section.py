@@ -71,7 +71,7 @@ def test_numpy_numbers_become_python_numbers():
     assert [type(value) for value in values] == [int, float, float, float]
 
 
-def test_section_may_be_replaced():
+def test_section_accepts_object_dict_or_none():
     recipe = Recipe(optimizer=LAMB(lr=0.1))
     recipe.methods.ema, recipe.methods.mixup = EMA(), {"alpha": 0.3}
     recipe.methods.ema = None

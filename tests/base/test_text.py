@@ -63,7 +63,7 @@ def test_numbers_are_formatted_for_readers(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 
-def test_count_has_its_noun():
+def test_format_count_chooses_singular_or_plural():
     texts = [
         formats.format_count(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)
     ]
@@ -80,7 +80,7 @@ def test_names_cannot_control_the_terminal(hostile):
     assert text.endswith("b")
 
 
-def test_ordinary_names_are_unchanged():
+def test_escapes_keep_ordinary_names():
     name = "n02105855_Shetland sheepdog, \u72ac (No. 3)"
     assert {escape_controls(name), escape_html(name), escape_markdown(name)} == {name}
     assert format_csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'

@@ -101,7 +101,7 @@ def install_script(shell: str, folder: Path) -> str:
     return str(folder / "script")
 
 
-def test_fish_completes_the_same(tmp_path):
+def test_fish_completes_like_bash(tmp_path):
     place = install_script("fish", tmp_path)
     asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
     command = ["fish", "--no-config", "-c", f"source {place}{asked}"]
@@ -109,7 +109,7 @@ def test_fish_completes_the_same(tmp_path):
     assert (process.stdout.rstrip("\n").split("\n\n"), process.stderr) == ([*ONE.values()], "")
 
 
-def test_zsh_completes_the_same_on_a_terminal(tmp_path):
+def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
     place = install_script("zsh", tmp_path)
     child, terminal = pty.fork()
     if not child:

@@ -45,7 +45,7 @@ def test_topic_rejects_unused_arguments(enter):
     assert "`nowhere` is not a folder" in enter("resnet-recipes doctor run nowhere", 3).err
 
 
-def test_settings_need_a_network(data, enter):
+def test_doctor_data_rejects_settings_without_network(data, enter):
     err = enter(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
     assert "data.val_share=0.2: `doctor` takes settings only with --network" in err
     assert "needs one folder" not in err

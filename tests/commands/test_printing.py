@@ -57,7 +57,7 @@ def test_leftover_of_a_killed_command_is_deleted(tmp_path):
     assert sorted(tmp_path.iterdir()) == [tmp_path / "a.csv", other]
 
 
-def test_special_file_is_rejected(tmp_path):
+def test_open_output_rejects_a_fifo(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with (
         pytest.raises(NotReadyError, match=r"--csv=.*fifo cannot be written: Not a regular file"),

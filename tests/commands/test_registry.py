@@ -120,7 +120,7 @@ def test_cp_may_keep_the_name_of_its_parent(run_verb):
     assert "hot.yaml: ok" in run_verb("validate recipes/hot.yaml")
 
 
-def test_cp_never_overwrites(enter):
+def test_cp_rejects_an_existing_file(enter):
     Path("a.yaml").write_text("mine")
     enter("resnet-recipes cp hot a.yaml", 2)
     assert Path("a.yaml").read_text() == "mine"

@@ -177,7 +177,7 @@ def test_writer_rejects_link_under_its_name(part_path, planted):
     assert (part_path.parent / "other").read_bytes() == b""
 
 
-def test_second_writer_is_rejected(part_path):
+def test_stored_outputs_reject_a_second_writer(part_path):
     with (
         open_for_writing(part_path, *SMALL),
         pytest.raises(NotReadyError, match="being written by another"),

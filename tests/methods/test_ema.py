@@ -91,7 +91,7 @@ def test_raw_weights_are_evaluated_before_first_step(make_network):
         assert torch.equal(model.conv1.weight, before)
 
 
-def test_updates_happen_in_place(make_network, make_now):
+def test_ema_updates_weights_in_place(make_network, make_now):
     ema = EMA("2ba", "1ba")
     model = train_steps(make_network, ema, make_now)
     addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}

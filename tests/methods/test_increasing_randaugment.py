@@ -45,7 +45,7 @@ PEERS = dict(
 
 
 @pytest.mark.parametrize("name", STRENGTHS)
-def test_pixels_match_timm(name):
+def test_increasing_randaugment_pixels_match_timm(name):
     peer = pytest.importorskip("timm.data.auto_augment")
     filters = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
     for magnitude, resample in product([0.0, 3.3, 7.0, 9.7], filters):

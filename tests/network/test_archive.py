@@ -241,7 +241,7 @@ def test_list_containing_itself_is_visited_once(tmp_path):
     assert state["cyclic"][0] is state["cyclic"]
 
 
-def test_other_archives_are_rejected(tmp_path):
+def test_read_rejects_torchscript_and_lists(tmp_path):
     script = write_torch_file(
         tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())}
     )

@@ -82,7 +82,7 @@ def test_averaged_weights_are_written(make_run, tmp_path):
     assert all((tensor == 0).all() for tensor in weights.values())
 
 
-def test_description_survives_json():
+def test_about_round_trips_through_json():
     surgery = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
     numbers = {
         "mean": (127.5, 0.0, 1.0),
@@ -126,14 +126,14 @@ unknown | 1
         ),
     ],
 )
-def test_wrong_description_is_rejected(field, value):
+def test_about_rejects_invalid_fields(field, value):
     tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json())
     with pytest.raises(ValueError, match=r"description|names|normalized"):
         about.from_json(json.dumps(tree | {field: json.loads(value)}))
 
 
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"loss": 1' + "0" * 400 + "}", "[NaN]"])
-def test_untrusted_description_is_rejected(text):
+def test_about_rejects_untrusted_json(text):
     with pytest.raises(ValueError, match="not a JSON object"):
         about.from_json(text)
 

@@ -46,7 +46,7 @@ class Backwards(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
+def test_batch_norm_outputs_and_statistics_match_torch(add, drop, relu, twice):
     arguments, copies = (make_arguments(add, drop, relu, twice) for _ in range(2))
     outputs, references = batch_norm.fused(*arguments), batch_norm.unfused(*copies)
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
@@ -59,7 +59,7 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, twice):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_gradients_are_correct(add, drop, relu, twice):
+def test_batch_norm_gradients_pass_gradcheck(add, drop, relu, twice):
     x, norm, epilogue = make_arguments(add, drop, relu, twice)
     inputs = [x, norm.weight, norm.bias, *([epilogue.residual] if add else [])]
 
@@ -76,7 +76,7 @@ def test_gradients_are_correct(add, drop, relu, twice):
 
 # every kind of argument and output
 @pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3]])
-def test_registration_passes_opcheck(add, drop, relu, twice):
+def test_batch_norm_registration_passes_opcheck(add, drop, relu, twice):
     x, norm, epilogue = make_arguments(add, drop, relu, twice, torch.float32)
     call = x, *norm, *epilogue[:-1]
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)

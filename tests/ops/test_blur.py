@@ -47,7 +47,7 @@ def test_stride_without_kernel_falls_back_to_torch():
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_registration_passes_opcheck(stride):
+def test_blur_registration_passes_opcheck(stride):
     x = torch.randn(2, 3, 8, 7)
     torch.library.opcheck(torch.ops.resnet_recipes.blur.default, (x, stride))
     g = blur.fused(x, stride)

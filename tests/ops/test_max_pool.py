@@ -11,7 +11,7 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
-def test_output_and_gradient_match_torch(sides, stride):
+def test_max_pool_output_and_gradient_match_torch(sides, stride):
     torch.manual_seed(1)
     x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # zeros are equal values
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
@@ -24,7 +24,7 @@ def test_output_and_gradient_match_torch(sides, stride):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_registration_passes_opcheck(stride):
+def test_max_pool_registration_passes_opcheck(stride):
     x = torch.randn(2, 3, 8, 7).to(memory_format=torch.channels_last)
     y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)
     torch.library.opcheck(torch.ops.resnet_recipes.max_pool.default, (x, stride))

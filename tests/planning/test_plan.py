@@ -258,7 +258,7 @@ def test_published_results_need_imagenet():
     assert plan_small(recipe, examples=5000).published == []
 
 
-def test_as_dict_is_json():
+def test_plan_as_dict_is_valid_json():
     values = plan_imagenet("hot").as_dict()
     assert json.loads(json.dumps(values))["total_steps"] == 168_750
     assert values["sizes"] == list(plan_imagenet("hot").sizes)

@@ -95,7 +95,7 @@ def test_every_form_of_override_changes_the_setting(folder, word, where, value):
     assert (list(actual) if isinstance(actual, tuple) else actual) == value
 
 
-def test_paths_become_absolute(folder, tmp_path, monkeypatch):
+def test_compose_makes_paths_absolute(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/someone")
     assert compose("mild", ["data=images"]).recipe.data.root == str(tmp_path / "images")
     assert compose("mild", ["data=~/images"]).recipe.data.root == "/home/someone/images"

@@ -160,7 +160,7 @@ def test_large_recipe_file_is_not_read_completely(tmp_path):
         strict_yaml.load(path)
 
 
-def test_missing_file_is_reported(tmp_path):
+def test_load_reports_a_missing_file(tmp_path):
     with pytest.raises(RecipeError, match="cannot be read: No such file"):
         strict_yaml.load(tmp_path / "none.yaml")
 

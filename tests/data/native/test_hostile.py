@@ -62,7 +62,7 @@ def test_invalid_jpegs_are_rejected_by_kind(engine, status, images):
     assert [fill_one(engine, data) for data in images] == [status] * len(images)
 
 
-def test_empty_bytes_are_rejected(engine):
+def test_fill_rejects_empty_bytes(engine):
     assert fill_one(engine, b"\0", length=0) == Status.FOREIGN
 
 

@@ -53,7 +53,7 @@ def test_library_with_other_pixels_is_not_used(reload_library, folder, monkeypat
 
 
 @pytest.mark.skipif(not PATH.exists(), reason="it was not built")
-def test_built_library_is_usable():
+def test_native_library_is_available():
     """Without this, other tests would be skipped, and runs would decode slowly without an error."""
     assert explain_unavailable() == ""
 

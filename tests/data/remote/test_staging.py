@@ -142,7 +142,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
 
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
-def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble):
+def test_fetch_repeats_failed_requests(config, site, origin, monkeypatch, trouble):
     # a busy machine may exceed the read timeout: leave attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(base, "RETRY_SECONDS", (0.0,) * 9)
@@ -226,7 +226,7 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
         ("no ranges", "without HTTP range requests"),
     ],
 )
-def test_false_responses_are_rejected(config, site, fault, rule):
+def test_fetch_rejects_inconsistent_responses(config, site, fault, rule):
     site.fault = fault
     assert re.search(rule, explain_failed_fetch(config))
 

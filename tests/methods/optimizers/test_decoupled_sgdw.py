@@ -19,7 +19,7 @@ SGD | 0.1 0.1 0.1 | 0.949 0.878426 0.915795324 | 0.51 0.70574 -0.37369324
 """
     ),
 )
-def test_steps_match_composer(kind, rates, weights, momenta):
+def test_decoupled_sgdw_steps_match_composer(kind, rates, weights, momenta):
     """With learning rate 0, weights do not move, but the momentum accumulates."""
     rates, *expected = ([*map(float, cell.split())] for cell in (rates, weights, momenta))
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
