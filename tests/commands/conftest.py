@@ -42,19 +42,19 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Work in an empty folder; runs are only recorded, and end as if stopped."""
+    """The folders of the runs that commands would train; each run ends as if stopped."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []
     monkeypatch.setattr(
         "resnet_recipes.jobs.launcher.start",
-        lambda held, *_: release(held, folders) or Ending(75),
+        lambda held, *_: record_run(held, folders) or Ending(75),
     )
     return folders
 
 
-def release(held: LockedFolder, folders: list[Path]) -> None:
-    """Record the folder of a run that would be trained, and release its lock."""
+def record_run(held: LockedFolder, folders: list[Path]) -> None:
+    """Append the folder of a run that would be trained, and release its lock."""
     with held:
         folders.append(held.path.resolve())
 

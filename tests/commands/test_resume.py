@@ -12,7 +12,7 @@ from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
-from tests.data.remote.places import serve_folder
+from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
 from tests.tables import parse_rows
 from tests.trained_runs import create_random_images

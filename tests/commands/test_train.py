@@ -14,7 +14,7 @@ from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.conftest import TINY, release
+from tests.commands.conftest import TINY, record_run
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: release(held, trained)
+        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: record_run(held, trained)
     )
     return trained
 

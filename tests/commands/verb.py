@@ -1,4 +1,4 @@
-"""`python -m tests.commands.verb` runs `resnet-recipes` in a fork."""
+"""The command `resnet-recipes` as a module that `forks.run` can start: `tests.commands.verb`."""
 
 from resnet_recipes.cli import main
 

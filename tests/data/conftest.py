@@ -28,8 +28,10 @@ CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11
 RAW = ConvertOptions("raw", workers=1)
 SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
-ALONE = Batching(0, 1, global_size=12, eval_size=4, seed=5)
-built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
+ONE_RANK = Batching(0, 1, global_size=12, eval_size=4, seed=5)
+requires_engine = pytest.mark.skipif(
+    bool(explain_unavailable()), reason="the native library was not built"
+)
 
 
 def make_rows(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
@@ -58,7 +60,7 @@ def explain_rejection(config: DataConfig, ask: Callable = data.measure) -> str:
 
 
 def open_training(
-    config: DataConfig, augment: object = None, share: Batching = ALONE
+    config: DataConfig, augment: object = None, share: Batching = ONE_RANK
 ) -> data.TrainLoader:
     """Open the training images."""
     return data.open_train(config, data.measure(config), share, augment)
@@ -139,7 +141,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "explain_unavailable", lambda: "was not built")
 
 
-@pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
+@pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
 def decoder_name(request: pytest.FixtureRequest) -> str:
     """Decode with the native engine, or in Python."""
     if request.param == "python":

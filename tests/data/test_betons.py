@@ -21,7 +21,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.conftest import built, make_small_config, open_training, train_pixels
+from tests.data.conftest import make_small_config, open_training, requires_engine, train_pixels
 
 
 def make_config(root: Path, **changes) -> DataConfig:
@@ -36,7 +36,7 @@ def overwrite(path: Path, place: int, data: bytes) -> None:
         file.write(data)
 
 
-@built
+@requires_engine
 def test_engine_pixels_are_close_to_python(betons, request):
     settings = make_config(betons, reduced_decode=False)
     pixels = train_pixels(settings, 7).astype(int)

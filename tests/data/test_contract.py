@@ -12,7 +12,7 @@ import torch
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts
-from tests.data.conftest import ALONE, copy_batches, make_small_config
+from tests.data.conftest import ONE_RANK, copy_batches, make_small_config
 from tests.fixtures import is_identical
 
 
@@ -24,11 +24,11 @@ class Case(NamedTuple):
 
     def train(self, **changes) -> closing:
         """Open the training images in global batches of 12."""
-        return closing(data.open_train(self.config, self.facts, replace(ALONE, **changes)))
+        return closing(data.open_train(self.config, self.facts, replace(ONE_RANK, **changes)))
 
     def open_eval(self, **changes) -> closing:
         """Open the evaluation images in batches of 4."""
-        return closing(data.open_eval(self.config, self.facts, replace(ALONE, **changes)))
+        return closing(data.open_eval(self.config, self.facts, replace(ONE_RANK, **changes)))
 
 
 BACKENDS = [

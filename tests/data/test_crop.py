@@ -13,7 +13,7 @@ from resnet_recipes.data.crop import (
     compute_torchvision_crops,
     draw_uniforms,
 )
-from tests.data.conftest import ALONE, make_rows
+from tests.data.conftest import ONE_RANK, make_rows
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
 SIZES = np.concatenate([SIZES, np.random.default_rng(0).integers(1, 600, (90, 2))])
@@ -144,6 +144,6 @@ def test_flip_and_interpolation_are_independent():
 
 def test_data_seed_replaces_the_run_seed():
     for seed, expected in ((11, 11), ("auto", 5)):
-        crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
+        crop = TrainCrop.of(DataConfig(root="/", seed=seed), ONE_RANK)
         draws, _ = crop.draw_attempts(make_rows(0, [0, 1, 2]))
         assert draws[:, 2].tolist() == draw_uniforms(expected, 0, np.arange(3), 3)[:, 2].tolist()

@@ -15,7 +15,7 @@ from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.order import shuffle
-from tests.data.conftest import ALONE, make_small_config, train_pixels
+from tests.data.conftest import ONE_RANK, make_small_config, train_pixels
 
 pytestmark = [
     pytest.mark.slow,
@@ -111,7 +111,7 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
         np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8) for index in range(37)
     ]
     images = np.array(drawn).repeat(8, 1).repeat(8, 2)
-    with closing(open_eval(settings, facts, ALONE)) as loader:
+    with closing(open_eval(settings, facts, ONE_RANK)) as loader:
         batches = [
             (batch.pixels.numpy().copy(), batch.labels.tolist()) for batch in loader.batches()
         ]
@@ -120,7 +120,7 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     assert np.array_equal(np.concatenate(pixels).transpose(0, 2, 3, 1), images)
     modes = open_beton(tmp_path / "train.beton").modes
     assert {*modes} == {JPEG, RAW}
-    order = shuffle(ALONE.seed, 0, 37)[:36]
+    order = shuffle(ONE_RANK.seed, 0, 37)[:36]
     for image, index in zip(train_pixels(settings, 3), order, strict=True):
         difference = np.abs(image.transpose(1, 2, 0).astype(int) - images[index])
         # JPEG gives under 10; another image or BGR over 40

@@ -21,7 +21,13 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from tests.data.conftest import ALONE, copy_batches, make_small_config, open_training, train_pixels
+from tests.data.conftest import (
+    ONE_RANK,
+    copy_batches,
+    make_small_config,
+    open_training,
+    train_pixels,
+)
 from tests.forks import is_alive
 
 BILINEAR, BICUBIC = (
@@ -45,7 +51,7 @@ def broken_images(copied_images: Path) -> Path:
 
 def read_evaluation(settings: DataConfig) -> np.ndarray:
     """Return all evaluation images, int [N, S, S, 3]."""
-    with closing(data.open_eval(settings, data.measure(settings), ALONE)) as loader:
+    with closing(data.open_eval(settings, data.measure(settings), ONE_RANK)) as loader:
         batches = [pixels for pixels, _ in copy_batches(loader.batches(), 99)]
     return np.concatenate(batches).transpose(0, 2, 3, 1).astype(int)
 
@@ -202,4 +208,4 @@ def test_changed_images_are_not_opened(copied_images, split):
     path.write_bytes(path.read_bytes() + b" ")
     opens = data.open_train if split == "train" else data.open_eval
     with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):
-        opens(make_small_config(copied_images), facts, ALONE)
+        opens(make_small_config(copied_images), facts, ONE_RANK)

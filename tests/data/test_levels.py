@@ -31,7 +31,7 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
-from tests.data.conftest import ALONE, built, convert_to_small_pages, train_pixels
+from tests.data.conftest import ONE_RANK, convert_to_small_pages, requires_engine, train_pixels
 from tests.data.images.test_init import make_empty_rows
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
@@ -81,7 +81,7 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
     assert b"\xff\xdd\x00\x04\x00\x04" in beton.sample(0).tobytes()
 
 
-@built
+@requires_engine
 def test_crop_size_selects_the_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
     assert np.array_equal(read_pixels(levels, 45), read_pixels(copied_levels, 45))
@@ -105,7 +105,7 @@ def change_quantization(beton, index):
         file.write(bytes([data[place] ^ 1]))
 
 
-@built
+@requires_engine
 def test_damage_in_small_level_is_named(copied_levels):
     half = open_beton(get_half_path(copied_levels / "train.beton"))
     for index in range(len(half.starts)):
@@ -117,10 +117,10 @@ def test_damage_in_small_level_is_named(copied_levels):
     )
 
 
-@built
+@requires_engine
 def test_full_level_is_checked_after_small_level(copied_levels):
     source = open_samples(copied_levels / "train.beton")
-    images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
+    images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ONE_RANK)), threads=1)
     read_every_image(images, 8)
     change_quantization(source.beton, 0)
     read_every_image(images, 8)
@@ -147,7 +147,7 @@ def test_evaluation_ignores_the_small_level(folder, copied_levels):
     convert(folder / "val", copied_levels / "val.beton", OPTIONS, show_nothing)
     assert get_half_path(copied_levels / "val.beton").exists()
     config = DataConfig(root=str(copied_levels), workers=1)
-    with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
+    with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ONE_RANK)) as images:
         assert images.examples == 11
 
 
@@ -156,7 +156,7 @@ def test_resume_checks_the_small_level(levels, copied_levels):
     before, after = (measure(make_config(root)) for root in (levels, copied_levels))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        open_train(make_config(copied_levels), replace(before, root=copied_levels), ALONE)
+        open_train(make_config(copied_levels), replace(before, root=copied_levels), ONE_RANK)
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -22,7 +22,7 @@ from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 from tests.data.native.batch import Batch, encode_image, make_photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
@@ -58,7 +58,7 @@ def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     assert COUNT / 3 < rejected_count < COUNT
 
 
-@built
+@requires_engine
 def test_engine_is_deterministic_on_damaged_jpegs():
     jpegs = [file for file in mutants.make_valid_files() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.make_mutants(jpegs, 4 * COUNT)]

@@ -21,7 +21,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs.prepare import Rendezvous
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.recipe.schema import Recipe
-from tests.data.remote.places import serve_folder
+from tests.data.remote.web_server import serve_folder
 from tests.run_folders import create_unstarted_run
 from tests.trained_runs import create_random_images
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import show_nothing
@@ -32,7 +32,7 @@ from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 from tests.jobs.test_survival import read_state
 from tests.run_folders import create_unstarted_run
 from tests.trained_runs import create_random_images
@@ -257,7 +257,7 @@ def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
     assert not (folder / "summary.json").exists()
 
 
-@built
+@requires_engine
 def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
     images, raw = create_random_images(tmp_path / "images", train=3), tmp_path / "raw"

@@ -11,7 +11,7 @@ from torch import nn
 from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes import ops
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold

@@ -6,7 +6,7 @@ import torch._dynamo.testing
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 

@@ -6,7 +6,7 @@ import torch._dynamo.testing
 import torch.nn.functional as F
 from torch import Tensor
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import blur
 
 SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes import ops
 from resnet_recipes.ops import batch_norm, blur
 

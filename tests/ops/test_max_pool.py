@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import max_pool
 
 SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))

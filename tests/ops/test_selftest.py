@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import batch_norm, blur, selftest
 from resnet_recipes.ops.selftest import find_mismatch
 

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("triton")
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as norm_kernels
 from resnet_recipes.ops.kernels import statistics, sums

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.ops import MODULES, blur, trial
 

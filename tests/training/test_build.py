@@ -26,7 +26,7 @@ from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 from tests.trained_runs import create_random_images
 from tests.training.recording import record
 
@@ -59,7 +59,7 @@ def test_features_have_memory_format_of_recipe(is_on, make_run):
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is is_on
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("method", ["randaugment", "trivial_augment"])
 def test_engine_augments_images_of_a_run(method, make_run, tmp_path, monkeypatch):
     """In Python that would be four times slower."""

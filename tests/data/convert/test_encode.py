@@ -11,7 +11,7 @@ from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 from tests.data.native.batch import encode_image
 from tests.fixtures import make_noise
 
@@ -34,7 +34,7 @@ def test_encode_keeps_bytes_of_fitting_jpeg():
         assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
 
 
-@pytest.mark.parametrize("is_built", [pytest.param(True, marks=built), False])
+@pytest.mark.parametrize("is_built", [pytest.param(True, marks=requires_engine), False])
 def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
     """Both decoders read all of a JPEG that is kept byte for byte."""
     if not is_built:

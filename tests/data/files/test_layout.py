@@ -24,8 +24,8 @@ from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
 from tests.data.conftest import (
-    ALONE,
     CLASSES,
+    ONE_RANK,
     count_images,
     explain_rejection,
     make_small_config,
@@ -84,7 +84,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert count_images(config) == (28, 9, CLASSES)
     message = "9 images are set aside for validation, a share of 0.25 of each class"
     assert message in list_notes(flowers, val_share=0.25)
-    with closing(data.open_eval(config, data.measure(config), ALONE)) as loader:
+    with closing(data.open_eval(config, data.measure(config), ONE_RANK)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
 
@@ -208,9 +208,9 @@ def test_share_keeps_validation_images(flowers):
 def test_resume_checks_the_share(copied_images):
     config = make_small_config(copied_images, share=0.5)
     facts = data.measure(config)
-    data.open_train(config, facts, ALONE).close()
+    data.open_train(config, facts, ONE_RANK).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        data.open_train(replace(config, share=0.6), facts, ALONE)
+        data.open_train(replace(config, share=0.6), facts, ONE_RANK)
 
 
 def test_every_class_has_images_in_both_splits(flowers):
@@ -331,7 +331,7 @@ def image_table(folder: Path, tmp_path: Path) -> Path:
 def test_table_gives_images_and_labels_of_folders(folder, image_table):
     assert count_images(make_small_config(image_table)) == (37, 11, CLASSES)
     assert "validation images come from test" in list_notes(image_table).splitlines()
-    share = replace(ALONE, eval_size=11)
+    share = replace(ONE_RANK, eval_size=11)
     mine, theirs = (
         next(
             data.open_eval(
@@ -383,9 +383,9 @@ def test_tables_without_labels_are_named(copied_images):
 def test_resume_checks_the_validation_fraction(flowers):
     config = make_small_config(flowers, val_share=0.2)
     facts = data.measure(config)
-    data.open_train(config, facts, ALONE).close()
+    data.open_train(config, facts, ONE_RANK).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        data.open_train(replace(config, val_seed=1), facts, ALONE)
+        data.open_train(replace(config, val_seed=1), facts, ONE_RANK)
 
 
 def test_doctor_checks_every_image_of_every_layout(flowers, image_table):

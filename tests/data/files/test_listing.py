@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
-from tests.data.conftest import ALONE, make_small_config
+from tests.data.conftest import ONE_RANK, make_small_config
 
 
 @pytest.fixture
@@ -146,4 +146,4 @@ def test_file_changed_in_place_is_named(root):
     with pytest.raises(
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"
     ):
-        next(iter(data.open_eval(config, facts, ALONE).batches()))
+        next(iter(data.open_eval(config, facts, ONE_RANK).batches()))

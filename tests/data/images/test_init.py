@@ -17,9 +17,9 @@ from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImage
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import built, make_rows
+from tests.data.conftest import make_rows, requires_engine
 
-pytestmark = built
+pytestmark = requires_engine
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
 KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"progressive": True}}

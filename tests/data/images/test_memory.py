@@ -26,13 +26,13 @@ from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
 from tests.data.conftest import (
-    ALONE,
-    built,
+    ONE_RANK,
     convert_to_small_pages,
     copy_batches,
     make_image,
     make_small_config,
     open_training,
+    requires_engine,
 )
 from tests.data.native.batch import encode_image
 
@@ -77,7 +77,7 @@ def read(
 
 def read_crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
     """Return the training crops of each step, and the evaluation crops."""
-    facts, mine = data.measure(config), replace(ALONE, **share)
+    facts, mine = data.measure(config), replace(ONE_RANK, **share)
     with (
         closing(data.open_train(config, facts, mine, augment)) as train,
         closing(data.open_eval(config, facts, mine)) as evaluation,
@@ -100,7 +100,7 @@ VARIANTS = {
 }
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("name", VARIANTS)
 def test_memory_crops_equal_raw_beton_crops(mixed_images, raw_betons, name):
     changes, augment = VARIANTS[name]
@@ -108,7 +108,7 @@ def test_memory_crops_equal_raw_beton_crops(mixed_images, raw_betons, name):
     assert read_crops(make_memory_config(mixed_images, **changes), augment) == expected
 
 
-@built
+@requires_engine
 def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
     original = convert_to_small_pages(mixed_images, tmp_path / "jpegs", jpegs)
@@ -127,7 +127,7 @@ def test_images_without_engine_are_shrunk_not_kept(
     )
 
 
-@built
+@requires_engine
 def test_memory_crops_are_equal_across_ranks_and_resumes(mixed_images):
     config = make_memory_config(mixed_images)
     whole = read_crops(config)[:STEPS]
@@ -142,7 +142,7 @@ def copied_mixed_images(mixed_images: Path, tmp_path: Path) -> Path:
     return shutil.copytree(mixed_images, tmp_path / "images")
 
 
-@built
+@requires_engine
 def test_image_is_decoded_once_by_all_processes(copied_mixed_images):
     expected = read_crops(make_memory_config(copied_mixed_images))
     config = make_memory_config(copied_mixed_images, workers=2)
@@ -161,7 +161,7 @@ def _read_all(pickled: bytes) -> None:
         source.read(index)
 
 
-@built
+@requires_engine
 def test_memory_is_shared_by_name(copied_mixed_images):
     files, name = Files.of(make_memory_config(copied_mixed_images), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
@@ -179,7 +179,7 @@ def test_memory_is_shared_by_name(copied_mixed_images):
 
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
     """Read an epoch as rank 1 of 2, and keep the loader open until a message arrives."""
-    second = replace(ALONE, rank=1, world_size=2)
+    second = replace(ONE_RANK, rank=1, world_size=2)
     with closing(open_training(config, share=second)) as loader:
         read(loader, count=2 * STEPS)
         pipe.send("read")
@@ -196,14 +196,14 @@ def _measure_kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int
     )
 
 
-@built
+@requires_engine
 def test_two_ranks_share_one_copy(mixed_images):
     config = make_small_config(mixed_images, memory_pixels=90)  # no image is larger
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
     process.start()
-    with closing(open_training(config, share=replace(ALONE, world_size=2))) as loader:
+    with closing(open_training(config, share=replace(ONE_RANK, world_size=2))) as loader:
         read(loader, count=2 * STEPS)
         assert ours.recv() == "read"
         (rss, pss), (other_rss, other_pss) = map(_measure_kilobytes, (os.getpid(), process.pid))
@@ -230,7 +230,7 @@ def free_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("augment", [None, Darken()])
 def test_images_whose_memory_was_freed_are_decoded_again(
@@ -244,7 +244,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(
             assert read(loader) == expected
 
 
-@built
+@requires_engine
 def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
     files, name = Files.of(make_memory_config(mixed_images), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
@@ -265,7 +265,7 @@ def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
     assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
 
 
-@built
+@requires_engine
 def test_memory_that_another_process_freed_is_not_freed_again(
     mixed_images, free_memory, monkeypatch
 ):
@@ -280,7 +280,7 @@ def test_memory_that_another_process_freed_is_not_freed_again(
     assert source._arrays["counts"].tolist() == [*counts[:2], 1, counts[3]]
 
 
-@built
+@requires_engine
 def test_memory_is_filled_once_and_does_not_grow(mixed_images):
     with closing(open_training(make_memory_config(mixed_images))) as loader:
         batches, sizes = loader.batches(), []
@@ -291,7 +291,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed_images):
     assert {*sizes[2:]} == {sizes[2]}
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("left", [0, 2])
 def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
@@ -302,7 +302,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, mo
     )
 
 
-@built
+@requires_engine
 def test_exhausted_memory_stays_closed(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
@@ -354,7 +354,7 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
         return str(loader.source.skipped)
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("rule", ["error", "skip"])
 def test_hostile_images_fail_as_from_files(mixed_images, tmp_path, name, rule):

@@ -6,7 +6,7 @@ import pytest
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 from tests.data.native.batch import JPEGS, decode_with_pillow, encode_image, make_photo
 
 #: Sizes before and after: one pixel, thin, nearly equal, much smaller, not proportional.
@@ -39,7 +39,7 @@ def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.rint(shrink_lines(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
 
 
-@pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
+@pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
 def shrink_with(request, monkeypatch):
     """Shrink with the engine, or in Python."""
     if request.param == "python":
@@ -59,7 +59,7 @@ def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
     assert np.array_equal(pixels, shrink_by_hand(decode_with_pillow(data), 70, 99))
 
 
-@built
+@requires_engine
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
 def test_check_rejects_what_decoding_rejects(kind):
     data, verdicts = encode_image(make_photo(), **JPEGS[kind]), []

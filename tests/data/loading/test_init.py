@@ -28,7 +28,7 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
-from tests.data.conftest import built, copy_batches, make_small_config
+from tests.data.conftest import copy_batches, make_small_config, requires_engine
 from tests.fixtures import is_identical
 
 
@@ -231,7 +231,11 @@ def wrap_fill(fill: Callable, decoded: Counter) -> Callable:
 
 
 @pytest.fixture(
-    params=[pytest.param("files", marks=built), pytest.param("beton", marks=built), "python"]
+    params=[
+        pytest.param("files", marks=requires_engine),
+        pytest.param("beton", marks=requires_engine),
+        "python",
+    ]
 )
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Class folders and .beton files with the engine, and class folders in Python."""

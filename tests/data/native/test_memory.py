@@ -5,9 +5,9 @@ import pytest
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import Status, make_blank_rows
-from tests.data.conftest import built
+from tests.data.conftest import requires_engine
 
-pytestmark = built
+pytestmark = requires_engine
 
 HEIGHT, WIDTH, SIDE = 3000, 4000, 64
 

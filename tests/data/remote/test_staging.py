@@ -23,7 +23,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import base, local_copy, stores
 from tests.data.conftest import explain_rejection
-from tests.data.remote.places import Site, serve_folder
+from tests.data.remote.web_server import Site, serve_folder
 from tests.tables import parse_rows
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]

@@ -5,7 +5,7 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import Bottleneck, ResNet
 
-import tests.ops.processor  # noqa: F401
+import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
