@@ -225,7 +225,7 @@ def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     head = re.match(r"(?:#.*\n)*", text).group()
     about, mark, _ = re.sub(r"^# ?", "", head, flags=re.MULTILINE).partition("\nSources:")
     # the text above the sources is a paragraph of the page already
-    shown = text[head.index("# Sources:") if mark else len(head) :].strip()
+    yaml_text = text[head.index("# Sources:") if mark else len(head) :].strip()
     yield f"## {tree['name']}\n"
     yield f"{_format_text(about.rstrip())}\n"
     if results := tree.get("published"):
@@ -237,7 +237,7 @@ def _format_recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
     if names := tree.get("methods"):
         yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
     yield f'<details markdown="1"><summary>{tree["name"]}.yaml</summary>\n'
-    yield f"```yaml\n{shown}\n```\n\n</details>\n"
+    yield f"```yaml\n{yaml_text}\n```\n\n</details>\n"
 
 
 def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
