@@ -158,13 +158,16 @@ def adopt_network(result: Composed) -> Composed:
 
 
 def plan(
-    recipe: Recipe | Composed, ranks: int = 1, tell: Say = show_nothing, needs_weights: bool = True
+    recipe: Recipe | Composed,
+    ranks: int = 1,
+    on_progress: Say = show_nothing,
+    needs_weights: bool = True,
 ) -> Plan:
     """Return the plan of a run of `recipe` on `ranks` devices.
 
     Without `data.root`, it assumes ImageNet.
 
-    Counting many images takes a while; `tell` is called with progress. Raises RecipeError with
+    Counting many images takes a while; `on_progress` gets lines of text. Raises RecipeError with
     everything that prevents the run, NotReadyError if images or pretrained weights cannot be used.
     Without `needs_weights`, missing pretrained weights are only a note.
     """
@@ -174,7 +177,7 @@ def plan(
         )
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET_FACTS
+    facts = data.measure(recipe.data, on_progress=on_progress) if has_images else IMAGENET_FACTS
     result = make_plan(recipe, facts, ranks, origin)
     if has_images:
         new_run.check(result)
@@ -213,14 +216,14 @@ def _find_initial_weights(
     )
 
 
-def estimate(recipe: Recipe | Composed, tell: Say = show_nothing) -> Estimate:
+def estimate(recipe: Recipe | Composed, on_progress: Say = show_nothing) -> Estimate:
     """Return the predicted time of a run of `recipe` on all devices of this machine.
 
-    Measures for about a minute, unless the machine was measured before; `tell` is called with
-    progress. Raises RecipeError and NotReadyError like `plan`, TrainingError if the measurement
-    fails.
+    Measures for about a minute, unless the machine was measured before; `on_progress` gets
+    lines of text. Raises RecipeError and NotReadyError like `plan`, TrainingError if the
+    measurement fails.
     """
-    return measure_time(plan_here(_check(recipe), tell), tell).estimate
+    return measure_time(plan_here(_check(recipe), on_progress), on_progress).estimate
 
 
 def prepare(

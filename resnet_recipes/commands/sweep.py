@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and gpus else []
     runs = compose_points(list_points([*arguments.words, *shared]), arguments)
-    tell = print if "--dry-run" in arguments else say
+    show = print if "--dry-run" in arguments else say
     name, (first, _) = next(iter(runs.items()))
     needs_weights = "--dry-run" not in arguments
     plan = api.plan(first, count_ranks(first.recipe.launch), needs_weights=needs_weights)
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
     for line in _describe(runs, plans, before, parallel, "--verbose" in arguments):
-        tell(line)
+        show(line)
     if "--dry-run" in arguments:
         return 0
     root = Path(first.recipe.run.root)

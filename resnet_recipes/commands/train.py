@@ -145,7 +145,7 @@ def _plan_run(result: "Composed") -> "Plan":
     launch, ranks = result.recipe.launch, external_launcher.count_ranks()
     missing = [] if ranks else list(find_group_problems(launch))
     try:
-        plan = api.plan(result, ranks or count_ranks(launch), tell=say)
+        plan = api.plan(result, ranks or count_ranks(launch), on_progress=say)
     except RecipeError as error:
         raise type(error)([*error.problems, *missing]) from None
     NotReadyError.raise_if_any(missing)

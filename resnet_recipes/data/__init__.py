@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 
-def measure(config: DataConfig, tell: Say = show_nothing) -> DataFacts:
+def measure(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
     """Survey the images at `config.root` and choose the backend.
 
-    Takes seconds for ImageNet and decodes nothing. `tell` shows progress. Raises NotReadyError with
-    all problems found.
+    Takes seconds for ImageNet and decodes nothing. `on_progress` gets lines of text. Raises
+    NotReadyError with all problems found.
     """
     if not isinstance(config, DataConfig):
         fix = 'DataConfig(root="images")'
@@ -49,7 +49,7 @@ def measure(config: DataConfig, tell: Say = show_nothing) -> DataFacts:
     if is_fetched(config.root):
         root, note = remote.fetch_outline(config)
         try:
-            facts = measure(replace(config, root=str(root)), tell)
+            facts = measure(replace(config, root=str(root)), on_progress)
         except NotReadyError as error:
             raise error.with_path_replaced(root, config.root) from None
 
@@ -66,7 +66,7 @@ def measure(config: DataConfig, tell: Say = show_nothing) -> DataFacts:
         backend = "ffcv" if has_betons else "torchvision"
         if not has_betons:
             details.append("images are decoded from their files: no train.beton and val.beton")
-    facts = survey_betons(config) if backend == "ffcv" else survey_files(config, tell)
+    facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
     notes, details = [*facts.notes], [*details, *facts.details]
     if why := explain_unavailable():
         slow = f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}"

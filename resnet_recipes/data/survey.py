@@ -40,24 +40,26 @@ from resnet_recipes.data.root import (
 _SUGGESTED_VAL_SHARE = 0.1
 
 
-def survey_files(config: DataConfig, tell: Say = show_nothing, compares: bool = True) -> DataFacts:
+def survey_files(
+    config: DataConfig, on_progress: Say = show_nothing, compares: bool = True
+) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found.
 
     With `compares`, reads a few validation images to detect copies of training images.
     """
     try:
-        facts, train, val = _survey(config, tell)
+        facts, train, val = _survey(config, on_progress)
         notes = _note_copies(config, train, val) if compares else ()
         return replace(facts, notes=(*facts.notes, *notes))
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([explain_unreadable(error)]) from None
 
 
-def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
+def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, Listing]:
     root, parts = Path(config.root), find_parts(Path(config.root))
     NotReadyError.raise_if_any(_find_part_problems(root, parts))
-    NotReadyError.raise_if_any(_find_split_problems(config, parts, tell))
-    train, val = listings = [list_split(config, split, tell) for split in SPLITS]
+    NotReadyError.raise_if_any(_find_split_problems(config, parts, on_progress))
+    train, val = listings = [list_split(config, split, on_progress) for split in SPLITS]
     unread = _describe_unread(train.others + val.others)
     # images set aside by val_share have no part
     part_listings = list(zip(parts.values(), listings, strict=False))
@@ -121,7 +123,7 @@ def _list_tables(folder: Path) -> list[Path]:
 
 
 def _find_split_problems(
-    config: DataConfig, parts: dict[str, Part], tell: Say
+    config: DataConfig, parts: dict[str, Part], on_progress: Say
 ) -> Iterator[Problem]:
     """Yield a problem for each missing split, and for data.val_share if val/ exists."""
     if not parts.keys() - {"val"}:
@@ -132,7 +134,7 @@ def _find_split_problems(
         yield Problem("data.val_share", config.val_share, rule, remove)
     if "val" not in parts and not config.sets_aside:
         try:
-            _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), tell)
+            _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
         except NotReadyError as error:  # the data has another error, which a fraction does not fix
             NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
             fix: Fix = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))

@@ -96,7 +96,7 @@ def find_offers(
         try:
             recipe = compose(name, words, folder).recipe
             if facts is None:
-                facts = data.measure(recipe.data, tell=say)
+                facts = data.measure(recipe.data, on_progress=say)
                 side = find_usual_side(recipe.data, facts)
                 best, rule = rank_recipes(facts, side)
             if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:

@@ -184,7 +184,7 @@ def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
 def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if the images have changed."""
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
-    facts = data.measure(replace(recipe.data, backend=known_facts.backend), tell=say)
+    facts = data.measure(replace(recipe.data, backend=known_facts.backend), on_progress=say)
     if differing := facts.describe_differences(known_facts):
         rule = f"has changed since the run started: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")

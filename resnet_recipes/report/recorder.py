@@ -194,7 +194,7 @@ class Recorder:
         ended = time.monotonic()
         for tracker in trackers:
             tracker.wait(self._console.show_note, ended)
-            self._tell(tracker)
+            self._show_failures(tracker)
         self._console.close()
 
     def _end_epoch(self, done: int, seconds: float) -> None:
@@ -232,9 +232,9 @@ class Recorder:
         for tracker in self._trackers:
             if values:
                 tracker.scalars(done, values)
-            self._tell(tracker)
+            self._show_failures(tracker)
 
-    def _tell(self, tracker: Background) -> None:
+    def _show_failures(self, tracker: Background) -> None:
         for failure in tracker.take_failures():
             self._console.show_note(failure)
 

@@ -36,14 +36,14 @@ class Part(NamedTuple):
         """Whether the labels come from a table."""
         return self.place.suffix.lower() in TABLES and self.place.is_file()
 
-    def listing(self, config: DataConfig, tell: Say = show_nothing) -> Listing:
+    def listing(self, config: DataConfig, on_progress: Say = show_nothing) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
             rows = table.read_rows(self.place, self.name.lower() if self.is_whole else "")
             return table.list_rows(
                 self.place, [row for row in rows if self.is_whole or row.split == self.name]
             )
-        listing = Listing.of(self.place, tell)
+        listing = Listing.of(self.place, on_progress)
         return _label_by_folder(listing) if config.nested_classes else listing
 
 
@@ -62,7 +62,7 @@ def find_parts(root: Path) -> dict[str, Part]:
     return parts or {"": Part("", root)}
 
 
-def list_split(config: DataConfig, split: str, tell: Say = show_nothing) -> Listing:
+def list_split(config: DataConfig, split: str, on_progress: Say = show_nothing) -> Listing:
     """List the images of "train" or "val". Raises NotReadyError, or OSError.
 
     With data.val_share and no other validation images, "val" is the fraction that is set aside.
@@ -71,14 +71,14 @@ def list_split(config: DataConfig, split: str, tell: Say = show_nothing) -> List
     """
     parts = find_parts(Path(config.root))
     if config.fold or (config.val_share and "val" not in parts):
-        complete = (parts.get("train") or parts[""]).listing(config, tell)
+        complete = (parts.get("train") or parts[""]).listing(config, on_progress)
         if config.fold:
             chosen = choose_fold(complete, config.fold, config.val_seed)
         else:
             chosen = choose_images(complete, config.val_share, config.val_seed, complete.counts - 1)
         listing = complete.select(chosen == (split == "val"))
     elif split in parts:
-        listing = parts[split].listing(config, tell)
+        listing = parts[split].listing(config, on_progress)
     else:
         raise make_error(config.root, f"has no images for {split}")
     if split == "train" and config.share < 1:

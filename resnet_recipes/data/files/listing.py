@@ -146,17 +146,17 @@ class Listing:
         return tuple(self.path(int(place)) for place in choose_strata(self.sizes, count))
 
     @classmethod
-    def of(cls, split: Path, tell: Say = show_nothing) -> Self:
+    def of(cls, split: Path, on_progress: Say = show_nothing) -> Self:
         """List a folder of class folders; use the cached listing if no folder has changed."""
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:
             return cached
-        start, listing, folders = time.time_ns(), *_list(split, tell)
+        start, listing, folders = time.time_ns(), *_list(split, on_progress)
         if (
             len(listing) >= _MIN_CACHED_IMAGES
             and max(changed for _, changed, _ in folders) < start - _SETTLING_NANOSECONDS
         ):
-            _write_cache(cache, listing, folders, tell)
+            _write_cache(cache, listing, folders, on_progress)
         return listing
 
     @classmethod
@@ -209,7 +209,7 @@ def get_cache_path(split: Path) -> Path:
     return get_cache_folder() / f"listing-{digest[:32]}.npz"
 
 
-def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
+def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
     classes, others = list_classes(split), Counter()
     folders, images, counts = [_read_stamp(split, "")], [], []
@@ -223,7 +223,7 @@ def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
             if (now := time.monotonic()) > reported + 10:
                 reported, done = now, len(counts)
                 left = (now - start) / done * (len(classes) - done)
-                tell(
+                on_progress(
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
                     f"classes, {left:.0f} s left"
                 )
@@ -269,7 +269,7 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
         return None
 
 
-def _write_cache(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> None:
+def _write_cache(cache: Path, listing: Listing, folders: _Stamps, on_progress: Say) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
     arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:
@@ -277,7 +277,7 @@ def _write_cache(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> 
         with atomic.replace_file(cache) as file:
             np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
     except OSError as error:
-        tell(
+        on_progress(
             f"cannot cache the listing in {cache.parent} ({error.strerror}): every rank will "
             "list the images itself"
         )

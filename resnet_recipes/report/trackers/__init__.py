@@ -60,7 +60,7 @@ class Background:
         self._is_finished = is_finished
         self._events.put(None)
 
-    def wait(self, tell: Say, ended: float) -> None:
+    def wait(self, show: Say, ended: float) -> None:
         """Wait until the tracker is closed, but not for an unresponsive server.
 
         `ended` is the end of the run by time.monotonic(): all trackers have one time limit.
@@ -68,10 +68,10 @@ class Background:
         last = ended + sum(CLOSING_SECONDS)
         self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))
         if self._thread.is_alive() and (seconds := last - time.monotonic()) > 0:
-            tell(f"waiting up to {seconds:.0f} s for log.to={self.name}")
+            show(f"waiting up to {seconds:.0f} s for log.to={self.name}")
             self._thread.join(seconds)
         if self._thread.is_alive():
-            tell(f"log.to={self.name} did not respond in time; metrics.jsonl has everything")
+            show(f"log.to={self.name} did not respond in time; metrics.jsonl has everything")
 
     def _pass(self, event: Callable[[Tracker], None]) -> None:
         if self._failed:

@@ -38,7 +38,7 @@ class SignalsBlocked {
 void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status, __ATOMIC_RELEASE); }
 
 // Use the half-size level if it has enough pixels for the crop.
-bool suits_small(Row &row) {
+bool use_half_size_level(Row &row) {
     if (!row.small.data || row.whole || row.geometry == CENTER) {
         return false;
     }
@@ -179,7 +179,7 @@ void Pool::work() {
     while (Row *row = take(lock, ticket)) {
         lock.unlock();
         Row small = *row;                       // the request itself must not change
-        Status status = fill(suits_small(small) ? small : *row, work, instructions_);
+        Status status = fill(use_half_size_level(small) ? small : *row, work, instructions_);
         work.trim();
         set_status(*row, status);
         lock.lock();
