@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.network import about
-from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze
+from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.training.run import Run
 
 CLASSES = tuple(f"pattern{number}" for number in range(10))

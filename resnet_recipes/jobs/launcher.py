@@ -149,7 +149,7 @@ class Launch:
             self._deadline = min(self._deadline, time.monotonic() + STOP_SECONDS)
         stall = self._observer.describe_stall()
         if stall and not self._is_stalled:
-            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
+            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / LOGS}")
         self._is_stalled = bool(stall)
 
     def _make_ending(self, ranks: Ranks) -> Ending:

@@ -34,6 +34,7 @@ from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
+    ALL_CHECKPOINTS,
     CHECKPOINTS,
     COMMAND,
     CONFIG,
@@ -208,7 +209,7 @@ def _is_unused(folder: Path) -> bool:
     """
     metrics = folder / METRICS
     has_trained = (
-        any((folder / CHECKPOINTS).glob("step-*"))
+        any((folder / CHECKPOINTS).glob(ALL_CHECKPOINTS))
         or any(path.suffix in (".pt", ".safetensors") for path in folder.rglob("*"))
         or (folder / SUMMARY).exists()
         or (os.path.lexists(metrics) and b'"kind": "step"' in read_bytes(metrics))

@@ -14,14 +14,13 @@ from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
-from resnet_recipes.network.load import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, recall
 from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Evaluation, Recorder
-from resnet_recipes.run_folder import CHECKPOINTS
+from resnet_recipes.run_folder import BEST_WEIGHTS, CHECKPOINTS, RAW_WEIGHTS, WEIGHTS
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.summary import WeightFiles
 from resnet_recipes.training import distributed
@@ -168,7 +167,7 @@ def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> W
         final = write_weights(run.model, folder / WEIGHTS, describe(epochs, averaged or raw))
     files = WeightFiles(final)
     if "eval_weights" in plan.hooks:
-        path = folder / "weights-raw.safetensors"
+        path = folder / RAW_WEIGHTS
         files = files._replace(raw=write_weights(run.model, path, describe(epochs, raw)))
     if best.metrics is not None:
         run.model.load_state_dict(best.weights)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.run_folder import ENDINGS
+from resnet_recipes.run_folder import ENDINGS, HEARTBEATS
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import HeldFolder
 
@@ -53,7 +53,7 @@ class Watchdog:
         self._is_silent = False  # a beat could not be written, and this was reported
         self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
-        path = folder.path / "heartbeat" / f"rank{rank}"
+        path = folder.path / HEARTBEATS / f"rank{rank}"
         path.parent.mkdir(exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         faulthandler.enable(sys.stderr)
@@ -85,7 +85,7 @@ class Watchdog:
 def read_beats(folder: Path) -> list[Beat]:
     """Return the last beat of every rank of a run, by rank."""
     beats = []
-    for path in _list_files(folder / "heartbeat"):
+    for path in _list_files(folder / HEARTBEATS):
         try:
             *numbers, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))

@@ -32,6 +32,7 @@ from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
+from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS, WEIGHTS
 
 
 class Network(nn.Module):
@@ -129,9 +130,6 @@ class Network(nn.Module):
         return normalize(image[None], about.mean, about.std)[0]
 
 
-WEIGHTS = "weights.safetensors"
-BEST_WEIGHTS = "weights-best.safetensors"  # weights of the best evaluation
-
 _COPY = Hint("copy it again, or use another file that torch.save or safetensors wrote")
 
 
@@ -213,7 +211,7 @@ def _find_run_weights(folder: Path) -> Path:
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
-    checkpoints = sorted(folder.glob("checkpoints/step-*.pt"))
+    checkpoints = sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
     fix = (
         Value(shlex.quote(str(checkpoints[-1])))
         if checkpoints

@@ -9,6 +9,7 @@ from typing import Any
 from resnet_recipes.base.errors import STOPPED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.run_folder import (
+    ALL_CHECKPOINTS,
     CHECKPOINTS,
     CONFIG,
     EXIT,
@@ -184,7 +185,8 @@ def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
         "minutes": _get_minutes(step, "training_seconds"),
         "wall_minutes": _get_minutes(last, "wall_seconds"),
         "devices": _get_text(begin, "devices"),
-        "resumable": state != "running" and any((folder / CHECKPOINTS).glob("step-*.json")),
+        "resumable": state != "running"
+        and any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")),
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.network.load import WEIGHTS, load
+from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
+from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.training.run import Run
 from tests import trained_runs
 from tests.run_folders import make_run_folder

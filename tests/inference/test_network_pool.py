@@ -15,9 +15,10 @@ from PIL import Image
 
 from resnet_recipes.inference.network_pool import pool_results
 from resnet_recipes.inference.trained_network import EvaluationResult
-from resnet_recipes.network.load import WEIGHTS, load
+from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
+from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
 from tests.commands.conftest import read_csv_rows

@@ -17,9 +17,9 @@ from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_job
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
-from resnet_recipes.network.load import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.run_folder.ending import find_first_failure, read_ending
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints

@@ -12,8 +12,9 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.jobs.train import write_weight_files
-from resnet_recipes.network.load import BEST_WEIGHTS, load
+from resnet_recipes.network.load import load
 from resnet_recipes.report.recorder import Evaluation
+from resnet_recipes.run_folder import BEST_WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import evaluate as evaluation
 from resnet_recipes.training.evaluate import BestWeights, evaluate
