@@ -123,7 +123,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
     may_be_elsewhere = not external_launcher.count_ranks() and (
-        plan.world_size > 1 or launch.device == "cuda"
+        plan.world_size > 1 or launch.gpus != "auto" or launch.device == "cuda"
     )
     if launch.device != "cpu" and (gpus.count or may_be_elsewhere):
         here = "" if gpus.count else " (this machine has no GPU)"

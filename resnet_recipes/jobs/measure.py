@@ -59,8 +59,9 @@ def predict_time(plan: Plan) -> RunForecast | None:
     """
     if measurement := recall(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
-    device, ranks = plan.recipe.launch.device, plan.world_size
-    is_on_cpu = device == "cpu" or (device == "auto" and not cuda.find_gpus().count)
+    launch, ranks = plan.recipe.launch, plan.world_size
+    needs_gpu = launch.device == "cuda" or launch.gpus != "auto" or cuda.find_gpus().count
+    is_on_cpu = launch.device == "cpu" or not needs_gpu
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
         speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader_images_per_second else ", if loading keeps up"

@@ -92,7 +92,7 @@ class BuiltNetwork:
         library = backbones.get_library(model.name)
         is_drawn = model.init == "library" and not model.weights
         drawn = f", initialized by {library}" if is_drawn else ""
-        kernels = "" if is_resnet else ", without the fused kernels for ResNets"
+        kernels = "" if is_resnet else "; fused GPU operations exist only for ResNets"
         built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
         self.text = built + drawn + kernels
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
@@ -49,7 +50,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
     yield from machine
     yield "disk", f"up to {plan.disk}"
     if result := find_nearest(plan.published, plan.epochs):
-        yield "published", format_published(result)
+        yield "published", format_published(result, plan.epochs)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
         rule = f"results are for {', '.join(others)}, not for {plan.recipe.model.title}"
         yield "published", rule
@@ -149,10 +150,13 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
     return ", ".join(parts)
 
 
-def format_published(result: Published) -> str:
-    """Return a published result in one line."""
+def format_published(result: Published, epochs: Fraction | None = None) -> str:
+    """Return a published result in one line; name the epochs of this run if they differ."""
     parts = [f"{result.top1:g}% top-1"]
-    parts += [format_count(result.epochs, "epoch")] if result.epochs else []
+    if result.epochs:
+        is_other = epochs not in (None, result.epochs)
+        other = f" (this run: {float(epochs):.4g})" if is_other else ""
+        parts.append(format_count(result.epochs, "epoch") + other)
     parts += [result.time] if result.time else []
     parts += [result.hardware] if result.hardware else []
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")

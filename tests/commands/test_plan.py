@@ -51,7 +51,7 @@ def test_plan_notes_photographs_that_are_too_large_for_its_recipe(enter, tmp_pat
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
     text = " ".join(enter(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
-    assert "data.train_size=32 is for smaller images than these, of 120 px: try finetune" in text
+    assert "is for smaller images than these, of 120 px try recipe=finetune" in text
     text = enter(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
     assert "smaller images than these" not in text
 
@@ -61,6 +61,7 @@ def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
     text = " ".join(enter("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
     assert "time published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
+    assert "1 x GPU (this machine has no GPU)" in enter("resnet-recipes plan mild gpus=1").out
     text = enter("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       unknown: this machine has no GPU\n" in text
 
