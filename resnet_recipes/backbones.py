@@ -117,6 +117,10 @@ def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:
     return getattr(torchvision.models, name)(**arguments)
 
 
+#: The calls that list the networks of each library.
+_LISTINGS = {"timm": "timm.list_models()", "torchvision": "torchvision.models.list_models()"}
+
+
 def require_network(name: str) -> None:
     """Raise RecipeError if the library of a network does not have it.
 
@@ -136,7 +140,8 @@ def require_network(name: str) -> None:
         if find_spec(other) and short in list_networks(other):
             fixes = [f"model.name={other}:{short}"]
         others = Hint(
-            f"choose from its {len(available):,} networks, such as {library}:{available[0]}"
+            f"choose from its {len(available):,} networks, such as {library}:resnet50; "
+            f"{_LISTINGS[library]} lists them"
         )
         rule = Statement(f"{library} has no such network")
         raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)

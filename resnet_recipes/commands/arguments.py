@@ -184,7 +184,8 @@ def split(
                 settings[arguments.words[-1]] = typed
         elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
-            if not value or (value.startswith("-") and not equals):
+            is_flag = value.startswith("-") and not equals and not _NUMBER.fullmatch(value)
+            if not value or is_flag:
                 problems.append(_explain_missing_value(name, usage))
             elif takes[name].startswith("FILE"):
                 problems += _check_ending(name, value, takes[name].removeprefix("FILE"))

@@ -43,7 +43,11 @@ def run(arguments: Arguments) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")
     except OSError as error:
-        raise RecipeError.of("FILE", file, f"cannot be written: {error.strerror}") from None
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = f"{path.parent} is a file" if is_file else error.strerror
+        raise RecipeError.of(
+            "FILE", file, f"cannot be written: {why}", f"recipes/{path.name}"
+        ) from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")

@@ -47,4 +47,5 @@ def run(arguments: Arguments) -> int:
 
 def _format(problem: Problem) -> str:
     """Return a problem as text; a missing file is named as it was typed."""
-    return f"error: {problem._replace(key='FILE') if problem.kind is Kind.ABSENT else problem}"
+    problem = problem._replace(key="FILE") if problem.kind is Kind.ABSENT else problem
+    return "\n      ".join([f"error: {problem.lines()[0]}", *problem.lines()[1:]])

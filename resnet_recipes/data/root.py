@@ -170,8 +170,12 @@ def _make_absent_problem(root: Path, fix: Fix) -> Problem:
 
 def _explain_file(root: Path) -> Problem:
     if root.suffix != ".beton":
-        hints = ("unpack an archive", LAYOUT, "a table has the columns path and label")
+        hints: tuple[str, ...] = (LAYOUT, "a table has the columns path and label")
+        if root.name.lower().endswith(_ARCHIVES):
+            hints = ("unpack it, and pass the folder", LAYOUT)
         fix: Fix = tuple(map(Hint, hints))
+        if whole := next(filter(_has_splits, root.parents[:3]), None):  # of train/ants/1.jpg
+            fix = Value(whole)
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):

@@ -12,7 +12,15 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.beton.samples import Samples, open_samples
@@ -154,7 +162,7 @@ def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
             images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
             is_pattern = glob.has_magic(str(place))
-            rule = "no file matches this pattern" if is_pattern else ""
+            rule = Statement("no file matches this pattern") if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
             problems.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
     NotReadyError.raise_if_any(problems)

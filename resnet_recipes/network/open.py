@@ -38,7 +38,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
     if model:
         backbones.require_network(model.name)
     if named and model and _get_short_name(named) != _get_short_name(model):
-        rule = f"has the weights of {named.name}, not {model.name}"
+        rule = f"has no weights for {model.name}"
         raise NotReadyError.of(place, None, rule, model.format_selection(named.name))
     is_published = _is_published(source)
     try:

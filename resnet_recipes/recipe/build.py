@@ -61,6 +61,9 @@ def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
             return f"{name}: {{{next(iter(kinds))}: {value}}}"
         line = f"{name}: {{}}" if text in ON else f"{name}: null"
         return line if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
+    word, _, rest = str(value).partition(" ")
+    if word in kinds and rest:  # lr 0.1
+        return f"{word}: {rest.strip()}"
     if isinstance(value, str) and "name" in kinds:
         return f"{name}: {{name: {value}}}"
     meaning = find_meaning(key, str(value))

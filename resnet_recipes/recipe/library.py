@@ -39,6 +39,8 @@ MAX_PARENTS = 8
 #: Sections that a recipe can select by name; each has a folder with its options.
 GROUPS = ("optimizer", "schedule")
 
+_CASE = Hint("rename the file: recipe names have lower-case letters, digits and '_'")
+
 #: `optimizer` as a choice in `defaults`, in any Hydra spelling.
 _CHOICE = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
 
@@ -141,6 +143,13 @@ class Library:
             rule, fix = "is a folder, not a recipe", fix or f"data={shlex.quote(name)}"
         elif name in NETWORKS:
             rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
+        elif os.path.isfile(name):
+            rule, fix = "is a file, but recipe files end in .yaml", "resnet-recipes ls"
+        elif name in self.user:
+            rule, fix = (
+                f"is not a valid name, although {shorten_path(self.user[name])} exists",
+                _CASE,
+            )
         if fix:
             raise RecipeError.of("recipe", name, rule, fix)
         raise _make_unknown_error("recipe", name, self.list_names())
@@ -198,7 +207,7 @@ class Library:
         document = read(entry)
         if entry.path in below:
             rule = Statement("recipes inherit from each other in a circle")
-            raise RecipeError([_make_defaults_problem(document, rule)])
+            raise RecipeError([_make_defaults_problem(document, rule, "defaults: [mild]")])
         if len(links) + len(below) >= MAX_PARENTS:
             rule = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
             raise RecipeError.of(shorten_path(entry.path), None, rule)
@@ -215,7 +224,7 @@ class Library:
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
             raise NotReadyError.of("recipe", name, "", fix, Kind.ABSENT)
-        if self.user.get(path.stem) == path and names.RECIPE.fullmatch(path.stem):
+        if self.user.get(path.stem) == path:
             return self.find(path.stem)
         return Entry(path.stem, path, "file")
 

@@ -230,5 +230,7 @@ def _respell(key: str, value: str) -> Fix:
             return Value(value.strip(" ,"))
         if value.count("(") > value.count(")"):
             return Value(f"{value})")
+        if value.startswith("range("):
+            return Hint("range(1,4) means 1, 2 and 3")
         return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
     return Hint("quote the complete argument if it has brackets or commas")

@@ -107,11 +107,12 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        number = mark.line + 1 if mark else 1
+        has_tab = re.match(r" *\t", [*text.splitlines(), "", ""][number - 1])
+        why = "is indented with a tab" if has_tab else f"is not YAML: {error.problem}"
+        hint = "indent with spaces, two for each level"
         reader.refuse(
-            mark.line + 1 if mark else 1,
-            None,
-            f"is not YAML: {error.problem or error.context}",
-            Hint("indent with spaces, two for each level, and put unusual text in quotes"),
+            number, None, why, Hint(hint if has_tab else f"{hint}, and put unusual text in quotes")
         )
     except yaml.YAMLError as error:
         reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
@@ -197,7 +198,7 @@ class _Reader:
         tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
             word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
-            fix = f"{word[1]}: {word[2]}" if word else ()
+            fix = f"{word[1]}: {word[2]}" if word else "defaults: [mild]"
             self.refuse(
                 1, None, Statement("a recipe is a mapping of settings, as in 'name: mine'"), fix
             )

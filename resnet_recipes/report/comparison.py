@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from resnet_recipes.base import duration
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
@@ -153,7 +153,12 @@ def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
     fix = "resnet-recipes runs"
     NotReadyError.raise_if_any(
-        Problem(str(run.folder), None, run.reason or "is not a run folder", fix)
+        Problem(
+            str(run.folder),
+            None,
+            Statement(run.reason) if run.reason else "is not a run folder",
+            fix,
+        )
         for run in runs
         if run.state == "unreadable"
     )

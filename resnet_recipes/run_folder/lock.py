@@ -57,7 +57,7 @@ def find_holder(folder: Path) -> int:
     if not isinstance(pid, int) or not _has_open(pid, folder / LOCK):
         host = facts.get("host", socket.gethostname())
         if host == socket.gethostname():
-            raise NotReadyError.at(folder, "is not running")
+            raise NotReadyError.at(folder, "is not running", "resnet-recipes runs state=running")
         raise NotReadyError.at(folder, f"was started on {host}, so it cannot be stopped from here")
     return pid
 

@@ -217,4 +217,4 @@ def test_convert_takes_paths_with_an_equals_sign(run_verb, enter, images):
     words = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
     assert run_verb(words) == "run=1/a.beton\n"
-    assert "did you mean shuffle?" in enter(f"resnet-recipes {words} shufle=true", 2).err
+    assert "did you mean shuffle=true?" in enter(f"resnet-recipes {words} shufle=true", 2).err

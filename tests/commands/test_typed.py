@@ -26,6 +26,8 @@ resnet-train mild data=nowhere
 resnet-train mild data=/nope/x
 resnet-train mild data=empty
 resnet-train mild data=one
+resnet-train mild data=images/train/pattern0/0.jpg
+resnet-train mild data=junk.pth
 resnet-train data=images
 resnet-train data=lonely
 resnet-train mild data=ftp://host/images --dry-run
@@ -108,12 +110,15 @@ resnet-recipes mild
 resnet-recipes show
 resnet-recipes show milld
 resnet-recipes cp mild recipes/Mine.yaml
+resnet-recipes cp mild junk.pth/mine.yaml
+resnet-recipes validate junk.pth
 resnet-recipes diff mild
 resnet-recipes diff mild nope
 resnet-recipes diff mild hotter
 resnet-recipes methods mixap
 resnet-recipes estimate mild
 resnet-recipes estimate data=images --within 2
+resnet-recipes estimate mild data=images --price -1
 resnet-recipes plan mild data=images bs=8 epochs=0.001
 resnet-recipes teach mild data=images bs=8
 resnet-recipes runs nope

@@ -74,7 +74,10 @@ def test_file_suggests_its_folder_or_a_command(images):
         (images / name).touch()
         message = explain_root_rejection(images / name)
         assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in message
-        assert "a table has the columns path and label" in message
+        assert f"try:   data={images}" in message
+    for name, hint in (("x.txt", "a table has the columns path and label"), ("x.zip", "unpack it")):
+        (images.parent / name).touch()
+        assert hint in explain_root_rejection(images.parent / name)
 
 
 @pytest.mark.parametrize("names", ["Train Val", "training_set test_set", "train valid"])

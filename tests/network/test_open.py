@@ -59,7 +59,7 @@ def test_published_name_of_another_network_is_rejected(put_in_hub):
     with pytest.raises(NotReadyError) as caught:
         open_network("timm:test_vit.r160_in1k", ModelConfig("timm:test_efficientnet"))
     (problem,) = caught.value.problems
-    assert problem.clause == "has the weights of timm:test_vit, not timm:test_efficientnet"
+    assert problem.clause == "has no weights for timm:test_efficientnet"
     assert problem.fix == "model.name=timm:test_vit"
 
 

@@ -113,7 +113,7 @@ def test_values_ambiguous_between_readers_are_rejected(value, text):
         ("just text", 1, "a mapping of settings"),
         ("", 1, "a mapping of settings"),
         ("a: [1, 2\nb: 3", 2, "not YAML"),
-        ("a:\n\t- 1", 2, "not YAML"),
+        ("a:\n\t- 1", 2, "is indented with a tab"),
         ("a: 'open\n", 2, "not YAML"),
         ("a: 1\n b: 2", 2, "not YAML"),
         (b"a: 1\nb: \xff", 2, "not UTF-8"),

@@ -115,7 +115,8 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
-        rule = f"names {len(missing):,} of {len(rows):,} files that do not exist: {first}"
+        count = f"{len(missing):,} of {len(rows):,}"
+        rule = f"lists missing files, {count}; the first is {first}"
         raise make_error(table, rule, Hint(f"paths are relative to {folder}"))
     seen: set[str] = set()
     for row, name in zip(rows, names, strict=True):

@@ -88,7 +88,7 @@ def test_split_is_a_column_or_first_folder(folder, text, splits):
         ),
         (
             "path,label\na.jpg,x\nnone.jpg,y\n",
-            "names 1 of 2 files that do not exist: none.jpg, line 3",
+            "lists missing files, 1 of 2; the first is none.jpg, line 3",
         ),
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
