@@ -11,6 +11,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
+from resnet_recipes.methods import ORDER
 from tests.sources import ROOT, assert_none, list_nodes, parse_sources
 from tests.test_documented_commands import PAGES, list_code_blocks
 
@@ -123,6 +124,19 @@ def list_messages() -> Iterator[str]:
             else:
                 continue
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {text}"
+
+
+def test_determinism_lists_methods_that_sample_on_device():
+    """Their random numbers depend on the rank, so results depend on the number of ranks."""
+    page = PAGES["docs/determinism.md"].partition("## The number of ranks")[2]
+    sources = {path.stem: path.read_text() for path in (PACKAGE / "methods").glob("[!_]*.py")}
+    sampling = {
+        method.name
+        for method in ORDER
+        if method.draws_in_forward or "now.rng" in sources[method.__module__.rpartition(".")[2]]
+    }
+    assert len(sampling) > 5
+    assert_none(name for name in sorted(sampling) if f"`{name}`" not in page)
 
 
 def test_messages_name_no_file_that_an_installation_lacks():
