@@ -72,9 +72,9 @@ def run_job(process: RankProcess) -> int:
 def resume(run: Run, checkpoints: Checkpoints) -> int:
     """Resume from the newest intact checkpoint, or start; return the completed steps.
 
-    Starts the training clock. Reads `model.weights` only when a run starts, not when it resumes.
+    Reads `model.weights` only when a run starts, not when it resumes. Starts the training clock at
+    the end, since all of this is part of the start-up.
     """
-    run.clock.restart(0.0)
     checkpoint, first = checkpoints.load_newest(), 0
     if checkpoint is not None:
         first = restore(run, checkpoint[1])
@@ -93,6 +93,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
                 f"the ranks started from different weights: model.weights={model.weights} is not "
                 "the same file on all nodes"
             )
+    run.clock.restart(0.0 if checkpoint is None else checkpoint[1]["seconds"])
     return first
 
 

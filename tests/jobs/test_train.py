@@ -1,5 +1,6 @@
 """The report of the first rank about its run."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from io import StringIO
@@ -7,12 +8,14 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
 from resnet_recipes.report.recorder import Evaluation
+from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.run import Run
 from tests.run_folders import create_unstarted_run
 
@@ -77,6 +80,31 @@ def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypa
     run_rank_0(lambda *_: 7, checkpoints, recorder, **more)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.args[1] == 10.0
+
+
+@pytest.mark.parametrize(("saved", "seconds"), [(None, 0.0), (({}, {"seconds": 60.0}), 60.0)])
+def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, monkeypatch):
+    now = [0.0]
+
+    def wait(*_: object) -> int:
+        now[0] += 5.0
+        return 7
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(train.pretrained, "find", wait)
+    for place, name in (
+        (train.pretrained, "load"),
+        (train, "restore"),
+        (train, "compute_digest"),
+        (train.distributed, "is_same_on_all_ranks"),
+    ):
+        monkeypatch.setattr(place, name, wait)
+    monkeypatch.setattr(train, "list_resume_warnings", lambda *_: [])
+    device = torch.device("cpu")
+    run = Mock(clock=Clock(device), rank=Mock(device=device))
+    train.resume(run, Mock(load_newest=lambda: saved if wait() else None))
+    assert now[0] >= 15.0
+    assert run.clock.seconds() == seconds
 
 
 def test_first_error_of_a_run_is_kept(run_rank_0):
