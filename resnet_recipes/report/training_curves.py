@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection
-from resnet_recipes.run_folder import METRICS, SUMMARY
+from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord
+from resnet_recipes.run_folder.summary import compute_data_wait, time_evaluations
 
 #: Maximum runs in a plot: more lines cannot be distinguished.
 MAX_RUNS = 10
@@ -45,7 +45,10 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     ]
     bars = [row | {"name": name} for name, run in chosen.items() for row in _list_phases(run)]
     if bars:
-        caption = "Where the time went, in total."
+        caption = (
+            "The parts of the total time. Other: writing the weights at the end, and work that a "
+            "stop discards."
+        )
         figures.append(
             Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
         )
@@ -80,21 +83,21 @@ def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
 
 
 def _list_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
-    summary = read_json(run.folder / SUMMARY, may_be_absent=True)
-    try:
-        parts = {
-            name: float(summary[f"{key}_seconds"]) / 60
-            for name, key in (
-                ("training", "training"),
-                ("waiting for data", "training"),
-                ("evaluation", "evaluation"),
-                ("checkpoints", "checkpoint"),
-                ("start-up", "startup"),
-            )
-        }
-        parts["waiting for data"] *= float(summary["data_wait_share"])
-    except (ValueError, KeyError, TypeError):
+    """Yield the minutes of each part of a run, which add up to its wall time."""
+    records = read_metrics(run.folder / METRICS)
+    steps, begins = filter_kind(records, "step"), filter_kind(records, "begin")
+    if not steps:
         return
-    parts["training"] -= parts["waiting for data"]
-    for rank, (phase, minutes) in enumerate(parts.items()):
-        yield {"phase": phase, "minutes": minutes, "rank": rank}
+    trained, waiting = steps[-1]["training_seconds"], compute_data_wait(records)
+    parts = {
+        "training": trained * (1 - waiting),
+        "waiting for data": trained * waiting,
+        "evaluation": sum(time_evaluations(records)),
+        "checkpoints": sum(record["seconds"] for record in filter_kind(records, "saved")),
+    }
+    rest = max(0.0, records[-1]["wall_seconds"] - sum(parts.values()))
+    # at most the rest, since older runs counted the loading of weights also as training
+    parts["start-up"] = min(rest, sum(record["startup_seconds"] for record in begins))
+    parts["other"] = rest - parts["start-up"]
+    for rank, (phase, seconds) in enumerate(parts.items()):
+        yield {"phase": phase, "minutes": seconds / 60, "rank": rank}
