@@ -6,6 +6,7 @@ from typing import Any
 
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection
+from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord
@@ -37,11 +38,11 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     figures = [
         Figure(
             f"{mark}course-{key}",
-            f"{title[0].upper()}{title[1:]} over the epochs.",
+            "The bands are 95% intervals." if key == "top1_percent" else "",
             charts.plot_curve(points, key, title),
         )
         for key, title in QUANTITIES.items()
-        if len({point["epoch"] for point in points if point.get(key) is not None}) > 1
+        if _is_worth_plotting(points, key)
     ]
     bars = [row | {"name": name} for name, run in chosen.items() for row in _list_phases(run)]
     if bars:
@@ -58,15 +59,29 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     return PageSection("During the runs", text, legend=names, figures=figures)
 
 
+def _is_worth_plotting(points: Sequence[dict[str, Any]], key: str) -> bool:
+    """Return whether a quantity changes over the epochs; for the accuracy, constancy is news."""
+    drawn = [point for point in points if point.get(key) is not None]
+    fields = ("epoch",) if key == "top1_percent" else ("epoch", key)
+    return all(len({point[field] for point in drawn}) > 1 for field in fields)
+
+
 def _read_points(folder: Path) -> list[dict[str, Any]]:
     """Return the downsampled log of a run: the epoch, and values of QUANTITIES."""
     records = read_metrics(folder / METRICS)
     accuracies = [
-        {"epoch": record["epoch"], "top1_percent": top1}
+        {"epoch": record["epoch"], "top1_percent": top1, **_find_interval(top1, record["examples"])}
         for record in filter_kind(records, "evaluation")
         if (top1 := get_top1(record)) is not None
     ]
     return [*_downsample(filter_kind(records, "step")), *accuracies]
+
+
+def _find_interval(top1: float, images: int) -> dict[str, float]:
+    """Return the ends of the 95% interval of an accuracy, in percent."""
+    if not images:
+        return {}
+    return compute_accuracy_interval(round(top1 * images / 100), images)._asdict()
 
 
 def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:

@@ -95,7 +95,7 @@ def has_tooltip(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("count", "plots"), [(1, 7), (500, 8)])
+@pytest.mark.parametrize(("count", "plots"), [(1, 4), (500, 5)])
 def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     (tmp_path / "runs").mkdir()
     for i in range(count):
@@ -118,7 +118,7 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
         recipe="<script>document.title='owned'<\\script>",
     )
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
-    assert browser.title == "1 run"
+    assert browser.title == "Run <img src=x onerror=document.title='owned'>"
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
@@ -146,7 +146,7 @@ def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
         return [len(browser.find_elements(By.CSS_SELECTOR, lines.format(n))) for n in (1, 2)]
 
     assert count_lines() == [2, 2]
-    browser.find_element(By.CSS_SELECTOR, ".legend input[value=hot]").click()
+    browser.find_element(By.CSS_SELECTOR, ".legend input[value^='a-hot']").click()
     wait_until(browser, lambda: count_lines() == [1, 2])
 
 

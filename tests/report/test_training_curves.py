@@ -39,3 +39,18 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
             "other": (336 - 240 - 10 - 6 - counted) / 60,
         }
     )
+
+
+def test_accuracy_has_95_percent_interval_of_its_images(tmp_path):
+    evaluation = {"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 50.0}
+    evaluation |= {"examples": 100, "seconds": 1.0, "wall_seconds": 400.0}
+    rows = read_values(make_run_folder(tmp_path, "mine"), evaluation)["course-top1_percent"]
+    # Wilson's interval of 50 of 100, from tables
+    assert [rows[-1]["low"], rows[-1]["high"]] == pytest.approx([40.38, 59.62], abs=0.005)
+
+
+def test_constant_quantities_have_no_plot_except_accuracy(tmp_path):
+    evaluation = {"kind": "evaluation", "step": 50, "epoch": 5.0, "ema_top1_percent": 70.0}
+    evaluation |= {"examples": 0, "seconds": 1.0, "wall_seconds": 400.0}
+    plots = read_values(make_run_folder(tmp_path, "mine", top1=70.0), evaluation)
+    assert {*plots} == {"course-top1_percent", "course-loss", "course-pixels", "phases"}

@@ -128,11 +128,14 @@ def _group_by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
 def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
-    Rows have name, epoch and `y`.
+    Rows have name, epoch and `y`, and perhaps low and high, the ends of its interval.
     """
     values = [
-        {key: row[key] for key in ("name", "epoch", y)} for row in points if row.get(y) is not None
+        {key: row[key] for key in ("name", "epoch", y, *({"low", "high"} & row.keys()))}
+        for row in points
+        if row.get(y) is not None
     ]
+    fields = [key for key in ("name", "epoch", y, "low", "high") if any(key in v for v in values)]
     return _make_plot(
         "curve",
         description=f"{title[0].upper()}{title[1:]} over the epochs",
@@ -142,7 +145,7 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
         y=y,
         title=title,
         from_zero=y in ("lr", "data_wait_share"),
-        tooltip=_make_tooltip(("name", "epoch", y)),
+        tooltip=_make_tooltip(fields),
     )
 
 

@@ -29,7 +29,7 @@ _HEAD = (
 
 @dataclass
 class Figure:
-    """A plot with its name and caption."""
+    """A plot with its name and caption, which may be empty."""
 
     name: str  # name of the PNG file and the HTML element
     caption: str
@@ -151,7 +151,8 @@ def _draw_swatch(place: int) -> str:
 def _format_figure(figure: Figure) -> str:
     name, legend = escape_html(figure.name), "own" if figure.has_own_legend else "page"
     plot = f'<div class="plot" data-spec="{name}-spec" data-legend="{legend}"></div>'
-    caption = f"<figcaption>{escape_html(figure.caption)}</figcaption>"
+    text = escape_html(figure.caption)
+    caption = f"<figcaption>{text}</figcaption>" if text else ""
     spec = f'<script type="application/json" id="{name}-spec">{to_json(figure.spec)}</script>'
     return f'<figure id="{name}">{plot}{caption}{spec}</figure>'
 
