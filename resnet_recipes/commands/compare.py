@@ -26,7 +26,7 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from resnet_recipes.report.paired_difference import PairedDifference
+from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord
 
@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> int:
     lines = [*_format_lines(letters, runs, tables)]
     lines += ["", *_describe_seeds(groups)]
     for item in verdicts.items():
-        sentences = _describe_pair(*item)
+        sentences = describe_pair(*item)
         lines += [
             "",
             *(line for sentence in sentences for line in wrap_text(sentence, get_width())),
@@ -132,28 +132,6 @@ def _compare_groups(
     for side in sides[1:]:
         if verdict := PairedDifference.of([*sides[0].values()], [*side.values()]):
             yield f"{', '.join(sides[0])} vs. {', '.join(side)}", verdict
-
-
-def _describe_pair(pair: str, verdict: PairedDifference) -> Iterator[str]:
-    """Yield sentences that compare two groups on the same images."""
-    low, high = verdict.interval
-    source = "images and seeds" if verdict.freedom else "images"
-    yield (
-        f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
-        f"{low:+.2f} to {high:+.2f} over {source}."
-    )
-    if low * high > 0:
-        yield f"Settled{'' if verdict.freedom else ' for these networks; other seeds may differ'}."
-        return
-    yield "Not settled: they may be equally accurate."
-    ways = []
-    if times := verdict.multiply_to_settle("images"):
-        ways.append(f"{format_number(float(f'{times * verdict.images:.2g}'))} images")
-    if times := verdict.multiply_to_settle("seeds"):
-        ways.append(f"{times:.2g} times as many seeds")
-    if verdict.points:
-        way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"
-        yield f"{way} would settle a difference of this size."
 
 
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:

@@ -51,11 +51,15 @@ def run(arguments: Arguments) -> int:
         fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(build_sections(runs, price))
-    what = format_count(len(runs), "run")
+    what = title = format_count(len(runs), "run")
     if "--published" in arguments:
-        what = "published results of ResNet-50 on ImageNet"
+        what = title = "published results of ResNet-50 on ImageNet"
+    elif len(runs) == 1:
+        title = f"Run {runs[0].name}"
+    elif len(roots := {run.folder.resolve().parent for run in runs}) == 1:
+        title += f" in {'/'.join(roots.pop().parts[-2:])}"
     with open_output("--out", str(out)) as file:
-        file.write(build_page(what[0].upper() + what[1:], sections).encode())
+        file.write(build_page(title[0].upper() + title[1:], sections).encode())
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})

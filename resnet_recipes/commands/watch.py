@@ -100,8 +100,7 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
 
 def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     """Yield state, last step, last evaluation and time left."""
-    total = "" if record.epochs is None else f" of {record.epochs:.4g}"
-    yield f"{record.name}: {record.state}, epoch {record.epochs_done:.2f}{total}"
+    yield f"{record.name}: {record.state}, {record.progress}"
     steps = filter_kind(records, "step")
     if steps:
         last = steps[-1]

@@ -121,14 +121,20 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
-    """Return the runs by label: the name of their group and their seed."""
+    """Return the runs by label: their name, or their folder if several runs have this name.
+
+    `names` are the settings of each group. They follow in parentheses, as far as runs differ.
+    """
+    sides = list(zip(groups, names, strict=True))
+    counts = Counter(run.name for group, _ in sides for run in group.runs)
     labeled: dict[str, RunRecord] = {}
-    for group, name in zip(groups, names, strict=True):
+    for group, name in sides:
         for run in group.runs:
-            several = len(group.runs) > 1
-            seed = f", seed {read_settings(run.folder).get('seed')}" if several else ""
-            label = f"{name}{seed}"
-            labeled[f"{label}, {run.name}" if label in labeled else label] = run
+            facts = [name] if len(sides) > 1 else []
+            if len(group.runs) > 1:
+                facts.append(f"seed {read_settings(run.folder).get('seed')}")
+            place = str(run.folder) if counts[run.name] > 1 else run.name
+            labeled[f"{place} ({', '.join(facts)})" if facts else place] = run
     return labeled
 
 

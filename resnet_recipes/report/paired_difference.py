@@ -1,11 +1,12 @@
 """Compare the accuracies of networks on the same images, with a confidence interval."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import expm1
 from statistics import fmean, pvariance
 from typing import NamedTuple, Self
 
+from resnet_recipes.base.text import format_number
 from resnet_recipes.run_folder.correct_images import CorrectImages
 
 #: Quantile of the normal distribution for a 95% interval, and the factor for 80% power.
@@ -97,6 +98,28 @@ class PairedDifference(NamedTuple):
         inverse = max(1e-9, (of_seeds / total) ** 2 / seeds / max(1, self.freedom))
         z = _Z * (8 + 3 * inverse) / (8 + inverse)
         return (expm1(z**2 * inverse) / inverse * total) ** 0.5
+
+
+def describe_pair(pair: str, verdict: PairedDifference) -> Iterator[str]:
+    """Yield sentences that compare two groups on the same images."""
+    low, high = verdict.interval
+    source = "images and seeds" if verdict.freedom else "images"
+    yield (
+        f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
+        f"{low:+.2f} to {high:+.2f} over {source}."
+    )
+    if low * high > 0:
+        yield f"Settled{'' if verdict.freedom else ' for these networks; other seeds may differ'}."
+        return
+    yield "Not settled: they may be equally accurate."
+    ways = []
+    if times := verdict.multiply_to_settle("images"):
+        ways.append(f"{format_number(float(f'{times * verdict.images:.2g}'))} images")
+    if times := verdict.multiply_to_settle("seeds"):
+        ways.append(f"{times:.2g} times as many seeds")
+    if verdict.points:
+        way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"
+        yield f"{way} would settle a difference of this size."
 
 
 def _collect_points(group: Sequence[CorrectImages]) -> dict[tuple[str, int], list[list[float]]]:

@@ -25,8 +25,14 @@ from resnet_recipes.report.comparison import (
 from resnet_recipes.report.learning_curve import describe_learning_curves
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection, Table
+from resnet_recipes.report.paired_difference import (
+    PairedDifference,
+    compute_accuracy_interval,
+    describe_pair,
+)
 from resnet_recipes.report.training_curves import make_section
-from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
+from resnet_recipes.run_folder import COMMAND, CORRECT_IMAGES, DATA, METRICS, SUMMARY
+from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 
@@ -35,6 +41,9 @@ USUAL_HARDWARE = "8x A100"
 
 #: Maximum rows in the table of the Pareto front; the table of all runs is complete.
 MAX_FRONT_ROWS = 8
+
+#: Maximum unfinished runs in the headline.
+MAX_RESUMABLE = 4
 
 #: Dollars per hour of a p4d.24xlarge (8 A100) on demand: 27 min cost 14.77 dollars in the Composer
 #: tutorial for AWS.
@@ -81,13 +90,16 @@ def _build_data_sections(
     """Yield the sections on the runs of a dataset; `mark` is the prefix of its figure names."""
     groups = group_seeds(runs)
     series = make_labels(groups)
-    lengths = Counter(series)
+    lengths = [group.runs[0].epochs for group in groups]
     names = [
-        f"{name}, {group.runs[0].epochs or 0:.4g} epochs" if lengths[name] > 1 else name
-        for group, name in zip(groups, series, strict=True)
+        f"{name}, {length:.4g} epoch{'' if length == 1 else 's'}"
+        if length and len({*lengths}) > 1
+        else name
+        for length, name in zip(lengths, series, strict=True)
     ]
     rows = [
-        {"series": one, "name": name} | _group_row(group, price or 0.0)
+        {"series": one, "name": name, "title": _name_group(group, name)}
+        | _group_row(group, price or 0.0)
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
@@ -102,9 +114,10 @@ def _build_data_sections(
         for name, run in labeled.items()
         if run.extends
     ]
-    head = _make_headline(runs, rows, price)
+    head = _make_headline(runs, rows, price, _judge_best(groups, names))
     curves = describe_learning_curves(groups)
-    yield replace(head, text=[*head.text, *trailing, *extended, *curves])
+    advice = _advise_next(runs)
+    yield replace(head, text=[*head.text, *trailing, *extended, *curves, *advice])
     if len(rows) > 1 or (rows and published):
         note = "" if published else "Published results are for ImageNet, so they are omitted."
         yield PageSection(
@@ -126,9 +139,9 @@ def _name_data(run: RunRecord) -> str:
     return PurePath(read_settings(run.folder).get("data.root", "")).name
 
 
-def _count_images(run: RunRecord) -> int:
-    """Return the number of a run's training images; 0 if unknown."""
-    count = read_json(run.folder / DATA, may_be_absent=True).get("train_examples")
+def _count_images(run: RunRecord, key: str = "train_examples") -> int:
+    """Return the number of a run's training or validation images; 0 if unknown."""
+    count = read_json(run.folder / DATA, may_be_absent=True).get(key)
     return count if isinstance(count, int) else 0
 
 
@@ -144,13 +157,16 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
 
 
 def _make_headline(
-    runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
+    runs: Sequence[RunRecord],
+    rows: Sequence[dict[str, Any]],
+    price: float | None,
+    verdict: Iterator[str],
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
     tables = [_make_front_table(front, price)] if len(front) > 1 else []
-    text = [*_describe_best(front, price, len(rows)), *_list_facts(runs, content)]
+    text = [*_describe_best(front, price, len(runs)), *verdict, *_list_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
 
@@ -161,23 +177,56 @@ def _list_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     recipes = {f"recipe={run.recipe}" for run in runs}
     if shared := [*(recipes if len(recipes) == 1 else ()), *find_shared_changes(runs)]:
         yield f"{'All have' if len(runs) > 1 else 'Settings:'} {'  '.join(shared)}"
-    if len(runs) == 1 and runs[0].resumable:
-        yield f"Next: resnet-train --resume {shlex.quote(str(runs[0].folder))}"
-    elif len(runs) == 1 and runs[0].state == "finished":
-        yield f"Next: resnet-recipes predict {shlex.quote(str(runs[0].folder))} IMAGES"
+
+
+def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
+    """Yield the commands that resume unfinished runs, and one that uses the best run."""
+    resumable = [run for run in runs if run.resumable]
+    for run in resumable[:MAX_RESUMABLE]:
+        yield (
+            f"Next: resnet-train --resume {shlex.quote(str(run.folder))} "
+            f"({run.state} at {run.progress})"
+        )
+    if len(resumable) > MAX_RESUMABLE:
+        yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
+    finished = [run for run in runs if run.state == "finished" and run.top1_percent is not None]
+    if finished:
+        best = max(finished, key=lambda run: run.top1_percent or 0.0)
+        yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
+
+
+def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[str]:
+    """Yield whether the best group is more accurate than the second, on the same images."""
+    finished = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
+    best = sorted(finished, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
+    sides = [
+        [hits for run in group.runs if (hits := CorrectImages.read(run.folder))]
+        for group, _ in best
+    ]
+    if len(sides) > 1 and (verdict := PairedDifference.of(*sides)):
+        title = " vs. ".join(_name_group(group, name) for group, name in best)
+        yield " ".join(describe_pair(title, verdict))
+
+
+def _name_group(group: SeedGroup, settings: str) -> str:
+    """Return the name of a single run with its settings, or the settings of several runs."""
+    return settings if len(group.runs) > 1 else f"{group.runs[0].name} ({settings})"
 
 
 def _describe_best(
-    front: Sequence[dict[str, Any]], price: float | None, groups: int
+    front: Sequence[dict[str, Any]], price: float | None, runs: int
 ) -> Iterator[str]:
     if not front:
         return
     best = front[-1]
     cost = "" if price is None else f", ${best['cost']:,.2f}"
-    seeds = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
+    source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
+    if (images := best["eval_images"]) and best["seeds"] == 1:
+        low, high = compute_accuracy_interval(round(best["top1_percent"] * images / 100), images)
+        source = f" (95% interval {low:.1f} to {high:.1f}%)"
     yield (
-        f"{'Best: ' if groups > 1 else ''}{best['name']}, {best['top1_percent']:.2f}% "
-        f"top-1{seeds} in "
+        f"{'Best finished run: ' if runs > 1 else ''}{best['title']}, "
+        f"{best['top1_percent']:.2f}% top-1{source} in "
         f"{format_time(60 * best['minutes'])} of training{cost}."
     )
 
@@ -195,7 +244,7 @@ def _check_run(run: RunRecord) -> RunRecord:
     try:
         read_settings(run.folder)
         read_metrics(run.folder / METRICS)
-        for name in (DATA, SUMMARY):
+        for name in (DATA, CORRECT_IMAGES, SUMMARY):
             read_json(run.folder / name, may_be_absent=True)
         return run
     except NotReadyError as error:
@@ -245,8 +294,8 @@ def _make_figures(
             "The same against training compute, which does not depend on the load of the machine.",
             [],
         ),
-        "epochs": ("epochs", "epochs", "The same against epochs.", []),
-        "images": ("images", "training images", "The same against training images.", []),
+        "epochs": ("epochs", "epochs", "", []),
+        "images": ("images", "training images", "", []),
     }
     for key, (name, title, caption, others) in axes.items():
         values = {row[key] for row in rows}
@@ -267,6 +316,7 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
         "high": mean + noise,
         "seeds": len(group.top1),
         "images": _count_images(first),
+        "eval_images": _count_images(first, "eval_examples"),
         "epochs": first.epochs or first.epochs_done,
         "minutes": group.mean("minutes"),
         "pflops": group.mean("pflops"),
@@ -278,7 +328,7 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
 
 def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
     columns = {
-        "settings": "settings",
+        "name": "run",
         "state": "state",
         "epochs_done": "epochs",
         "top1_percent": "top-1 (%)",
@@ -290,13 +340,13 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
     rows = [
         run.as_dict()
         | {
-            "settings": name,
+            "name": name,
             "state": ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             "cost": run.cost(price or 0.0),
         }
         for name, run in runs.items()
     ]
-    return Table("All runs. Click a column heading to sort.", columns | {"name": "run"}, rows)
+    return Table("Click a column heading to sort.", columns, rows)
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

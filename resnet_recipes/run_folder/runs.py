@@ -1,6 +1,7 @@
 """Read runs from their folders: state, changes, progress, accuracy and time."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,12 @@ class RunRecord:
         return self.folder.name
 
     @property
+    def progress(self) -> str:
+        """The epochs done: "epoch 3.93 of 5"."""
+        total = "" if self.epochs is None else f" of {self.epochs:.4g}"
+        return f"epoch {self.epochs_done:.2f}{total}"
+
+    @property
     def better_raw(self) -> float | None:
         """Accuracy of the raw weights if the EMA weights are so far behind that raw is better."""
         top1, raw = self.top1_percent, self.raw_top1_percent
@@ -80,7 +87,11 @@ class RunRecord:
     @property
     def shown_changes(self) -> tuple[str, ...]:
         """Settings from the command line, except the run's name, folder and epochs."""
-        return tuple(change for change in self.changes if not change.startswith(_OMITTED_PREFIXES))
+        return tuple(
+            re.sub(r"^data\.root=", "data=", change)
+            for change in self.changes
+            if not change.startswith(_OMITTED_PREFIXES)
+        )
 
     def cost(self, price: float) -> float | None:
         """Return the cost of the wall time at `price` per hour."""
@@ -103,7 +114,7 @@ def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     return tuple(
         change
         for change in (readable[0].shown_changes if readable else ())
-        if all(change in run.changes for run in readable)
+        if all(change in run.shown_changes for run in readable)
     )
 
 

@@ -100,7 +100,7 @@ def test_report_lines_join_durations_and_name_other_settings(render_page):
     assert points[0]["seeds"] == 2
     assert points[0]["minutes"] == pytest.approx(3.5)
     curves = {row["name"] for row in read_plots(text)["course-loss"]["data"]["values"]}
-    assert "lr 0.2, 4 epochs, seed 1" in curves
+    assert "0.2-4-1-6b3f2a91 (lr 0.2, 4 epochs, seed 1)" in curves
     assert len(curves) == 8
 
 
@@ -157,7 +157,10 @@ def test_report_of_published_results_needs_no_runs(render_page, enter):
 def test_report_head_prints_shared_settings_once(render_page):
     make_three_runs(training_pflops=0.0018)
     text = render_page("runs --price 36")
-    assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
+    best = "Best finished run: b (lr 72.0), 72.00% top-1 in 20:00 of training, $13.20."
+    assert best in text
+    assert "<h1>3 runs in " in text
+    assert "Next: resnet-recipes predict runs/b IMAGES" in text
     assert text.count(">0.0018<") == 3
     assert "Data: 5,000 training images." in text
     assert "Accuracies on different images" not in text
@@ -191,8 +194,9 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
     assert "<h2>2 data sets" in text
-    assert re.findall(r"Best: ([\w .]+),", text) == ["share 1.0"]
-    assert "mild, 71.50% top-1 (mean of 2 runs)" in text  # folds are not compared
+    assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["share 1.0"]
+    # folds are not compared
+    assert "Best finished run: mild, 71.50% top-1 (mean of 2 runs)" in text
     assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds
 
 
@@ -203,7 +207,7 @@ def test_report_separates_best_and_plots_by_data_set(render_page):
         )
     text = render_page()
     assert "Accuracies on different images cannot be compared" in text
-    assert re.findall(r"Best: (\w+)", text) == ["of_a", "of_c"]
+    assert re.findall(r"Best finished run: \w \((\w+)\)", text) == ["of_a", "of_c"]
     for figure, series in (("data1-time", {"of_a", "of_b"}), ("data2-time", {"of_c", "of_d"})):
         assert {row["series"] for row in list_drawn_values(text, figure, "point")[0]} == series
 
@@ -214,10 +218,32 @@ def test_report_of_one_run_has_no_plot(render_page):
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
+    assert "<h1>Run mine</h1>" in text
     assert "time" not in read_plots(text)
     stopped = make_run_folder(RUNS, "stopped", images=5000, state="stopped")
     text = render_page(stopped)
-    assert f"Next: resnet-train --resume {stopped}" in text
+    assert f"Next: resnet-train --resume {stopped} (stopped at epoch 4.00 of 4)" in text
+
+
+def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
+    for name, top1, lr in (("a", 90.0, 1), ("b", 80.0, 2)):
+        folder = make_run_folder(
+            RUNS, name, images=5000, top1=top1, config={"optimizer": {"lr": lr}}
+        )
+        facts = {"train_examples": 5000, "eval_examples": 100}
+        (folder / "data.json").write_text(json.dumps(facts))
+        flags = "".join(str(int(i < top1)) for i in range(100))
+        (folder / "hits.json").write_text(json.dumps({"digest": "same", "flags": flags}))
+    for i in range(6):
+        make_run_folder(RUNS, f"s{i}", state="stopped", images=5000, epochs=8)
+        (RUNS / f"s{i}" / "data.json").write_text(json.dumps(facts))
+    text = render_page()
+    best, second = "a (lr 1, 4 epochs)", "b (lr 2, 4 epochs)"
+    assert f"Best finished run: {best}, 90.00% top-1 (95% interval 82.6 to 94.5%)" in text
+    assert f"{best} vs. {second}, the same 100 images: +10.00 points, 95% interval +" in text
+    assert text.count("--resume runs/s") == 4
+    assert "Next: resnet-train --resume runs/s0 (stopped at epoch 4.00 of 8)" in text
+    assert "2 more runs can be resumed: resnet-recipes runs" in text
 
 
 def test_report_names_damaged_run_and_shows_others(render_page):
