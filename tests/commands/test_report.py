@@ -80,7 +80,7 @@ def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
         points = list_drawn_values(render_page(name), "time", "point")
         assert len(points) == 1 + published
         assert {row["clock"] for row in points[0] if "clock" in row} == (
-            {"papers"} if published else set()
+            {"steady"} if published else set()
         )
 
 
