@@ -174,7 +174,7 @@ def test_demo_uses_methods_and_optimizer_of_mild():
     assert demo["published"] == []
 
 
-def test_gentle_is_mild_with_milder_crops():
+def test_gentle_is_mild_with_larger_crops():
     mild, gentle = (compose(name, needs_data=False).recipe for name in ("mild", "gentle"))
     crops = replace(mild.data, crop_scale=(0.35, 1.0))
     assert gentle == replace(mild, name="gentle", about=gentle.about, data=crops, published=[])
