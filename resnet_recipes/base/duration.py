@@ -123,7 +123,7 @@ def find_epochs_rule(text: str) -> str:
     return Rule("must be a positive number of epochs, or a duration such as 400ba")
 
 
-def to_fraction(value: float | str) -> Fraction:
+def parse_fraction(value: float | str) -> Fraction:
     """Return a number exactly as written: 0.7 is 7/10, not the nearest binary float."""
     return Fraction(str(value))
 

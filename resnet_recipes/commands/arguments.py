@@ -137,19 +137,19 @@ class Arguments:
         )
 
 
-def select(words: Iterable[str], *keys: str) -> list[str]:
+def select_arguments(words: Iterable[str], *keys: str) -> list[str]:
     """Return the arguments that set one of these keys."""
     return [word for word in words if "=" in word and word.partition("=")[0] in keys]
 
 
-def drop(words: Iterable[str], *keys: str) -> list[str]:
+def drop_arguments(words: Iterable[str], *keys: str) -> list[str]:
     """Return the arguments that set none of these keys."""
-    return [word for word in words if not select([word], *keys)]
+    return [word for word in words if not select_arguments([word], *keys)]
 
 
 def get_value(words: Iterable[str], *keys: str) -> str:
     """Return the value of the first argument that sets one of these keys, or ""."""
-    return next((word.partition("=")[2] for word in select(words, *keys)), "")
+    return next((word.partition("=")[2] for word in select_arguments(words, *keys)), "")
 
 
 def split(

@@ -17,7 +17,13 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.commands.arguments import DATA_KEYS, Arguments, drop, get_value, select
+from resnet_recipes.commands.arguments import (
+    DATA_KEYS,
+    Arguments,
+    drop_arguments,
+    get_value,
+    select_arguments,
+)
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
@@ -57,10 +63,10 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the best recipe for a budget, and report the reason."""
-    from resnet_recipes.jobs.candidates import find_offers
+    from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.jobs.measure import UNKNOWN
 
-    offers, rule, *_ = find_offers(
+    offers, rule, *_ = find_candidates(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
     )
     if not offers:
@@ -81,7 +87,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
     """
     fix: Fix = ()
     problems = list[Problem]()
-    if select(changes, *DATA_KEYS):
+    if select_arguments(changes, *DATA_KEYS):
         from resnet_recipes import data
         from resnet_recipes.jobs.candidates import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
@@ -123,16 +129,16 @@ def name_recipe(arguments: Arguments) -> Arguments:
 
 def is_named(arguments: Arguments) -> bool:
     """Return whether an argument names a recipe."""
-    return bool(select(arguments.words, "recipe"))
+    return bool(select_arguments(arguments.words, "recipe"))
 
 
 def choose_recipe(arguments: Arguments) -> Choice:
     """Return the recipe given by the arguments. Raises RecipeError if it does not exist."""
     library = Library(arguments.recipes)
-    values = (word.removeprefix("recipe=") for word in select(arguments.words, "recipe"))
-    names, changes = list(filter(None, values)), drop(arguments.words, "recipe")
+    values = (word.removeprefix("recipe=") for word in select_arguments(arguments.words, "recipe"))
+    names, changes = list(filter(None, values)), drop_arguments(arguments.words, "recipe")
     recipes = library.list_names()
-    if not names and select(changes, "budget", "launch.budget"):
+    if not names and select_arguments(changes, "budget", "launch.budget"):
         return Choice("", changes)
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
@@ -142,7 +148,7 @@ def choose_recipe(arguments: Arguments) -> Choice:
         raise RecipeError(_explain_missing(changes, recipes))
     names += [word for word in changes if word in recipes]
     if len(names) > 1:
-        if select(changes, "run.extends"):
+        if select_arguments(changes, "run.extends"):
             rule = Statement("--extend names the run, and the new run keeps its recipe")
             raise RecipeError.of(names[1], None, rule, Hint("remove it"))
         several = ",".join(dict.fromkeys(names))
@@ -161,7 +167,7 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 
     None if a user's file or another setting must be checked.
     """
-    rest = drop(arguments.words, *DATA_KEYS)
+    rest = drop_arguments(arguments.words, *DATA_KEYS)
     if len(rest) != 1 or not is_named(arguments):
         return None
     entry = Library(arguments.recipes).find(get_value(rest, "recipe"))

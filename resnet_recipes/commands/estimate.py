@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.errors import Hint, RecipeError, Rule
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_number, format_percent, format_time, wrap_text
-from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop_arguments
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
 from resnet_recipes.commands.printing import (
     format_minutes,
@@ -22,7 +22,7 @@ from resnet_recipes.commands.runs import read_price
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.candidates import Candidate, Offers
+    from resnet_recipes.jobs.candidates import Candidate, Candidates
     from resnet_recipes.planning.estimate import RunForecast, Speeds
     from resnet_recipes.planning.plan import Plan
 
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
 
     price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
     if {"--within", "--reach"} & arguments.flags.keys() or not is_named(name_recipe(arguments)):
-        print_offers(arguments, price_flag)
+        print_candidates(arguments, price_flag)
         return 0
     plan = plan_here(compose_recipe(arguments), say)
     price = price_flag if price_flag is not None else plan.recipe.launch.price
@@ -200,9 +200,9 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
         yield "  a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 
-def print_offers(arguments: Arguments, price: float | None) -> None:
-    """Print the offers of all recipes, or of the named recipe."""
-    from resnet_recipes.jobs.candidates import find_offers
+def print_candidates(arguments: Arguments, price: float | None) -> None:
+    """Print the candidates of all recipes, or of the named recipe."""
+    from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.report.page.charts import find_pareto
 
     names = (
@@ -210,21 +210,21 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
         if is_named(arguments)
         else Library(arguments.recipes).list_names()
     )
-    words = drop(arguments.words, "recipe")
+    words = drop_arguments(arguments.words, "recipe")
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
     try:
-        offers = find_offers(
+        candidates = find_candidates(
             [*words, *limits], arguments.recipes, names, _read_reach(arguments), say
         )
     except RecipeError as error:
         raise error.with_path_replaced("launch.budget", "--within") from None
-    rows = [_collect_offer(offer, words, price) for offer in offers.offers]
+    rows = [_collect_candidate(candidate, words, price) for candidate in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
     is_limited = bool({"--within", "--reach"} & arguments.flags.keys())
-    show(arguments, rows, _format_offers(offers, rows, is_limited), rows)
+    show(arguments, rows, _format_candidates(candidates, rows, is_limited), rows)
 
 
 def _read_reach(arguments: Arguments) -> float | None:
@@ -241,9 +241,11 @@ def _read_reach(arguments: Arguments) -> float | None:
     return float(number)
 
 
-def _collect_offer(offer: "Candidate", words: Sequence[str], price: float | None) -> dict[str, Any]:
-    """Return the values of an offer, for programs."""
-    recipe, duration = offer.plan.recipe, offer.estimate
+def _collect_candidate(
+    candidate: "Candidate", words: Sequence[str], price: float | None
+) -> dict[str, Any]:
+    """Return the values of a candidate, for programs."""
+    recipe, duration = candidate.plan.recipe, candidate.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))
     command = ["resnet-train", recipe.name, *words, f"epochs={epochs:g}"]
@@ -252,16 +254,16 @@ def _collect_offer(offer: "Candidate", words: Sequence[str], price: float | None
         "epochs": epochs,
         "minutes": duration and duration.total_minutes,
         "most_minutes": duration and duration.max_minutes,
-        "measured": offer.is_measured,
+        "measured": candidate.is_measured,
         "cost": duration.cost(price) if duration and price is not None else None,
-        "top1_percent": offer.accuracy and offer.accuracy.top1,
-        "accuracy": offer.accuracy.source if offer.accuracy else "",
-        "command": shlex.join(drop(command, "budget")),
+        "top1_percent": candidate.accuracy and candidate.accuracy.top1,
+        "accuracy": candidate.accuracy.source if candidate.accuracy else "",
+        "command": shlex.join(drop_arguments(command, "budget")),
     }
 
 
-def _format_offers(
-    offers: "Offers", rows: Sequence[dict[str, Any]], is_limited: bool
+def _format_candidates(
+    candidates: "Candidates", rows: Sequence[dict[str, Any]], is_limited: bool
 ) -> Iterator[str]:
     cells = [
         {
@@ -288,13 +290,13 @@ def _format_offers(
     elif rows:
         yield "Accuracy on these images is not known before a run."
         if is_limited:
-            yield f"The first is {offers.rule}."
+            yield f"The first is {candidates.rule}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
-    for reason in dict.fromkeys(offers.skipped.values()):
-        names = [name for name, why in offers.skipped.items() if why == reason]
+    for reason in dict.fromkeys(candidates.skipped.values()):
+        names = [name for name, why in candidates.skipped.items() if why == reason]
         yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
-    for name, problem in offers.absent.items():
+    for name, problem in candidates.absent_weights.items():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")
 
 

@@ -14,9 +14,9 @@ from resnet_recipes.commands.arguments import (
     GPUS_KEYS,
     Arguments,
     Usage,
-    drop,
+    drop_arguments,
     name_as_typed,
-    select,
+    select_arguments,
 )
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
@@ -72,8 +72,8 @@ def run(arguments: Arguments) -> int:
     recipe, changes = ("", arguments.words) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
-    nodes = ["nodes=1", *select(changes, "nodes")][-1]
-    changes = drop(changes, "nodes")
+    nodes = ["nodes=1", *select_arguments(changes, "nodes")][-1]
+    changes = drop_arguments(changes, "nodes")
     problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_place_problems(arguments, nodes, changes)
@@ -116,7 +116,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
-        Job(name, drop(words, *GPUS_KEYS), allocation, storage, list(extras), secrets)
+        Job(name, drop_arguments(words, *GPUS_KEYS), allocation, storage, list(extras), secrets)
     )
 
 
@@ -148,7 +148,7 @@ def _format_slurm(
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     if "-m" not in arguments:
-        return slurm.format_script(drop(words, *GPUS_KEYS), allocation, time)
+        return slurm.format_script(drop_arguments(words, *GPUS_KEYS), allocation, time)
     most = int(arguments.flags.get("--parallel", "0"))
     chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
     return slurm.format_array(chained, allocation, time, most or None)
@@ -160,7 +160,10 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     from resnet_recipes.planning.planner import make_plan
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, words = {}, {name: drop(words, *GPUS_KEYS) for name, (_, words) in runs.items()}
+    plans, words = (
+        {},
+        {name: drop_arguments(words, *GPUS_KEYS) for name, (_, words) in runs.items()},
+    )
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
@@ -211,9 +214,9 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     """Yield the problems of nodes, and of settings that the job sets."""
-    for word in select(changes, *_TAKEN):
+    for word in select_arguments(changes, *_TAKEN):
         yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
-    for word in select(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
+    for word in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
         rule = "works on one node only; on several, the job itself is restarted"
         yield Problem(word, None, rule, kind=Kind.UNUSED)
     if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix="nodes=2"):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from math import inf
 from typing import Any
 
-from resnet_recipes.base.duration import Duration, to_fraction
+from resnet_recipes.base.duration import Duration, parse_fraction
 from resnet_recipes.base.errors import RecipeError, Statement
 from resnet_recipes.base.kinds import WrongTypeError, convert
 from resnet_recipes.base.text import wrap_text
@@ -116,7 +116,7 @@ def _describe_use(item: dict[str, Any]) -> str:
 def _find_length(head: dict[str, Any]) -> str:
     try:
         length = Duration.parse(str(head["max_duration"])).scale(
-            to_fraction(head.get("scale_schedule_ratio", 1))
+            parse_fraction(head.get("scale_schedule_ratio", 1))
         )
     except (KeyError, ValueError):
         return "-"

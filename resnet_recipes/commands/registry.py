@@ -14,9 +14,9 @@ from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
     Usage,
-    drop,
+    drop_arguments,
     format_row,
-    select,
+    select_arguments,
     split,
 )
 from resnet_recipes.commands.characters import refuse_pasted
@@ -155,7 +155,7 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
         choose_recipe(name_recipe(arguments))
         from resnet_recipes.recipe.hydra_compose import list_points
 
-        words = drop(arguments.words, "nodes")
+        words = drop_arguments(arguments.words, "nodes")
         words = list_points(words)[0] if "-m" in arguments else words
         compose_recipe(Arguments(arguments.flags, words), needs_data)
 
@@ -178,13 +178,13 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             arguments.words.append(f"recipe={values[0]}")
         # the settings are checked with another recipe
         if wrong := collect_problems(choose_recipe, arguments):
-            arguments.words = ["recipe=mild", *drop(arguments.words, "recipe")]
+            arguments.words = ["recipe=mild", *drop_arguments(arguments.words, "recipe")]
         needs_data = module != "plan" and "--cfg" not in arguments and not wrong
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
-            is_set = select(arguments.words, *DATA_KEYS) or "root" in read(entry).tree.get(
-                "data", {}
-            )
+            is_set = select_arguments(arguments.words, *DATA_KEYS) or "root" in read(
+                entry
+            ).tree.get("data", {})
             return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
         return [
             *wrong,

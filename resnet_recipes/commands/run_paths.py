@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import (
     label,
 )
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.commands.arguments import Arguments, drop, get_value, select
+from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value, select_arguments
 from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import (
@@ -114,7 +114,10 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
         RecipeError.raise_if_any(
             [
                 Problem("NAME", name, rule, kind=Kind.UNUSED) if name else None,
-                *(Problem(word, None, rule, kind=Kind.UNUSED) for word in select(words, *_NAMING)),
+                *(
+                    Problem(word, None, rule, kind=Kind.UNUSED)
+                    for word in select_arguments(words, *_NAMING)
+                ),
             ]
         )
         return Resumption(find_runs([run_name], "--resume")[0], words)
@@ -130,7 +133,7 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
         fix = "resnet-train --resume auto mild data=PATH"
         rule = Statement(f"there is no run {folder}" if folder else f"{root} has no unfinished run")
         raise RecipeError.of("--resume", "auto", rule, fix)
-    return Resumption(folder, drop(words, *_NAMING))
+    return Resumption(folder, drop_arguments(words, *_NAMING))
 
 
 def find_root(words: Sequence[str]) -> Path:

@@ -12,7 +12,7 @@ from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_count, format_duration, format_number, format_time
-from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop, select
+from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.printing import say
@@ -99,7 +99,7 @@ def compose_points(
                 needs_data="--dry-run" not in arguments,
             )
             name = _name_run(point, [word for word in words if word in varying])
-            if not select(words, "recipe"):  # a budget selected the recipe
+            if not select_arguments(words, "recipe"):  # a budget selected the recipe
                 words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
         except RecipeError as error:
@@ -110,7 +110,7 @@ def compose_points(
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
-    for word in select(arguments.words, "run", "run.name"):
+    for word in select_arguments(arguments.words, "run", "run.name"):
         yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         rule = "cannot be used with -m: the same command continues a sweep"
@@ -129,7 +129,7 @@ def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[
     if problem := find_number_problem("--parallel", parallel, 1, most):
         yield problem._replace(fix=Hint(f"this machine has {format_count(most, unit)}"))
     elif int(parallel) > 1 and gpus:
-        for word in select(words, *GPUS_KEYS):
+        for word in select_arguments(words, *GPUS_KEYS):
             yield Problem(
                 word, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
             )
@@ -201,7 +201,7 @@ def _name_run(point: Composed, varying: list[str]) -> str:
     """
     launch = LaunchConfig(budget=point.recipe.launch.budget)  # it determines the duration
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
-    parts = [word.partition("=") for word in drop(varying, "recipe")]
+    parts = [word.partition("=") for word in drop_arguments(varying, "recipe")]
     labels = [
         ("no" if key.startswith("~") else "")
         + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{_FRACTION.sub('of', value)}")

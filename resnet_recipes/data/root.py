@@ -90,7 +90,7 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
     return families
 
 
-def is_both(words: Collection[str]) -> bool:
+def is_train_and_val(words: Collection[str]) -> bool:
     """Return whether some words are for training and some for validation."""
     return not any({*synonyms}.isdisjoint(words) for synonyms in SYNONYMS.values())
 
@@ -103,7 +103,7 @@ def find_split_names(names: Iterable[str]) -> dict[str, str]:
     families = find_split_families(names)
     if exact := families.pop("", None):
         return exact
-    both = [family for family in families.values() if is_both(family.values())]
+    both = [family for family in families.values() if is_train_and_val(family.values())]
     return both[0] if len(both) == 1 else {}
 
 
@@ -190,7 +190,7 @@ def _has_splits(folder: Path) -> bool:
     if all(os.path.exists(folder / f"{split}.beton") for split in SPLITS):
         return True
     words = find_split_folders(folder)
-    if not is_both(words.values()):
+    if not is_train_and_val(words.values()):
         return False
     return any(
         any(_list_folders(folder / name))

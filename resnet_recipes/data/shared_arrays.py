@@ -66,12 +66,12 @@ class SharedArrays:
     def _attach(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, count_layout_bytes(self.layout))
         self._descriptor = descriptor
-        self.arrays, at = {}, 0
+        self.arrays, address = {}, 0
         for name, (dtype, shape) in self.layout.items():
-            self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(
-                shape
-            )
-            at += _count_array_bytes(dtype, shape)
+            self.arrays[name] = np.frombuffer(
+                self._memory, dtype, int(np.prod(shape)), address
+            ).reshape(shape)
+            address += _count_array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):

@@ -303,8 +303,8 @@ class Comparison(NamedTuple):
 
 @torch.no_grad()
 def compare_logits(
-    one: RunProgram,
-    other: RunProgram,
+    first: RunProgram,
+    second: RunProgram,
     images: Tensor,
     progress: Progress = show_nothing,
 ) -> Comparison:
@@ -316,13 +316,13 @@ def compare_logits(
     """
     height, width = images.shape[2:]
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
-    is_flexible = is_any_size_accepted(one) and is_any_size_accepted(other)
+    is_flexible = is_any_size_accepted(first) and is_any_size_accepted(second)
     batches = (*images.split(16), *([wide] if is_flexible else []))
     done, maxima = 0, []
     progress(done, len(images))
     for batch in batches:
-        logits = one(batch)
-        maxima.append(torch.stack([(logits - other(batch)).abs().max(), logits.abs().max()]))
+        logits = first(batch)
+        maxima.append(torch.stack([(logits - second(batch)).abs().max(), logits.abs().max()]))
         done = min(done + len(batch), len(images))
         progress(done, len(images))
     return Comparison(*torch.stack(maxima).amax(0).tolist())

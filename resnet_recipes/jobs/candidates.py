@@ -63,23 +63,23 @@ class Candidate(NamedTuple):
     accuracy: Accuracy | None  # None: unknown
 
 
-class Offers(NamedTuple):
-    """The offers of all recipes."""
+class Candidates(NamedTuple):
+    """The candidates of all recipes."""
 
-    offers: list[Candidate]  # best first, or by recipe
+    candidates: list[Candidate]  # best first, or by recipe
     rule: str  # reason for the order of recipes with unknown accuracy
     skipped: dict[str, str]  # recipes that do not fit, each with the reason
-    absent: dict[str, Problem]  # recipes whose weights are not on this machine
+    absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
 
 
-def find_offers(
+def find_candidates(
     words: Sequence[str],
     folder: Path | None,
     names: Sequence[str],
     reach: float | None = None,
     say: Say = show_nothing,
-) -> Offers:
-    """Return the offers of some recipes with these changes.
+) -> Candidates:
+    """Return the candidates of some recipes with these changes.
 
     With a budget, this is the longest run of each recipe, best first. With `reach`, it is the
     shortest run with at least this known accuracy, in percent, fastest first. Otherwise it is every
@@ -88,7 +88,7 @@ def find_offers(
     If there are several recipes, recipes for small images are skipped for photographs. A recipe
     whose weights are not on this machine fits, since they can be downloaded.
     """
-    offers, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
+    candidates, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
     facts, results, side, rule = None, None, 0.0, ""
     best: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def find_offers(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
-            offers += _find_lengths(plan, results, reach)
+            candidates += _find_lengths(plan, results, reach)
             if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
                 absent[name] = problem
         except RecipeError as error:
@@ -115,14 +115,18 @@ def find_offers(
     if errors and len(skipped) == len(names):
         raise next(errors[name] for name in (*best, *names) if name in errors)
     if reach is not None:
-        offers.sort(
-            key=lambda offer: offer.estimate.max_minutes if offer.estimate else float("inf")
+        candidates.sort(
+            key=lambda candidate: (
+                candidate.estimate.max_minutes if candidate.estimate else float("inf")
+            )
         )
     elif any("budget=" in word for word in words):
         order = {name: place for place, name in enumerate(best)}
-        offers.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
-        offers.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
-    return Offers(offers, rule, skipped, absent)
+        candidates.sort(key=lambda candidate: order.get(candidate.plan.recipe.name, len(order)))
+        candidates.sort(
+            key=lambda candidate: -(candidate.accuracy.top1 if candidate.accuracy else 0.0)
+        )
+    return Candidates(candidates, rule, skipped, absent)
 
 
 def _find_lengths(

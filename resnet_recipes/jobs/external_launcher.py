@@ -78,22 +78,22 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
     Returns only if no steps are left to train, or if a rank fails before training: an error on rank
     0 is raised there, and other ranks return its exit code without a message.
     """
-    by, start = find_launcher(), time.monotonic()
-    if by == "srun":
+    launcher, start = find_launcher(), time.monotonic()
+    if launcher == "srun":
         os.environ |= _translate_srun(os.environ)
-    if _is_on_one_machine(by):
+    if _is_on_one_machine(launcher):
         os.environ |= LOOPBACK_VARIABLES | os.environ
     os.environ |= get_allocator_settings()  # before torch reads them
 
     rendezvous = _join_rendezvous("command")
-    _await_others(rendezvous, by, say)
+    _await_others(rendezvous, launcher, say)
     if code := _confirm_words(rendezvous, words):
         return code
     locked: LockedFolder | None = None
     failure: BaseException | None = None
     if rendezvous.rank == 0:
         try:
-            RecipeError.raise_if_any(_find_problems(words, by))
+            RecipeError.raise_if_any(_find_problems(words, launcher))
             locked = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error
@@ -150,9 +150,9 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(name, None, rule, Hint("start the ranks with torchrun"))
 
 
-def _is_on_one_machine(by: str) -> bool:
+def _is_on_one_machine(launcher: str) -> bool:
     """Return whether all ranks run on this machine."""
-    if by == "srun":
+    if launcher == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
     return os.environ.get("LOCAL_WORLD_SIZE") == str(count_ranks())
 
@@ -211,7 +211,7 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     return 1 if is_bound else tasks_here
 
 
-def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
+def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
     """Yield problems of settings that the launcher determines, and of GPUs without a rank."""
     import torch
 
@@ -219,10 +219,14 @@ def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
     for word in words:
         if word.split("=")[0] in LAUNCHER_SETTINGS:
             yield Problem(
-                word, None, f"is set by {by} (WORLD_SIZE={count_ranks()})", kind=Kind.UNUSED
+                word, None, f"is set by {launcher} (WORLD_SIZE={count_ranks()})", kind=Kind.UNUSED
             )
     gpus = torch.cuda.device_count()
-    if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_ranks()) and gpus > 1:
+    if (
+        launcher == "srun"
+        and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_ranks())
+        and gpus > 1
+    ):
         rule = f"started one task per node, but this node has {gpus} GPUs"
         yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
@@ -253,13 +257,13 @@ def _open_folder(folder: Path, rank: int) -> HeldFolder:
     return HeldFolder(folder)
 
 
-def _await_others(rendezvous: "Rendezvous", by: str, say: Say) -> None:
+def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
     """Wait for the ranks that the launcher starts; rank 0 reports the wait.
 
     Raises NotReadyError after half an hour.
     """
     start, is_quiet = time.monotonic(), rendezvous.rank > 0
-    key = "SLURM_STEP_NUM_TASKS" if by == "srun" else "WORLD_SIZE"
+    key = "SLURM_STEP_NUM_TASKS" if launcher == "srun" else "WORLD_SIZE"
     for _ in rendezvous.await_all():
         seconds = time.monotonic() - start
         if seconds > _MAX_WAIT_SECONDS:

@@ -88,9 +88,9 @@ def read_job(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
+def show_progress(process: RankProcess, task: str, unit: str = "images") -> Iterator[Progress]:
     """Yield a function that keeps a rank alive and, on rank 0, shows progress."""
-    with ProgressLine(what, unit, process.console) as waiting:
+    with ProgressLine(task, unit, process.console) as waiting:
 
         def progress(done: int, total: int) -> None:
             process.watchdog.beat(0, "start")

@@ -22,7 +22,7 @@ from resnet_recipes.methods.increasing_randaugment import (
 from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp as MixUp
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix as MixUpOrCutMix
-from resnet_recipes.methods.plug_ins import find_installed
+from resnet_recipes.methods.plug_ins import find_plug_ins
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing as ProgressiveResizing
 from resnet_recipes.methods.randaugment import RandAugment as RandAugment
 from resnet_recipes.methods.random_erasing import RandomErasing as RandomErasing
@@ -58,7 +58,7 @@ _OURS: tuple[type[Method], ...] = (
 )
 
 #: Methods of other installed packages.
-INSTALLED = tuple(find_installed({method.name for method in _OURS}))
+INSTALLED = tuple(find_plug_ins({method.name for method in _OURS}))
 
 #: All methods. Methods of other packages run after the built-in ones, but before SAM and EMA.
 ORDER = (*_OURS[:-2], *INSTALLED, *_OURS[-2:])

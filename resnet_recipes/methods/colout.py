@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resnet_recipes.base.duration import Horizon, to_fraction
+from resnet_recipes.base.duration import Horizon, parse_fraction
 from resnet_recipes.base.limits import BelowOne
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
@@ -43,7 +43,7 @@ class ColOut(Method):
 
 def _count_kept(size: int, fraction: float) -> int:
     """Return how many of `size` rows or columns remain after removing a fraction; at least 1."""
-    return max(1, int((1 - to_fraction(fraction)) * size))
+    return max(1, int((1 - parse_fraction(fraction)) * size))
 
 
 def _choose(size: int, count: int, rng: np.random.Generator) -> np.ndarray:

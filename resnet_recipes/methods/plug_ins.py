@@ -17,7 +17,7 @@ GROUP = "resnet_recipes.methods"
 _CARD = ("name", "cost", "gain", "avoid_when")
 
 
-def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
+def find_plug_ins(taken: Collection[str]) -> Iterator[type[Method]]:
     """Yield the methods of other packages, sorted by name.
 
     A recipe can only name methods that the user has installed; it never loads code itself.

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import torch.nn.functional as F
 
-from resnet_recipes.base.duration import Duration, Horizon, is_duration, to_fraction
+from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
 from resnet_recipes.base.errors import Problem, Rule, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
@@ -147,14 +147,14 @@ class ProgressiveResizing(Method):
             scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step
         ]
         if scales:
-            return self._compute_side(full, to_fraction(scales[-1]))
+            return self._compute_side(full, parse_fraction(scales[-1]))
         return self.size_at(full, Fraction(step, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the image size in pixels after the fraction `elapsed` of a run without stairs."""
         delay = _parse_fraction(self.delay)
         finetune = _parse_fraction(self.finetune)
-        initial = to_fraction(self.initial_scale)
+        initial = parse_fraction(self.initial_scale)
         progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         return self._compute_side(full, initial + (1 - initial) * progress)
 

@@ -106,7 +106,9 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
     shapes = {key: item.shape for key, item in ours.state_dict().items()}
     digits = re.findall(r"\d+", short)
     candidates = [
-        one for one in backbones.list_networks("timm") if re.findall(r"\d+", one) == digits
+        candidate
+        for candidate in backbones.list_networks("timm")
+        if re.findall(r"\d+", candidate) == digits
     ]
     for other in get_close_matches(short, candidates, n=_MAX_NETWORKS, cutoff=0.7):
         try:
@@ -122,7 +124,7 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
         if not image_settings.has_same_levels(name, f"timm:{other}"):
             differences.append("normalization")
         if differences:
-            how = sorted(_TITLES.get(one, one) for one in differences)
+            how = sorted(_TITLES.get(candidate, candidate) for candidate in differences)
             yield Lookalike(f"timm:{other}", how)
 
 

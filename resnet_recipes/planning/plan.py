@@ -198,10 +198,14 @@ class Plan:
         size, start = self.steps_per_epoch, self.recipe.schedule.start
         if self.recipe.schedule.interval == "epoch":
             step = schedule.epochwise(step, steps_per_epoch=size, warmup=self.warmup, start=start)
-        return self.recipe.optimizer.lr * schedule.rise(step, self.warmup, start) * self._fall(step)
+        return (
+            self.recipe.optimizer.lr
+            * schedule.rise(step, self.warmup, start)
+            * self.decay_curve(step)
+        )
 
     @cached_property
-    def _fall(self) -> Callable[[int], float]:
+    def decay_curve(self) -> Callable[[int], float]:
         config, total = self.recipe.schedule, self.total_steps
         decay = {"total": total, "warmup": self.warmup, "final": config.final}
         cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)

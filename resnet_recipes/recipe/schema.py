@@ -11,8 +11,8 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import (
     Duration,
     Horizon,
+    parse_fraction,
     steps_per_epoch,
-    to_fraction,
 )
 from resnet_recipes.base.errors import Problem, Rule
 from resnet_recipes.base.limits import Bounds, IsDuration
@@ -67,7 +67,7 @@ class Recipe(Section):
     @property
     def ratio(self) -> Fraction:
         """`scale_schedule_ratio`, exactly as typed."""
-        return to_fraction(self.scale_schedule_ratio)
+        return parse_fraction(self.scale_schedule_ratio)
 
     @property
     def length(self) -> Duration:

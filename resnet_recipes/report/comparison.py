@@ -78,10 +78,10 @@ def read_machine(folder: Path) -> dict[str, str]:
     )
 
 
-def find_differences(sides: Sequence[dict[str, str]]) -> dict[str, list[str]]:
-    """Return the keys that differ, with the values of all `sides`; "-" for missing keys."""
-    keys = dict.fromkeys(key for side in sides for key in side)
-    rows = {key: [side.get(key, "-") for side in sides] for key in keys}
+def find_differences(settings_by_run: Sequence[dict[str, str]]) -> dict[str, list[str]]:
+    """Return the keys that differ, with the values of all runs; "-" for missing keys."""
+    keys = dict.fromkeys(key for side in settings_by_run for key in side)
+    rows = {key: [side.get(key, "-") for side in settings_by_run] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
 
 

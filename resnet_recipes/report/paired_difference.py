@@ -75,14 +75,14 @@ class PairedDifference(NamedTuple):
         half = self._compute_margin()
         return Confidence(self.points - half, self.points + half)
 
-    def multiply_to_settle(self, what: str) -> float | None:
-        """Return the factor on `what`, "images" or "seeds", that settles the comparison.
+    def multiply_to_settle(self, quantity: str) -> float | None:
+        """Return the factor on `quantity`, "images" or "seeds", that settles the comparison.
 
         With that many, the interval excludes zero with 80% power. None if no factor in `_MULTIPLES`
         suffices.
         """
         for times in _MULTIPLES:
-            if abs(self.points) > _POWER * self._compute_margin(**{what: times}):
+            if abs(self.points) > _POWER * self._compute_margin(**{quantity: times}):
                 return times
         return None
 

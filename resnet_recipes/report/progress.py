@@ -21,10 +21,10 @@ class ProgressLine(AbstractContextManager):
     """Shows progress and the remaining time when called; its bar is removed at the end."""
 
     def __init__(
-        self, what: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
+        self, task: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
     ):
-        """Show `what` on a stream, stderr by default; in a pipe at most every `every` seconds."""
-        self.what, self._unit, self._stream = what, unit, stream or sys.stderr
+        """Show `task` on a stream, stderr by default; in a pipe at most every `every` seconds."""
+        self.task, self._unit, self._stream = task, unit, stream or sys.stderr
         self._live: Live | None = None  # on a terminal only
         self._every = 0.1 if is_live(self._stream) else every
         self._shown = time.monotonic()
@@ -42,7 +42,7 @@ class ProgressLine(AbstractContextManager):
         if done > first:
             text += f", {format_time((now - start) / (done - first) * (total - done))} left"
         if not is_live(self._stream):
-            self.say(f"{self.what}: {text}")
+            self.say(f"{self.task}: {text}")
             return
         self._draw(done, total, text)
 
@@ -69,7 +69,7 @@ class ProgressLine(AbstractContextManager):
         row = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None):
             row.add_column(ratio=ratio, no_wrap=True)
-        row.add_row(self.what, ProgressBar(total, done), text)
+        row.add_row(self.task, ProgressBar(total, done), text)
         self._live.start()
         self._live.update(row, refresh=True)
 
@@ -83,16 +83,16 @@ class Pace:
         self._is_settled = False
         self._evaluation = 0.0
 
-    def observe(self, done: int, seconds_per_step: float, settled: bool) -> None:
+    def observe(self, done: int, seconds_per_step: float, is_settled: bool) -> None:
         """Add a logged interval that ends after `done` steps.
 
-        `settled`: the interval has one image size, and is not the first at this size.
+        `is_settled`: the interval has one image size, and is not the first at this size.
         """
         new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
-        if settled and self._is_settled and self._seconds is not None:
+        if is_settled and self._is_settled and self._seconds is not None:
             self._seconds += NEW_PACE_WEIGHT * (new - self._seconds)
-        elif settled or not self._is_settled:
-            self._seconds, self._is_settled = new, settled
+        elif is_settled or not self._is_settled:
+            self._seconds, self._is_settled = new, is_settled
 
     def add_evaluation(self, seconds: float) -> None:
         """Add the seconds of an evaluation."""

@@ -142,7 +142,7 @@ class Recorder:
         self._pace.add_evaluation(seconds)
         self._console.show_evaluation(done, averaged, raw, seconds)
 
-    def write_hits(self, hits: CorrectImages) -> None:
+    def write_correct_images(self, hits: CorrectImages) -> None:
         """Write which validation images the final network classifies correctly."""
         self._try_to_write(lambda: hits.write(self._folder))
 

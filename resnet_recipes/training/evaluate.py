@@ -51,7 +51,7 @@ def evaluate(
     for raw in Stream(data.batches(), device):
         with _explain_lack_of_memory(raw):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
-        kinds, outcomes = _count_hits(logits, raw.labels)
+        kinds, outcomes = _count_correct(logits, raw.labels)
         counts.index_add_(0, raw.labels, kinds)
         total += outcomes.losses.double().sum()
         if is_cut := bool(on_batch(outcomes)):
@@ -79,7 +79,7 @@ def evaluate(
     return Metrics(top1, top5, loss, examples, balanced)
 
 
-def _count_hits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
+def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     """Return the counts of each image, int64 [N, 4] in the order of `evaluate`, and the outcomes.
 
     Reads the logits [N, K] three times, which can take longer than the network for 100,000 classes.

@@ -137,7 +137,7 @@ class RunReporter:
                 raw = metrics
             run.top1, raw_start = metrics.top1, time.perf_counter()
             if self._is_over(done):
-                self._write_hits(correct)
+                self._write_correct_images(correct)
                 raw = raw or measure()
             end = time.perf_counter()
             run.best, run.owes_evaluation = best, False  # the evaluation is complete
@@ -151,7 +151,7 @@ class RunReporter:
                     is_best=best.step == done,
                 )
 
-    def _write_hits(self, correct: list[Tensor]) -> None:
+    def _write_correct_images(self, correct: list[Tensor]) -> None:
         """Write which images all ranks together classified correctly."""
         rank, images = self.run.rank, self.run.eval_data.examples
         flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
@@ -160,7 +160,7 @@ class RunReporter:
         flags = sum_over_ranks(flags).tolist()
         if self.recorder is not None:
             digest = self.run.plan.facts.eval_digest
-            self.recorder.write_hits(CorrectImages(digest, "".join(map(str, flags))))
+            self.recorder.write_correct_images(CorrectImages(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks have the same, finite weights."""

@@ -227,7 +227,7 @@ def _describe_value(key: str, recipe: State) -> str:
     if key in duration.SETTINGS:
         with suppress(ValueError):  # of a checkpoint from elsewhere
             length = duration.Duration.parse(recipe["max_duration"])
-            ratio = duration.to_fraction(recipe["scale_schedule_ratio"])
+            ratio = duration.parse_fraction(recipe["scale_schedule_ratio"])
             return f"trains for {length.scale(ratio).to_words()}"
     return "does not set it" if recipe.get(key) is None else f"uses {to_text(recipe[key])}"
 

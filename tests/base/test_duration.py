@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.base.duration import Duration, Horizon, parse_budget, parse_time, to_fraction
+from resnet_recipes.base.duration import Duration, Horizon, parse_budget, parse_fraction, parse_time
 from tests.tables import parse_rows
 
 
@@ -83,7 +83,7 @@ def test_invalid_duration_is_rejected_with_a_sentence(text):
 )
 def test_scaling_rounds_down_without_float_errors(ratio, epochs):
     for factor in (ratio, float(ratio)):
-        scaled = Duration.parse("90ep").scale(to_fraction(factor))
+        scaled = Duration.parse("90ep").scale(parse_fraction(factor))
         assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 

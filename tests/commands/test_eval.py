@@ -68,7 +68,7 @@ def test_remote_images_are_fetched_first_with_progress(trained_run, run_eval, mo
     asked = []
 
     def fetch(config: DataConfig, progress: ProgressLine | None = None, **_) -> DataConfig:
-        asked.append(progress.what if progress else "opened")
+        asked.append(progress.task if progress else "opened")
         return config
 
     monkeypatch.setattr(data, "fetch", fetch)

@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import run_guarded
-from resnet_recipes.methods.plug_ins import GROUP, find_installed
+from resnet_recipes.methods.plug_ins import GROUP, find_plug_ins
 from tests.tables import parse_rows
 
 CLASS = """
@@ -51,7 +51,7 @@ def install_package(tmp_path, monkeypatch):
 
 def test_method_of_another_package_is_found(install_package):
     install_package(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
-    (cls,) = find_installed({"mixup"})
+    (cls,) = find_plug_ins({"mixup"})
     assert cls().alpha == 1.0
 
 
@@ -75,7 +75,7 @@ theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 def test_invalid_method_of_a_package_is_rejected(install_package, name, body, entries, why):
     install_package(CLASS.format(name=name, body=body), *entries.split())
     with pytest.raises(NotReadyError) as caught:
-        list(find_installed({"mixup"}))
+        list(find_plug_ins({"mixup"}))
     (problem,) = caught.value.problems
     assert why in problem.clause
     assert "\n" not in problem.clause
@@ -87,7 +87,7 @@ def test_invalid_method_of_a_package_is_rejected(install_package, name, body, en
 )
 def test_error_in_installed_method_names_its_package(install_package, raised, monkeypatch, capsys):
     install_package(CLASS.format(name="theirs", body="") + FAILING.format(raised=raised), "theirs")
-    (method,) = find_installed(set())
+    (method,) = find_plug_ins(set())
     monkeypatch.setattr("resnet_recipes.methods.INSTALLED", (method,))
 
     def plan(_: object) -> int:
@@ -102,6 +102,6 @@ def test_error_in_installed_method_names_its_package(install_package, raised, mo
 
 def test_error_outside_installed_methods_names_no_package(install_package, monkeypatch):
     install_package(CLASS.format(name="theirs", body="pass"), "theirs")
-    monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_installed(set())))
+    monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_plug_ins(set())))
     with pytest.raises(ZeroDivisionError):
         run_guarded(lambda _: 1 // 0, [])

@@ -71,27 +71,27 @@ def pace(facts):
 
 
 def test_pace_weighs_steps_by_operations(pace):
-    pace.observe(8, 1.0, settled=True)
+    pace.observe(8, 1.0, is_settled=True)
     assert pace.seconds_left(10) == pytest.approx(10 * 1.0 + 20 * 4.0)
 
 
 def test_pace_averages_later_measurements(pace):
-    pace.observe(8, 1.0, settled=True)
-    pace.observe(9, 2.0, settled=True)
+    pace.observe(8, 1.0, is_settled=True)
+    pace.observe(9, 2.0, is_settled=True)
     assert pace.seconds_left(15) == pytest.approx(1.2 * (5 * 1.0 + 20 * 4.0))
 
 
 def test_pace_drops_the_first_interval(pace):
-    pace.observe(8, 30.0, settled=False)
+    pace.observe(8, 30.0, is_settled=False)
     assert pace.seconds_left(19) == pytest.approx(30.0 + 20 * 120.0)
-    pace.observe(9, 1.0, settled=True)
+    pace.observe(9, 1.0, is_settled=True)
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
-    pace.observe(21, 99.0, settled=False)
+    pace.observe(21, 99.0, is_settled=False)
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
 
 
 def test_pace_counts_remaining_evaluations(pace):
-    pace.observe(8, 1.0, settled=True)
+    pace.observe(8, 1.0, is_settled=True)
     pace.add_evaluation(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     assert pace.seconds_left(40) == 0

@@ -134,6 +134,6 @@ def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
     others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)
     monkeypatch.setattr(reporter, "sum_over_ranks", lambda flags: flags + others)
     batches = [torch.tensor([False]), torch.tensor([True])]
-    RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_hits(batches)
-    (hits,) = recorder.write_hits.call_args[0]
+    RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_correct_images(batches)
+    (hits,) = recorder.write_correct_images.call_args[0]
     assert hits == (run.plan.facts.eval_digest, "10011")

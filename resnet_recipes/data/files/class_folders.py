@@ -13,7 +13,7 @@ from resnet_recipes.data.root import (
     SPLITS,
     SYNONYMS,
     find_split_families,
-    is_both,
+    is_train_and_val,
     make_problem,
 )
 
@@ -33,7 +33,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
         )
         return
     families = find_split_families(listing.classes).values()
-    if named := [sorted(family) for family in families if is_both(family.values())]:
+    if named := [sorted(family) for family in families if is_train_and_val(family.values())]:
         rule = f"has class folders with names of splits: {list_first(named[0])}"
         yield make_problem(root, rule, (Hint(LAYOUT), *_CLASSES))
 
@@ -68,7 +68,7 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders that contain the same folders."""
     rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(similar)}"
-    if any(is_both(family.values()) for family in find_split_families(inner).values()):
+    if any(is_train_and_val(family.values()) for family in find_split_families(inner).values()):
         return make_problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _choose_pair(listing, similar):
         links = (
@@ -85,7 +85,7 @@ def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: se
 def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
     """Return the folders for training and validation: by name, or the larger first."""
     for family in find_split_families(similar).values():
-        if is_both(family.values()):
+        if is_train_and_val(family.values()):
             names = {word: name for name, word in family.items()}
             return tuple(
                 next(names[word] for word in words if word in names) for words in SYNONYMS.values()

@@ -43,10 +43,10 @@ class Store:
         """Seconds to wait before each retry."""
         return RETRY_SECONDS
 
-    def look(self, name: str) -> RemoteFile | None:
+    def describe(self, name: str) -> RemoteFile | None:
         """Return the description of a file; None if it does not exist. Raises NotReadyError."""
         try:
-            return self._retry(name, lambda: self._look(name), _RESPONSE_SECONDS)
+            return self._retry(name, lambda: self._describe_file(name), _RESPONSE_SECONDS)
         except FileNotFoundError:
             return None
 
@@ -76,7 +76,7 @@ class Store:
         """Return the error for a file that cannot be used."""
         return NotReadyError.of("data.root", f"{self.address}/{name}", rule, fix)
 
-    def _look(self, name: str) -> RemoteFile:
+    def _describe_file(self, name: str) -> RemoteFile:
         raise NotImplementedError
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:

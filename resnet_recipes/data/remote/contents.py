@@ -97,7 +97,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
                 place = folder / head.name
                 names |= dict.fromkeys(_list_named(store, head, place, only, len(tables) > 1))
     names = {name: None for name in names if name not in {head.name for head in heads}}
-    images = list(_look_at_each(store.look, names))
+    images = list(_look_at_each(store.describe, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
         rule = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
         raise store.make_error(missing[0], rule)
@@ -110,7 +110,7 @@ def _find_present(store: Store, named: str) -> list[RemoteFile]:
 
     def look(name: str) -> RemoteFile | None:
         try:
-            return store.look(name)
+            return store.describe(name)
         except ForbiddenError as refusal:
             refusals.append(refusal)
             return None

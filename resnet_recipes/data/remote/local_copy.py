@@ -215,7 +215,7 @@ class Copy:
                 fix = Hint("run the same command again; only this file is fetched again")
                 raise self._store.make_error(remote.name, rule, fix)
         for remote in self.contents.files:
-            if remote.size > PIECE_BYTES and self._store.look(remote.name) != remote:
+            if remote.size > PIECE_BYTES and self._store.describe(remote.name) != remote:
                 raise self._store.make_changed_error(remote)
         return True
 

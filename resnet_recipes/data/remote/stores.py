@@ -42,7 +42,7 @@ class Web(Store):
             else urllib3.PoolManager(maxsize=connections)
         )
 
-    def _look(self, name: str) -> RemoteFile:
+    def _describe_file(self, name: str) -> RemoteFile:
         with self._request("HEAD", name, {}) as answer:
             length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
             if not re.fullmatch("[0-9]{1,18}", length):
@@ -67,7 +67,7 @@ class Web(Store):
 
     def _explain_mismatch(self, remote: RemoteFile, version: str) -> NotReadyError:
         """Return the error for a file whose version differs from its description."""
-        if self._look(remote.name).version == version:
+        if self._describe_file(remote.name).version == version:
             return self.make_changed_error(remote)
         rule = "comes from a server that changes the ETag of an unchanged file"
         return self.make_error(remote.name, rule, _COPY_IT)
@@ -133,7 +133,7 @@ class Bucket(Store):
         """Seconds to wait; empty for Google Cloud Storage, because gcsfs retries for a minute."""
         return () if self._scheme == "gs" else super().waits
 
-    def _look(self, name: str) -> RemoteFile:
+    def _describe_file(self, name: str) -> RemoteFile:
         with _as_system_errors():
             description = self._describe(f"{self.address}/{name}")
         version = next((str(description[key]) for key in _VERSIONS if description.get(key)), "")

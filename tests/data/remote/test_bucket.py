@@ -89,7 +89,7 @@ def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch)
     for split in ("train", "val"):
         bucket.pipe_file(f"images/set/{split}.csv", b"file,label\nlarge.png,a\n")
     bucket.pipe_file("images/set/large.png", bytes(size), **parts)
-    md5 = [len(Bucket("s3://images/set").look(name).md5) for name in ("large.png", "train.csv")]
+    md5 = [len(Bucket("s3://images/set").describe(name).md5) for name in ("large.png", "train.csv")]
     assert md5 == [0, 32]
     read = Bucket._read
 

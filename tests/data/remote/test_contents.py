@@ -14,7 +14,7 @@ class Shelf(Store):
         f"{number}.png,x,{'val' if number % 9 == 0 else 'train'}\n" for number in range(3000)
     )
 
-    def look(self, name: str) -> RemoteFile:
+    def describe(self, name: str) -> RemoteFile:
         """Return facts about a file."""
         return RemoteFile(name, 1, "1")
 

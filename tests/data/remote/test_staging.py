@@ -289,9 +289,9 @@ def test_unreachable_server_is_named_with_reason(config, origin):
 
 def test_server_error_text_is_shortened():
     place = base.Store("http://x")
-    place._look = Mock(side_effect=PermissionError("x\n" * 60_000))
+    place._describe_file = Mock(side_effect=PermissionError("x\n" * 60_000))
     with pytest.raises(NotReadyError) as caught:
-        place.look("a")
+        place.describe("a")
     assert len(str(caught.value)) < 500
 
 
