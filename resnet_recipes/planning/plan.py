@@ -201,11 +201,11 @@ class Plan:
         return (
             self.recipe.optimizer.lr
             * schedule.rise(step, self.warmup, start)
-            * self.decay_curve(step)
+            * self._decay_curve(step)
         )
 
     @cached_property
-    def decay_curve(self) -> Callable[[int], float]:
+    def _decay_curve(self) -> Callable[[int], float]:
         config, total = self.recipe.schedule, self.total_steps
         decay = {"total": total, "warmup": self.warmup, "final": config.final}
         cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)

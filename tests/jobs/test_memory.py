@@ -65,7 +65,7 @@ def test_full_memory_keeps_no_images(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, -(10**9))
     memory_plan = plan_memory(plan)
-    assert (memory_plan.usable, memory_plan.fraction) == (0, 0.0)
+    assert (memory_plan.usable_bytes, memory_plan.fraction) == (0, 0.0)
 
 
 def test_machine_without_engine_keeps_no_images(monkeypatch):

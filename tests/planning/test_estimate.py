@@ -100,7 +100,7 @@ def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
 
 def test_estimate_includes_every_checkpoint():
     """Expected: 30 s to start, and four checkpoints of 2 s."""
-    result = estimate(run_of(88), replace(SPEEDS, start=30.0, save=2.0))
+    result = estimate(run_of(88), replace(SPEEDS, start_seconds=30.0, save_seconds=2.0))
     assert 60 * result.other_minutes == pytest.approx(38)
 
 
