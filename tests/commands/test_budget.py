@@ -24,7 +24,12 @@ FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two m
 def measurements(monkeypatch):
     """Replace measurements; return a list with an item for each measurement."""
     calls = []
-    speeds = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
+    speeds = Speeds(
+        {32: (0.01,) * 4},
+        evaluation_images_per_second=100.0,
+        start_seconds=START,
+        save_seconds=SAVE,
+    )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
     return calls
 

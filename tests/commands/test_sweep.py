@@ -122,7 +122,7 @@ def test_sweep_runs_do_not_repeat_the_plan(run_folders, monkeypatch, enter):
 
 
 def test_sweep_dry_run_sums_measured_costs(runs, monkeypatch, enter):
-    speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
+    speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (speeds, 1.0)}
     monkeypatch.setattr(measure, "recall", measurements.get)
