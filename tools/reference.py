@@ -75,7 +75,7 @@ def describe_recipes() -> Iterator[str]:
         "Published times are [steady-state training times](../metrics.md#clocks), unless a recipe "
         "names another clock.\n"
     )
-    for group, title in {"ours": "To train with", "baselines": "To compare with"}.items():
+    for group, title in {"recipes": "To train with", "baselines": "To compare with"}.items():
         yield f"**{title}:**\n"
         yield "| recipe | epochs | published on ImageNet | use |\n|---|---|---|---|"
         for row in (row for row in rows if row["group"] == group):

@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
 
 def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
     has_results, clocks = False, set[str]()
-    for group in ("ours", "baselines", "yours"):
+    for group in ("recipes", "baselines", "yours"):
         if items := [item for item in recipes if item["group"] == group]:
             lines = list(_format_group(group.upper(), items))
             if _PUBLISHED in lines[0]:
@@ -88,7 +88,7 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
         "published": None,
         "place": entry.place,
         "shadows": entry.shadows is not None,
-        "group": "ours" if is_packaged else "yours",
+        "group": "recipes" if is_packaged else "yours",
     }
     try:
         links = library.read_chain(entry.name)
