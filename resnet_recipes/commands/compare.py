@@ -7,6 +7,7 @@ from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import (
@@ -17,6 +18,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.jobs.lookup import find_place, find_runs
+from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
     SeedGroup,
@@ -27,6 +29,7 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
+from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord
 
@@ -74,7 +77,11 @@ def run(arguments: Arguments) -> int:
         for name, row_values in rows_of_kind
     ]
     lines = [*_format_lines(letters, runs, tables)]
-    lines += ["", *_describe_seeds(groups)]
+    unfinished = list(_describe_unfinished(letters, runs))
+    if not unfinished or any(group.noise is not None for group in groups):
+        lines += ["", *_describe_seeds(groups)]
+    if unfinished:
+        lines += ["", *unfinished]
     for item in verdicts.items():
         sentences = describe_pair(*item)
         lines += [
@@ -155,12 +162,12 @@ def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[st
 
 
 def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
-    clocks = {
-        "training": "minutes",
-        "steady state": "minutes_papers",
-        "MLPerf's clock": "minutes_mlperf",
-        "wall clock": "wall_minutes",
-    }
+    facts = [read_json(run.folder / DATA, may_be_absent=True) for run in runs]
+    clocks = {"training": "minutes"}
+    if any(one.get("train_examples") == IMAGENET_IMAGES for one in facts):
+        # for comparisons with published results
+        clocks |= {"steady state": "minutes_papers", "MLPerf's clock": "minutes_mlperf"}
+    clocks |= {"wall clock": "wall_minutes"}
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
@@ -182,6 +189,16 @@ def _format_repetition(run: RunRecord) -> str:
         changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
     words = [re.sub(r"^data\.root=", "data=", text) for text in changes]
     return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *words, "seed=1,2,3"]))
+
+
+def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
+    """Yield lines about the unfinished runs, with the commands that resume them."""
+    for letter, run in zip(letters, runs, strict=True):
+        if run.state != "finished":
+            text = f"{letter} is not finished: {run.state} at {run.progress}."
+            yield from wrap_text(text, get_width())
+        if run.resumable:
+            yield f"  resnet-train --resume {escape_controls(shlex.quote(str(run.folder)))}"
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

@@ -58,6 +58,25 @@ def test_unfinished_runs_do_not_count_as_seeds(compare):
     assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
 
+def test_compare_resumes_unfinished_run_instead_of_repeating_all(compare):
+    make_run_folder(Path("runs"), "done", images=5000)
+    make_run_folder(Path("runs"), "half", state="stopped", images=5000, epochs=8)
+    message = compare("done half")
+    assert (
+        "B is not finished: stopped at epoch 4.00 of 8.\n  resnet-train --resume runs/half"
+        in message
+    )
+    assert "seed=1,2,3" not in message
+
+
+def test_compare_lists_clocks_of_papers_only_for_imagenet(compare):
+    for name, images in (("a", 5000), ("b", 5000), ("c", 1_281_167)):
+        make_run_folder(Path(), name, images=images)
+    clocks = ("steady state", "MLPerf's clock")
+    assert not any(clock in compare("./a ./b") for clock in clocks)
+    assert all(clock in compare("./a ./c") for clock in clocks)
+
+
 @pytest.fixture
 def judge(compare):
     """Return a function that compares two groups of two seeds by their numbers of hits."""
