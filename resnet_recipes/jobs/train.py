@@ -193,6 +193,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
         estimated_seconds=60 * estimate(plan, measured.speeds).minutes if measured else None,
+        has_top5=plan.num_classes > 5,
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,
     )

@@ -93,6 +93,7 @@ class PlainConsole:
             "".join(
                 f" {prefix}{name.replace('-', '')}={value:.2f}"
                 for name, value in result.named.items()
+                if name != "top-5" or self._facts.has_top5
             )
             + f" {prefix}loss={result.loss:.4f}"
             for prefix, result in (("", raw), ("ema_", averaged))
@@ -179,7 +180,8 @@ class LiveConsole:
             values["raw top-1"] = raw.top1
         if not self._names:
             third = "balanced" if "balanced" in best.named else "raw top-1" if averaged else ""
-            self._names = (f"{of}top-1", f"{of}top-5", third)
+            names = (f"{of}top-1", f"{of}top-5", third)
+            self._names = names if self._facts.has_top5 else (names[0], third, "")
             heads = self._format_row(
                 "epoch", "px", "loss", *self._names, "images/s", "trained", "eval"
             )

@@ -57,6 +57,19 @@ def strip_styles(text):
 BOTH = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
 
 
+@BOTH
+@pytest.mark.parametrize("has_top5", [True, False])
+def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
+    console = make_console(kind)
+    console.begin(replace(facts, has_top5=has_top5), 0)
+    console.show_evaluation(10, None, Metrics(58.0, 100.0, 1.0, 500, balanced=57.0), 1.0)
+    console.close()
+    shown = strip_styles(console.err.getvalue()).replace("-", "")
+    assert ("top5" in shown) == ("100.00" in shown) == has_top5
+    assert "58.00" in shown
+    assert "57.00" in shown
+
+
 def test_open_console_is_live_only_on_a_terminal(monkeypatch):
     assert isinstance(open_console(io.StringIO(), io.StringIO()), PlainConsole)
     assert isinstance(open_console(Terminal(), io.StringIO()), LiveConsole)
