@@ -221,9 +221,8 @@ def _describe_best(
     best = front[-1]
     cost = "" if price is None else f", ${best['cost']:,.2f}"
     source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
-    if (images := best["eval_images"]) and best["seeds"] == 1:
-        low, high = compute_accuracy_interval(round(best["top1_percent"] * images / 100), images)
-        source = f" (95% interval {low:.1f} to {high:.1f}%)"
+    if best["seeds"] == 1 and best["low"] < best["high"]:
+        source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"
     yield (
         f"{'Best finished run: ' if runs > 1 else ''}{best['title']}, "
         f"{best['top1_percent']:.2f}% top-1{source} in "
@@ -268,8 +267,8 @@ def _make_figures(
     runs_note = published_note = cost_note = ""
     if rows:
         runs_note = (
-            "Filled points: runs, by training time without evaluations and checkpoints; means over "
-            "seeds, with bars of one standard deviation. "
+            "Filled points: runs, by training time without evaluations and checkpoints. Bars: one "
+            "standard deviation around the mean over seeds, or the 95% interval of a single run. "
         )
     if published:
         published_note = (
@@ -305,18 +304,21 @@ def _make_figures(
 
 def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     """Return the row of plots and tables for finished runs that differ only in their seeds."""
-    first, noise, mean = group.runs[0], group.noise or 0.0, group.mean("top1_percent") or 0.0
+    first, mean = group.runs[0], group.mean("top1_percent") or 0.0
+    images = _count_images(first, "eval_examples")
+    low, high = mean - (group.noise or 0.0), mean + (group.noise or 0.0)
+    if images and group.noise is None:
+        low, high = compute_accuracy_interval(round(mean * images / 100), images)
     try:
         command = read_bytes(first.folder / COMMAND).decode(errors="replace").strip()
     except NotReadyError:
         command = ""
     return {
         "top1_percent": mean,
-        "low": mean - noise,
-        "high": mean + noise,
+        "low": low,
+        "high": high,
         "seeds": len(group.top1),
         "images": _count_images(first),
-        "eval_images": _count_images(first, "eval_examples"),
         "epochs": first.epochs or first.epochs_done,
         "minutes": group.mean("minutes"),
         "pflops": group.mean("pflops"),

@@ -242,6 +242,8 @@ def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
     assert f"Best finished run: {best}, 90.00% top-1 (95% interval 82.6 to 94.5%)" in text
     assert f"{best} vs. {second}, the same 100 images: +10.00 points, 95% interval +" in text
     assert text.count("--resume runs/s") == 4
+    points = list_drawn_values(text, "time", "rule")[0]
+    assert [points[0]["low"], points[0]["high"]] == pytest.approx([82.56, 94.48], abs=0.005)
     assert "Next: resnet-train --resume runs/s0 (stopped at epoch 4.00 of 8)" in text
     assert "2 more runs can be resumed: resnet-recipes runs" in text
 
