@@ -78,6 +78,7 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     plan = check_resume(folder, changes, say)
     if plan is None:
         return None
+    folder = folder.absolute()  # as in a new run
     held = LockedFolder(folder)
     config = folder / CONFIG
     original = frozen_recipe.read(config)
