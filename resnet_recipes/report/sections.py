@@ -119,10 +119,8 @@ def _build_data_sections(
     advice = _advise_next(runs)
     yield replace(head, text=[*head.text, *trailing, *extended, *curves, *advice])
     if len(rows) > 1 or (rows and published):
-        note = "" if published else "Published results are for ImageNet, so they are omitted."
-        yield PageSection(
-            "Accuracy", [note], figures=list(_make_figures(rows, published, price or 0.0, mark))
-        )
+        figures = list(_make_figures(rows, published, price or 0.0, mark))
+        yield PageSection("Accuracy", figures=figures)
     if len(runs) > 1:
         yield PageSection("All runs", tables=[_run_table(labeled, price)])
     yield make_section(labeled, mark)
