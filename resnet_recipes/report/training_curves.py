@@ -55,7 +55,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         )
     note = f"Only the {MAX_RUNS} most accurate of {len(runs)} runs are shown."
     text = [note] if len(runs) > MAX_RUNS else []
-    names = sorted({point["name"] for point in points})
+    names = sorted({point["name"] for point in points}) if len(chosen) > 1 else ()
     return PageSection("During the runs", text, legend=names, figures=figures)
 
 

@@ -130,12 +130,10 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
 
     Rows have name, epoch and `y`, and perhaps low and high, the ends of its interval.
     """
+    keys = ("name", "epoch", y, "low", "high")
     values = [
-        {key: row[key] for key in ("name", "epoch", y, *({"low", "high"} & row.keys()))}
-        for row in points
-        if row.get(y) is not None
+        {key: row[key] for key in keys if key in row} for row in points if row.get(y) is not None
     ]
-    fields = [key for key in ("name", "epoch", y, "low", "high") if any(key in v for v in values)]
     return _make_plot(
         "curve",
         description=f"{title[0].upper()}{title[1:]} over the epochs",
@@ -145,7 +143,7 @@ def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
         y=y,
         title=title,
         from_zero=y in ("lr", "data_wait_share"),
-        tooltip=_make_tooltip(fields),
+        tooltip=_make_tooltip(key for key in keys if any(key in row for row in values)),
     )
 
 
