@@ -64,10 +64,10 @@ def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
     console.begin(replace(facts, has_top5=has_top5), 0)
     console.show_evaluation(10, None, Metrics(58.0, 100.0, 1.0, 500, balanced=57.0), 1.0)
     console.close()
-    shown = strip_styles(console.err.getvalue()).replace("-", "")
-    assert ("top5" in shown) == ("100.00" in shown) == has_top5
-    assert "58.00" in shown
-    assert "57.00" in shown
+    progress = strip_styles(console.err.getvalue()).replace("-", "")
+    assert ("top5" in progress) == ("100.00" in progress) == has_top5
+    assert "58.00" in progress
+    assert "57.00" in progress
 
 
 def test_open_console_is_live_only_on_a_terminal(monkeypatch):
