@@ -29,7 +29,11 @@ from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
+    from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import Composed
+
+#: Folder of the demo images, which every installation can generate.
+DEMO = Path("data/demo")
 
 
 class Choice(NamedTuple):
@@ -59,6 +63,26 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
             "run.extends", run.extends, Statement(f"there is no run {folder}"), fix
         )
     return result
+
+
+def plan_demo(result: "Composed") -> "Plan | None":
+    """Return the plan of a recipe that reads demo images that do not exist yet, or None.
+
+    Raises RecipeError like `api.plan`.
+    """
+    root = Path(result.recipe.data.root)
+    if result.recipe.name != "demo" or root != DEMO.absolute() or root.exists():
+        return None
+    from resnet_recipes.data import demo
+    from resnet_recipes.jobs import new_run
+    from resnet_recipes.jobs.group import count_ranks
+    from resnet_recipes.planning.planner import make_plan
+
+    plan = make_plan(
+        result.recipe, demo.DEMO_FACTS, count_ranks(result.recipe.launch), result.origin
+    )
+    new_run.check(plan)
+    return plan
 
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:

@@ -8,7 +8,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.text import TRY, format_bytes, format_count, format_number, format_time
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.compose import compose_recipe, plan_demo
 from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.commands.run_paths import find_resumed
 from resnet_recipes.doctor import cuda
@@ -59,7 +59,9 @@ def run(arguments: Arguments) -> int:
             return 0
     else:
         result = compose_recipe(arguments, needs_data=False)
-        plan = api.plan(result, count_ranks(result.recipe.launch), needs_weights=False)
+        plan = plan_demo(result) or api.plan(
+            result, count_ranks(result.recipe.launch), needs_weights=False
+        )
         plan = fit_budget(plan, say, measures=False)
     show(arguments, plan.as_dict(), format_plan(plan, full="--verbose" in arguments))
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import format_time
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.compose import DEMO, compose_recipe, plan_demo
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
 from resnet_recipes.jobs import external_launcher
@@ -72,9 +72,6 @@ Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,
 )
 
-#: Folder of the demo images, which every installation can generate.
-DEMO = Path("data/demo")
-
 
 def run(arguments: Arguments) -> int:
     """Train with our launcher, wait for the end of the run, and return the exit code."""
@@ -113,11 +110,14 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
 
 def add_demo_images(result: "Composed") -> "Composed":
-    """Generate the demo images if the recipe reads them and they do not exist."""
-    root = Path(result.recipe.data.root)
-    if result.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
+    """Generate the demo images if the recipe reads them and they do not exist.
+
+    Raises RecipeError before, if the run could not start.
+    """
+    if plan_demo(result):
         from resnet_recipes.data import demo
 
+        root = Path(result.recipe.data.root)
         say(f"generating the demo images in {DEMO} (a few seconds)")
         try:
             demo.write(root)

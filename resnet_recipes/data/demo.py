@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 from resnet_recipes.base import atomic
+from resnet_recipes.data.base import DataFacts
 
 TRAIN_IMAGES = 260  # per class
 VAL_IMAGES = 45  # per class
@@ -20,6 +21,16 @@ HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 #: Class names in label order: texture and outline. Position, size, angle and background are
 #: independent of the class.
 DEMO_CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
+
+#: Facts about the images before they exist.
+DEMO_FACTS = DataFacts(
+    "torchvision",
+    Path("data/demo"),
+    TRAIN_IMAGES * len(DEMO_CLASSES),
+    VAL_IMAGES * len(DEMO_CLASSES),
+    DEMO_CLASSES,
+    ("the images do not exist yet: the run generates them",),
+)
 
 
 def write(

@@ -1,5 +1,6 @@
 """Compare recipes for some images on this machine by duration, time, cost and accuracy."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -13,7 +14,6 @@ from resnet_recipes import data
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, show_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -209,7 +209,7 @@ def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
 
     0 if it is unknown, or for ImageNet, which has published results.
     """
-    can_read_sizes = facts.backend == "torchvision" and not is_fetched(config.root)
+    can_read_sizes = facts.backend == "torchvision" and os.path.exists(config.root)
     if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
     files, sides = Files.of(config, "train", facts.train_digest), []

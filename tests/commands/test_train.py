@@ -4,10 +4,10 @@ import json
 import os
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from resnet_recipes.api import compose_words
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
@@ -91,16 +91,22 @@ def test_dry_run_rejects_the_same_as_a_start(run_folders, enter):
 def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     drawn = []
     monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
-    arguments = SimpleNamespace(
-        recipe=SimpleNamespace(name="demo", data=SimpleNamespace(root=str(tmp_path / "data/demo")))
-    )
-    assert train.add_demo_images(arguments) is arguments
+    result = compose_words("demo", ["launch.device=cpu"], None)
+    assert train.add_demo_images(result) is result
     assert "generating the demo images in data/demo" in capsys.readouterr().err
+    train.add_demo_images(compose_words("demo", [f"data={tmp_path}/mine"], None))
     (tmp_path / "data/demo").mkdir(parents=True)
-    train.add_demo_images(arguments)
-    arguments.recipe.data.root = str(tmp_path / "mine")
-    train.add_demo_images(arguments)
+    train.add_demo_images(result)
     assert drawn == [tmp_path / "data/demo"]
+
+
+def test_demo_is_planned_before_its_images_exist(enter, tmp_path):
+    out, _ = enter("resnet-train demo --dry-run")
+    assert "3,120 for training, 540 for evaluation" in out
+    assert "the run generates them" in out
+    message = enter("resnet-train demo max_duration=5ba", 2).err
+    assert message.startswith("error: schedule.warmup=1ep takes 97 steps, but the run has 5 steps")
+    assert not (tmp_path / "data").exists()
 
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, enter, tmp_path):
