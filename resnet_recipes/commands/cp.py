@@ -15,7 +15,7 @@ USAGE = Usage(
     "start your own recipe from another one",
     "resnet-recipes cp hot recipes/mine.yaml",
     RECIPES,
-    "All other settings come from NAME. `resnet-recipes show NAME` prints them.",
+    "The new recipe inherits all settings of NAME. `resnet-recipes show NAME` prints them.",
     words=(2, 2),
     takes="a recipe and a file",
 )

@@ -27,7 +27,7 @@ class EMA(Method):
     average is up to one interval old.
 
     The average of the torchvision references differs in three ways, each available as a setting.
-    Until the first update after its warm-up it is a copy, renewed at each update (`delay`). It is
+    Until the first update after its warm-up it is a copy, refreshed at each update (`delay`). It is
     also updated after the first step of every epoch, where the interval restarts (`each_epoch`).
     Its decay depends on the number of epochs (`half_life` in dur).
     """

@@ -19,7 +19,8 @@ class MixUp(Method):
     fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the image's own label
     dominates (the mean fraction is 0.10 at alpha 0.2). The recipes were tuned without smoothing the
     partner's label, so label_smoothing runs before mixup. Both gradients of a SAM step use the same
-    mix; Composer samples again for the second.
+    mix; Composer samples again for the second. Training accuracy is measured against the dominant
+    label.
     """
 
     name = "mixup"
@@ -29,9 +30,8 @@ class MixUp(Method):
         "Mosaic ResNet deep dive, Table 4)."
     )
     avoid_when = (
-        "The run has fewer than about 60 epochs and also uses label_smoothing (Table 5). An alpha "
-        "of 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is measured against the "
-        "dominant label."
+        "The run has fewer than about 60 epochs and also uses label_smoothing (Table 5), or "
+        "alpha is 1, which costs Hot 0.8 to 1.1 points (Table 6)."
     )
     conflicts = dict.fromkeys(("cutmix", "mixup_or_cutmix"), "both mix images")
     changes = "mixes"

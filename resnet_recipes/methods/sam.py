@@ -44,7 +44,7 @@ class SAM(Method):
     extra_weights = 1
     # distance to the nearby point, an L2 norm over all parameters
     rho: Annotated[float, Bounds(least=0)] = 0.5
-    # interval between SAM steps, in steps
+    # one SAM step every so many steps
     interval: Annotated[int, Bounds(least=1, fix="'~methods.sam'")] = 10
 
     def __post_init__(self) -> None:
