@@ -83,15 +83,11 @@ def parse(words: Iterable[str]) -> ParseResult:
             refusals = list(_find_problems(override))
             problems += refusals
             overrides += [] if refusals else [override]
-    if {"epochs", "ssr"} <= {word.split("=")[0] for word in words}:
-        problems.append(
-            Problem(
-                "epochs",
-                None,
-                "sets the total duration, so ssr= cannot scale it",
-                Hint("remove one of them"),
-            )
-        )
+    names = {word.split("=")[0] for word in words}
+    for other, verb in (("ssr", "scale"), ("max_duration", "set")):
+        if {"epochs", other} <= names:
+            rule = f"sets the total duration, so {other}= cannot {verb} it"
+            problems.append(Problem("epochs", None, rule, Hint("remove one of them")))
     lengths = [item.typed for item in overrides if item.key in duration.SETTINGS]
     if lengths and any(item.key == "launch.budget" for item in overrides):
         rule = Statement(f"{lengths[0]} already sets the duration")
