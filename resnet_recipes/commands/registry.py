@@ -112,7 +112,7 @@ def run(argv: Sequence[str]) -> int:
     name, *rest = argv or ["--help"]
     if name in ("--help", "-h"):
         print(_format_overview(), end="")
-        return ExitCode.DONE
+        return ExitCode.DONE if argv else ExitCode.RECIPE
     if name in _VERSION:
         return _print_version()
     if name == "train":
