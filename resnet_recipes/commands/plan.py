@@ -144,6 +144,8 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
         "device",
         f"CPU with {format_count(count_cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
+    if launch.device != "cpu" and launch.gpus != AUTO:
+        yield WARNING, f"this machine has no GPU, so gpus={launch.gpus} cannot start here"
     if is_emulated(dtype):
         from resnet_recipes.planning.estimate import EMULATION_FACTOR
 
