@@ -133,9 +133,10 @@ def require_network(name: str) -> None:
         rule, fix = f"needs {library}, which is not installed", suggest_install(library)
         raise NotReadyError.of("model.name", name, rule, fix)
     if short not in (available := list_networks(library)):
-        similar = [one for one in available if one.startswith(f"{short}_")]
+        similar = [one for one in available if one.startswith(short)]
         similar = similar or get_close_matches(short, available, n=3)
-        fixes = [f"model.name={library}:{one}" for one in sorted(similar, key=len)[:3]]
+        nearest = sorted(similar, key=lambda one: (len(one), one))[:3]
+        fixes = [f"model.name={library}:{one}" for one in nearest]
         other = "torchvision" if library == "timm" else "timm"
         if find_spec(other) and short in list_networks(other):
             fixes = [f"model.name={other}:{short}"]

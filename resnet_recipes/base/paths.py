@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
@@ -105,6 +106,14 @@ def find_existing_parent(path: Path) -> Path:
             path.stat()  # in Python 3.14 Path.exists hides that a path is impossible
             return path
         path = path.parent
+
+
+def find_similar_path(path: Path) -> str:
+    """Return the existing path whose name is most similar to a missing one, or ""."""
+    with suppress(OSError):
+        names = get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.7)
+        return "".join(str(path.with_name(name)) for name in names)
+    return ""
 
 
 def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:

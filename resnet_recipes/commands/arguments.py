@@ -207,10 +207,18 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
         command = usage.line.split()[1]
-        needs_files = re.search("last|data=", usage.example)  # which this machine may lack
-        fix = Hint(usage.line) if needs_files else usage.example
+        fix = _complete_example(arguments.words, usage)
         raise RecipeError.of("COMMAND", command, f"needs {usage.takes}", fix)
     return arguments
+
+
+def _complete_example(words: Sequence[str], usage: Usage) -> str:
+    """Return the example of a command with the typed arguments, or the form of the command."""
+    if re.search("last|data=", usage.example):  # files that this machine may lack
+        return Hint(usage.line)
+    program, command, *others = usage.example.split()
+    others[: len(words)] = words[: len(others)]
+    return shlex.join([program, command, *others])
 
 
 def _explain_missing_value(flag: str, usage: Usage) -> Problem:
@@ -281,6 +289,8 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         forms = ([f"{problem.key}={value}"], [problem.key, value])
         matches = [form for form in forms if _is_in(form, argv)]
         return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
+    if problem.key == "recipe" and value and value in argv:
+        return problem._replace(key="NAME")
     words = [word for word in argv if problem.key in _list_keys(word)]
     name, _, typed = words[-1].partition("=") if words else (find_short_name(problem.key), "", "")
     is_one_of_several = "[" not in typed and value in typed.split(",")  # of a sweep

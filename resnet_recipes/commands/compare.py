@@ -3,10 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from math import inf
 from string import ascii_uppercase
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RUN_HELP, Arguments, Usage
@@ -17,7 +16,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.jobs.lookup import find_place, find_runs
+from resnet_recipes.jobs.lookup import ROOT, find_place, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -31,7 +30,7 @@ from resnet_recipes.report.comparison import (
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from resnet_recipes.run_folder.runs import RunRecord
+from resnet_recipes.run_folder.runs import RunRecord, list_newest
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -39,8 +38,6 @@ USAGE = Usage(
     "resnet-recipes compare first last",
     CSV | JSON,
     RUN_HELP,
-    words=(2, inf),
-    takes="at least two runs",
 )
 
 _NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds:"
@@ -94,6 +91,12 @@ def run(arguments: Arguments) -> int:
 
 def _read_runs(words: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
+    if len(words) < 2:
+        newest = [place.name for place in list_newest(ROOT)]
+        names = [*words, *(name for name in newest if name not in words)][:2]
+        fix = shlex.join(["resnet-recipes", "compare", *names])
+        fix = fix if len(names) == 2 else Hint(USAGE.line)
+        raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
     others = [word for word in words if not find_place("RUN", word)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])

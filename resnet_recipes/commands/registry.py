@@ -9,7 +9,7 @@ from types import ModuleType
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, make_unknown
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, find_misspelled, make_unknown
 from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
@@ -220,8 +220,9 @@ def _refuse_verb(argv: Sequence[str], typed: str = "") -> None:
     fix = shlex.join([*command, *(names[:1] if ours == "show" else rest)])
     if name in COMMANDS:
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
-    noun = "flag" if typed.startswith("-") else "command"
-    raise RecipeError.of(typed or name, None, noun, fix, Kind.UNKNOWN)
+    noun, near = "flag" if typed.startswith("-") else "command", find_misspelled(name, COMMANDS)
+    also = f"resnet-recipes {near}" if near not in ("", ours) else ""
+    raise RecipeError.of(typed or name, None, noun, (fix, also), Kind.UNKNOWN)
 
 
 def _import_module(name: str) -> ModuleType:

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
-from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import list_newest
@@ -56,7 +56,8 @@ def describe_missing_run(key: str, word: str) -> Problem:
     runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
-    nearest = find_closest(word.rpartition("/")[2], runs)
+    nearest = find_closest(word.rpartition("/")[2], [*runs, LAST] if runs else ())
+    nearest = nearest or find_similar_path(Path(word))
     kinds = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
-    fix = (nearest, kinds if "FILE" in key else LIST)
+    fix = (nearest and Value(nearest), kinds if "FILE" in key else LIST)
     return Problem(key, word, "", fix, kind=Kind.ABSENT)

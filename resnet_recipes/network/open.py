@@ -13,6 +13,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Statement, Value
+from resnet_recipes.base.paths import find_similar_path
 from resnet_recipes.base.suggestions import FOREIGN_VALUES
 from resnet_recipes.network import hub, image_settings, matching
 from resnet_recipes.network.about import About
@@ -122,6 +123,8 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
             fix: Fix = Hint(kinds)
             if meant:
                 fix = meant.words
+            elif near := find_similar_path(Path(place)):
+                fix = Value(near)
             raise NotReadyError.at(place, "", fix, Kind.ABSENT)
         return Path(place)
     source, _, name = place.partition(":")

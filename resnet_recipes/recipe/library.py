@@ -25,6 +25,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Rule,
     Statement,
+    Value,
 )
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
@@ -222,7 +223,7 @@ class Library:
             raise RecipeError.of("recipe", name, Statement("recipe files end in .yaml"), fix)
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
-            fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
+            fix = Value(path.stem) if is_recipe else "resnet-recipes ls"
             raise NotReadyError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path:
             return self.find(path.stem)

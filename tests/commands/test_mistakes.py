@@ -279,7 +279,7 @@ def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lin
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
 def test_missing_recipe_file_suggests_existing_recipe(name, enter, folder):
-    assert f"try:   recipe={name}\n" in enter(f"resnet-train {name}.yaml", 3).err
+    assert f"try:   {name}\n" in enter(f"resnet-train {name}.yaml", 3).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
