@@ -13,6 +13,7 @@ if sys.platform == "win32":  # before modules that Windows lacks
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from traceback import walk_tb
 from typing import NoReturn
 
@@ -94,10 +95,12 @@ def _describe_os_error(error: BaseException) -> str:
         fix = "try:   pip install --force-reinstall torch torchvision"
         return f"a library cannot be loaded: {error}\n      {fix}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
+        torch, torchvision = version("torch"), version("torchvision")
+        build = torch.partition("+")[2]  # "cpu" or "cu126": PyPI has another
+        index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
         return (
-            "torchvision does not fit the installed torch\n"
-            "      try:   pip install --upgrade torch torchvision\n"
-            "      hint:  install both from the same index"
+            f"torchvision {torchvision} does not fit torch {torch}\n"
+            f"      try:   pip install --upgrade torch torchvision{index}"
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"

@@ -263,11 +263,15 @@ def test_error_unrelated_to_machine_is_raised(error):
     assert raised.value is error
 
 
-def test_mismatched_torchvision_is_reported_with_fix(capsys):
+def test_mismatched_torchvision_is_reported_with_fix(capsys, monkeypatch):
+    versions = {"torch": "2.13.0+cpu", "torchvision": "0.20.0"}
+    monkeypatch.setattr(cli, "version", versions.get)
+
     def run(_argv):
         exec("raise RuntimeError('operator nms does not exist')", {"__name__": "torchvision"})
 
     assert cli.run_guarded(run, []) == 3
     message = capsys.readouterr().err
-    assert "torchvision does not fit the installed torch" in message
-    assert "try:   pip install --upgrade torch torchvision" in message
+    assert "error: torchvision 0.20.0 does not fit torch 2.13.0+cpu\n" in message
+    index = "https://download.pytorch.org/whl/cpu"
+    assert f"try:   pip install --upgrade torch torchvision --index-url {index}\n" in message

@@ -126,9 +126,9 @@ class ModelConfig(Section):
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
             yield Problem("width", self.width, Rule("must be a multiple of 0.125, and at most 8"))
         if self.freeze in FREEZABLE[1:] and not self.weights:
-            yield Problem(
-                "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"
-            )
+            weights = self.name if self.name.startswith("timm:") else "torchvision"
+            fix = (f"model.weights={weights}", "model.freeze=none")
+            yield Problem("freeze", self.freeze, "would freeze random weights", fix)
         if self.freeze_bn and not self.weights:
             rule = "would freeze the statistics of random weights"
             yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")

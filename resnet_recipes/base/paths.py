@@ -133,6 +133,8 @@ def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Probl
             why = f"{place} is a file"
         elif not os.access(place, os.W_OK | os.X_OK):
             why = "Read-only file system" if is_fixed else "Permission denied"
+        elif not disk.f_blocks:
+            why = f"{place} is not on a disk"
         elif free < needed:
             return Problem(key, str(folder), f"has {format_bytes(free)} free, and {need}", fix)
         else:

@@ -39,6 +39,7 @@ DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 TABLES = (".csv", ".tsv", ".jsonl")
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
+_WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt")
 _MAX_SEARCHED = 200  # folders searched for splits
 
 
@@ -173,6 +174,8 @@ def _explain_file(root: Path) -> Problem:
         hints: tuple[str, ...] = (LAYOUT, "a table has the columns path and label")
         if root.name.lower().endswith(_ARCHIVES):
             hints = ("unpack it, and pass the folder", LAYOUT)
+        if root.suffix.lower() in _WEIGHTS:
+            hints = (f"weights are set with model.weights={shlex.quote(str(root))}",)
         fix: Fix = tuple(map(Hint, hints))
         if whole := next(filter(_has_splits, root.parents[:3]), None):  # of train/ants/1.jpg
             fix = Value(whole)

@@ -199,8 +199,8 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     if 0 < side <= MAX_SMALL_SIDE:
         rule = f"best for images of {side:g} px"
         return Ranking(("small", "finetune", "mild"), rule)
-    images = f"images of {side:g} px" if side else "images"
-    rule = f"best for {images}, as it starts from weights trained on ImageNet"
+    size = f"; the images have about {side:g} px" if side else ""
+    rule = f"best here, as it starts from weights trained on ImageNet{size}"
     return Ranking(("finetune", "mild"), rule)
 
 

@@ -9,7 +9,7 @@ from resnet_recipes.base import duration
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Rule, Statement, Value
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
-from resnet_recipes.base.names import expand_short_name
+from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_length
 from resnet_recipes.recipe.build import fit_sections, get_kind
@@ -137,7 +137,7 @@ def _find_refusal(word: str) -> Problem | None:
             word,
             None,
             Statement("only a method or a setting of the optimizer can be removed"),
-            Hint("'~methods.ema' removes ema"),
+            Hint("the forms are '~methods.NAME' and '~optimizer.NAME'"),
         )
     if not equals:
         return Problem(word, None, Statement("settings are written key=value"))
@@ -161,8 +161,8 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         )
     elif "???" in value:
         rule, fix = Statement("??? means a missing value"), Hint("write the value out")
-    elif key in _NEEDED and not value.strip("'\" "):
-        rule, fix = EMPTY, f"{key}={_NEEDED[key]}"
+    elif (key in _NEEDED or key in SHORT_NAMES) and not value.strip("'\" "):
+        rule, fix = EMPTY, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (rule := find_epochs_rule(value)):

@@ -115,7 +115,7 @@ data/backend=ffcv | unknown setting | data.backend=ffcv
 optimizer@x=adam | unknown setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
-lr= | lr= | must be a number
+lr= | lr= | is empty
 lr=abc | lr=abc | must be a number
 lr=nan | lr=nan | finite
 lr=1,2 | lr=1,2 | must be one value

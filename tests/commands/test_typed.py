@@ -31,6 +31,7 @@ resnet-train mild data=junk.pth
 resnet-train data=images
 resnet-train data=lonely
 resnet-train mild data=ftp://host/images --dry-run
+resnet-train mild.yaml data=images
 resnet-train mild hot data=images
 resnet-train hott data=images
 resnet-train mild,hot data=images
@@ -73,12 +74,17 @@ resnet-train demo data=images bs=8 ~methods.mixup --dry-run
 resnet-train --resume images
 resnet-recipes export first --to onnxx
 resnet-recipes eval junk.pth
+resnet-recipes eval junk2.pth
+resnet-recipes cp mild
+resnet-recipes run
 resnet-recipes eval hf:me
 resnet-recipes report images
 resnet-train mild data=images ~methods.sam --dry-run
 resnet-train mild data=images model.name=resnet51 --dry-run
 resnet-train mild data=images model.name=efficientnet_b0 --dry-run
 resnet-train demo data=images bs=8 model.weights=nope.pth --dry-run
+resnet-train demo data=images bs=8 model.weights=null --dry-run
+resnet-train demo data=images bs=8 epochs= --dry-run
 resnet-train mild data=images precision.dtype=fp8 --dry-run
 resnet-train mild data=images data.train_size=4000 --dry-run
 resnet-train mild data=images data.fit=stretch --dry-run
