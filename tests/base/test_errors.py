@@ -55,7 +55,7 @@ def check(capsys, argv: list[str], *phrases: str) -> None:
 recipe=hott | unknown recipe hott; did you mean hot? | hot, medium, mild
 recipe= | recipe= is missing
 recipe=../x | unknown recipe ../x
-recipe=/etc/passwd | unknown recipe /etc/passwd
+recipe=/etc/passwd | recipe files end in .yaml
 recipe=a.yml | rename it to a.yaml
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing

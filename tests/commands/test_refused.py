@@ -77,7 +77,7 @@ plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price 1e6 | 2 | --price 1e6: must be a price per hour
 runs runs --price free | 2 | --price free: must be a price per hour
-runs runs --price -1 | 2 | --price needs a value
+runs runs --price -1 | 2 | --price -1: must be a price per hour
 runs runs --price nan | 2 | --price nan: must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
