@@ -49,11 +49,14 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
     try:
         return convert(value, kinds[name])
     except WrongTypeError as error:
-        rule, is_number = Rule(f"must be {error}"), kinds[name] in (int, float)
+        clause: str = Rule(f"must be {error}")
+        is_number = kinds[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:
-            rule = durations[0].find_broken_rule("")
+            clause = durations[0].find_broken_rule("")
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
             fix = Hint(f"write {value} without quotes")
-            raise RecipeError.of(key, value, rule, fix) from None
-        raise RecipeError([add_likely_value(Problem(key, value, rule), cls, name, value)]) from None
+            raise RecipeError.of(key, value, clause, fix) from None
+        raise RecipeError(
+            [add_likely_value(Problem(key, value, clause), cls, name, value)]
+        ) from None

@@ -146,8 +146,8 @@ class DataConfig(Section):
             rule = Rule("must be PART/PARTS, with PART from 1 to PARTS, and at least two parts")
             yield Problem("fold", self.fold, rule, "data.fold=1/5")
         if self.val_share and self.fold:
-            rule = "cannot be used with data.fold, which sets images aside itself"
-            yield Problem("val_share", self.val_share, rule, "data.val_share=0")
+            clause = "cannot be used with data.fold, which sets images aside itself"
+            yield Problem("val_share", self.val_share, clause, "data.val_share=0")
         yield from self._find_sampling_problems()
 
     def _find_sampling_problems(self) -> Iterator[Problem]:

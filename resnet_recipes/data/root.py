@@ -133,8 +133,8 @@ def find_address_problems(address: str) -> Iterator[Problem]:
         rule = Rule("must be the address of a folder or a table, without password, query or spaces")
         yield Problem("root", address, rule, "data=https://host/folder")
     elif parts.path.endswith(_ARCHIVES):
-        rule = "is an archive, but images are fetched from a folder"
-        yield Problem("root", address, rule, Hint("unpack it, and pass the folder"))
+        clause = "is an archive, but images are fetched from a folder"
+        yield Problem("root", address, clause, Hint("unpack it, and pass the folder"))
 
 
 def explain_unreadable(error: OSError) -> Problem:

@@ -60,8 +60,8 @@ class Distill(Method):
             rule = Rule("must be a .safetensors file of resnet-recipes teach")
             yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.safetensors")
         if self.teacher and self.labels:
-            rule = "cannot be used with methods.distill.teacher"
-            yield Problem("labels", self.labels, rule, "methods.distill.teacher=''")
+            clause = "cannot be used with methods.distill.teacher"
+            yield Problem("labels", self.labels, clause, "methods.distill.teacher=''")
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.labels)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
-from resnet_recipes.base.errors import Hint, Problem, Rule, Statement, Value
+from resnet_recipes.base.errors import Fix, Hint, Problem, Rule, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -208,7 +208,7 @@ class LaunchConfig(Section):
                     seconds(value)
             except ValueError as error:
                 if isinstance(error, NoPriceError):
-                    fix = f"{shlex.quote(f'{key}={read_budget(value)}')} launch.price=2.50"
+                    fix: Fix = f"{shlex.quote(f'{key}={read_budget(value)}')} launch.price=2.50"
                 else:
                     meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()
