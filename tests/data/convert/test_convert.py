@@ -101,7 +101,7 @@ def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
     prediction = forecast(folder, tmp_path, RAW)
     assert (
         prediction.images,
-        prediction.sampled,
+        prediction.sampled_images,
         prediction.resumed_images,
         prediction.unreadable,
     ) == (48, 48, 0, ())
