@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.sources import ROOT, assert_none
+from tests.sources import ROOT, assert_none, parse_sources
 
 PLACES = (
     *("tools/*.sh", "tools/**/*.py", "benchmarks/**/*.py", "hydra_plugins/**/*.py"),
@@ -69,6 +69,24 @@ def test_imports_of_scripts_and_pages_exist():
         f"{path.relative_to(ROOT)}: {stale}"
         for path in FILES
         for stale in find_stale(path.read_text(encoding="utf-8"))
+    )
+
+
+def test_every_name_of_every_all_exists():
+    """Python checks `__all__` only when `import *` runs."""
+    modules = [
+        import_module(
+            ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        )
+        for path in parse_sources()
+        if "__all__ = " in path.read_text(encoding="utf-8")
+    ]
+    assert len(modules) > 2
+    assert_none(
+        f"{module.__name__}.{name}"
+        for module in modules
+        for name in module.__all__
+        if not hasattr(module, name)
     )
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "Batching",
     "DataConfig",
     "DataFacts",
-    "local",
+    "fetch",
     "measure",
     "normalize",
     "open_eval",
