@@ -31,7 +31,9 @@ def read_tensors(path: Path, most: float = math.inf) -> TensorFile:
             header = parse_json(file.read(min(length, _MAX_HEADER_BYTES)).decode())
         except ValueError:
             raise ValueError("it is not a .safetensors file, or is cut short") from None
-    if not isinstance(header, dict) or len(header) > MAX_ENTRIES:
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    if len(header) > MAX_ENTRIES:
         raise ValueError(f"it has more than {MAX_ENTRIES:,} entries")
     try:
         with safe_open(path, "pt") as opened:
