@@ -43,8 +43,14 @@ def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
         return "is not a dataclass that derives from resnet_recipes.methods.Method"
     if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
         return f"does not define {', '.join(missing)}"
-    if cls.name != name or not _is_usable(name) or name in taken:
-        return f"has the name {cls.name!r}, which is taken or differs from its entry point"
+    if cls.name != name:
+        return f"has the name {cls.name!r}, which differs from its entry point"
+    if name in taken:
+        return f"has the name {name!r}, which another method has"
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        return f"has the name {name!r}, which is not 1 to 64 of a-z, 0-9 and _, a letter first"
+    if keyword.iskeyword(name) or hasattr(Section, name):
+        return f"has the name {name!r}, which Python or the package reserves"
     cls()  # with its defaults
     return ""
 
@@ -70,12 +76,6 @@ def find_failure(error: BaseException) -> Problem | None:
 
 def _find_package(module: str) -> str:
     return module.partition(".")[0]
-
-
-def _is_usable(name: str) -> bool:
-    """Return whether a name can be a key of the `methods` section."""
-    is_word = re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) is not None
-    return is_word and not keyword.iskeyword(name) and not hasattr(Section, name)
 
 
 def _describe(error: BaseException) -> str:
