@@ -97,7 +97,7 @@ class Span(Limit):
         return Rule(f"must be [low, high] with 0 < low <= high{end}")
 
 
-#: Common limits: a probability, a fraction below 1, a strength.
+#: Common limits: a fraction, a fraction below 1, a number above 0.
 ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
 BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
@@ -110,7 +110,7 @@ LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 def find_number_problem(
     key: str, text: str, least: int, most: int = 9999, fix: Fix = ()
 ) -> Problem | None:
-    """Return the problem of text that must be an integer; None if it is an integer."""
+    """Return the problem of text that is not an integer from `least` to `most`, or None."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
     return Problem(key, text, Rule(f"must be a whole number from {least} to {most:,}"), fix)

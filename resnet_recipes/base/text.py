@@ -88,7 +88,7 @@ def escape_markdown(text: object) -> str:
 def format_csv_line(values: Iterable[object]) -> str:
     """Return one line of CSV, safe from formula injection in spreadsheets.
 
-    Text that starts like a formula gets a leading '.
+    Text that starts like a formula is prefixed with an apostrophe.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(

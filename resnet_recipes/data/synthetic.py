@@ -41,7 +41,7 @@ class SyntheticImages:
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
         """Return examples of an epoch.
 
-        The class is the index modulo the number of classes, at most CLASSES.
+        The class is the index modulo the number of classes, at most SYNTHETIC_CLASSES.
         """
         labels = _to_device(indices % self._classes)
         noises = (indices // self._classes * 31 + epoch * 17) % _NOISE_IMAGES

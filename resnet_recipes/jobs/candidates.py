@@ -165,8 +165,8 @@ def _find_lengths(
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
     """Return the mean accuracies of runs on the same images, by recipe and epochs.
 
-    Only runs count whose settings equal their recipe, except for duration, seed, and those
-    that do not affect accuracy.
+    Counts only runs whose settings equal their recipe, except for duration, seed, and those that do
+    not affect accuracy.
     """
     seeds: dict[tuple[str, float], list[float]] = {}
     for run in list_runs(root) if root.is_dir() else ():

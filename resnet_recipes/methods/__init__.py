@@ -71,6 +71,6 @@ if TYPE_CHECKING:  # type checkers cannot know the methods of other packages
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Method | None) -> None: ...
 else:
-    #: The `methods` section of a recipe: a method is on if its key is present.
     _FIELDS = [(cls.name, Optional[cls], field(default=None)) for cls in ORDER]  # noqa: UP045
+    #: The `methods` section of a recipe: a method is on if its key is present.
     Methods = make_dataclass("Methods", _FIELDS, bases=(Section,), namespace={"_place": "methods."})

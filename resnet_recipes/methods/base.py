@@ -18,7 +18,7 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
 
-#: Every point in a run where a method can act, in the order of the calls: loading, the network, a
+#: Every point in a run where a method can act, in the order of the data: loading, the network, a
 #: step, and evaluation.
 HOOKS = (
     "augment_sample",
@@ -81,12 +81,15 @@ class Now(NamedTuple):
 
     step: int  # steps completed before this one
     horizon: Horizon
-    # depends only on (seed, rank, step), so a resumed step repeats it without saved state
+    # depends only on seed, rank and step, so a resumed step repeats it without saved state
     rng: np.random.Generator
 
     @classmethod
     def at(cls, step: int, total_steps: int, steps_per_epoch: int, seed: int = 0) -> "Now":
-        """Return the `Now` of a step in your own training loop, counted from 0."""
+        """Return the `Now` of a step in your own training loop, counted from 0.
+
+        `rng` depends only on `seed` and `step`, so each rank needs its own `seed`.
+        """
         return cls(step, Horizon(total_steps, steps_per_epoch), np.random.default_rng((seed, step)))
 
     @property
@@ -132,7 +135,9 @@ class Method(Section):
     network_setting: ClassVar[str] = ""
     # setting that names a file of that network's outputs, instead of the network
     stored_setting: ClassVar[str] = ""
-    # what transform_batch changes: images (sampled for each batch) | sizes | labels | mixes
+    # what transform_batch changes. Teacher outputs cannot be stored for "images", which get new
+    # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
+    # "labels" (targets, weights) and "mixes" (of images and of their outputs).
     changes: ClassVar[str] = "images"
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper; "" if it does not
 

@@ -50,8 +50,8 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
 def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `searches` overrides the image sizes that start a cuDNN search. A plan that only measures
-    another plan passes that plan's sizes.
+    `searches` overrides the image sizes that start a cuDNN search. To measure
+    another plan with this one, pass the sizes of that plan.
     """
     recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)

@@ -10,8 +10,8 @@ import torch
 class Clock:
     """A stopwatch that pauses during evaluation and checkpoints, and continues after a resume.
 
-    It waits for the device only when it starts and stops. Queued work counts as training if it was
-    issued during training.
+    It waits for the device only when it pauses, continues or restarts. Queued work counts as
+    training if it was issued during training.
     """
 
     def __init__(self, device: torch.device):

@@ -130,7 +130,10 @@ class BestWeights:
     """
 
     def __init__(self, by: str):
-        """Compare by `by`, a value of checkpoint.best; "off" keeps nothing."""
+        """Compare by `by`, a value of checkpoint.best; "off" keeps nothing.
+
+        Top-1 replaces balanced accuracy if an evaluation lacks it.
+        """
         self.by = by
         self.step = 0  # completed steps at the best evaluation
         self.evaluations = 0  # so far
@@ -151,7 +154,7 @@ class BestWeights:
         return after
 
     def state_dict(self) -> State:
-        """Return plain values and tensors for a checkpoint; empty before the first evaluation."""
+        """Return plain values and tensors for a checkpoint; empty if nothing is kept."""
         return {**vars(self)} if self.metrics else {}
 
     def load_state_dict(self, state: State) -> None:

@@ -14,7 +14,7 @@ from resnet_recipes.training.run import Run
 
 
 class Gradient:
-    """Computes the gradient of a batch; the training loop does not know how."""
+    """Computes the gradient of a batch."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -63,9 +63,10 @@ class Gradient:
         return graphs.gradient(self.compute_eagerly, batch, sync)
 
     def check_memory(self) -> None:
-        """Compute and discard a step at the largest image size, to detect a lack of memory early.
+        """Compute and discard a gradient at the largest image size, to find lack of memory early.
 
-        Methods that change the batch are included, since a teacher needs memory.
+        Includes methods that change the batch, since a teacher needs memory; excludes the second
+        gradient of SAM and the optimizer.
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
         side = max(plan.sizes)

@@ -92,7 +92,7 @@ class Precision:
     def check(self, losses: list[float], step: int) -> None:
         """Raise TrainingError if the losses logged up to `step` show that training failed.
 
-        Waits for the device.
+        With loss scaling, waits for the device.
         """
         if self.scaler.is_enabled():
             if self.scaler.get_scale() < MIN_SCALE:

@@ -76,7 +76,8 @@ class RunReporter:
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call.
 
-        Raises TrainingError, on every rank, if the loss is not finite.
+        Raises TrainingError, on every rank, if the loss is not finite. With float16, which may have
+        skipped these steps, it raises only if the loss scale collapsed, and the mean omits them.
         """
         # waits for the device
         losses = average_over_ranks(self._losses[: self._count].clone()).tolist()

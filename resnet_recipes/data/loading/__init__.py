@@ -33,10 +33,7 @@ class BatchSource:
     permute: Permute = staticmethod(shuffle)
 
     def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each order, in turn; it is valid until the next one is requested.
-
-        None instead of an order means that all earlier batches must be used first.
-        """
+        """Yield one batch for each order, in turn; it is valid until the next one is requested."""
         raise NotImplementedError
 
     def path(self, index: int) -> str:

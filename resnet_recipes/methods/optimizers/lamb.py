@@ -55,7 +55,7 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(UnderScaler):
-    """LAMB built on fused torch Adam, which updates a scratch tensor with the update."""
+    """LAMB built on fused torch Adam, which writes the update into a scratch tensor."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(
