@@ -41,7 +41,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, or replace one. Raises OSError."""
+    """Write a text file, or replace one."""
     with replace_file(path) as file:
         file.write(text.encode())
 
@@ -51,7 +51,7 @@ def create_folder(path: Path) -> Iterator[Path]:
     """Create a folder that appears as `path` only at the end of the block.
 
     If the block raises, nothing is left. A killed process leaves a partial folder, which the next
-    process deletes, so two processes must not create the same folder at once. Raises OSError.
+    process deletes, so two processes must not create the same folder at once.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         delete_folder(left)
@@ -66,7 +66,7 @@ def create_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def make_temporary_folder() -> Iterator[Path]:
-    """Create a folder in TMPDIR that is deleted at the end of the block. Raises OSError."""
+    """Create a folder in TMPDIR that is deleted at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     try:
         yield folder
@@ -81,10 +81,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def delete_parts(folder: Path, of: str = "") -> None:
-    """Delete partial files that killed processes left in a folder, optionally of one name only.
-
-    Raises OSError.
-    """
+    """Delete partial files that killed processes left in a folder, optionally of one name only."""
     for path in folder.iterdir():
         part = _PART.fullmatch(path.name)
         if part and of in ("", part[1]):

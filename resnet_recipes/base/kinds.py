@@ -44,7 +44,7 @@ def find_dataclasses(kind: Any) -> list[type]:
 def convert(value: Any, kind: Any) -> Any:
     """Return `value` as `kind`; text never becomes a number, nor a number text.
 
-    Raises WrongTypeError.
+    Raises WrongTypeError if that is impossible.
     """
     if is_dataclass(kind):
         return _convert_record(value, kind)

@@ -48,7 +48,7 @@ class ProcessPool(ProcessPoolExecutor):
 
     Each process first calls `start`. A small server that has imported the modules of `preload`
     forks them; this process never does, because its threads make forking unsafe. Raises
-    NotReadyError.
+    NotReadyError if /dev/shm cannot be written.
     """
 
     def __init__(

@@ -31,7 +31,10 @@ def open_regular(path: str | os.PathLike[str], most: float = math.inf) -> FileIO
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Raises NotReadyError."""
+    """Return the content of a file. Raises NotReadyError unless it is regular and small enough.
+
+    `most` is the maximum number of bytes.
+    """
     try:
         with BufferedReader(open_regular(path, most)) as file:
             # read(most) would first allocate a buffer of `most` bytes
@@ -41,9 +44,10 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) -> dict[str, Any]:
-    """Return the JSON object in a file, within the limits of `parse_json`. Raises NotReadyError.
+    """Return the JSON object in a file, within the limits of `parse_json`.
 
-    An absent file is an empty object if `may_be_absent`.
+    An absent file is an empty object if `may_be_absent`. Raises NotReadyError if the file cannot be
+    read or has no such object.
     """
     if may_be_absent and not os.path.lexists(path):
         return {}

@@ -21,7 +21,7 @@ class Section:
     if not TYPE_CHECKING:  # a type checker that saw this would accept every name
 
         def __setattr__(self, name: str, value: object) -> None:
-            """Set a setting. Raises RecipeError."""
+            """Convert and set a value. Raises RecipeError if the name or the type is wrong."""
             if not name.startswith("_"):
                 value = fit_value(type(self), name, value, self._place)
             super().__setattr__(name, value)
@@ -34,7 +34,7 @@ class Section:
 
 
 def fit_value(cls: type, name: str, value: object, place: str) -> Any:
-    """Return a value converted to the type of a dataclass field. Raises RecipeError."""
+    """Return a value converted to the type of a field. Raises RecipeError if that fails."""
     kinds, key = get_kinds(cls), f"{place}{name}"
     if name not in kinds:
         inside = [

@@ -105,7 +105,8 @@ def fetch(
     """Return the settings with `root` on this machine; fetch remote images.
 
     One process per machine fetches, and the others wait; `progress` counts megabytes. Returns None
-    if fetching was stopped; fetched files are kept. Raises NotReadyError.
+    if fetching was stopped; fetched files are kept. Raises NotReadyError if images cannot be
+    fetched or stored.
     """
     if config.backend == "synthetic" or not is_fetched(config.root):
         return config
@@ -118,7 +119,8 @@ def open_train(
 ) -> TrainLoader:
     """Open this rank's training images.
 
-    Backends that decode images one by one apply `augment` after crop and flip.
+    Backends that decode images one by one apply `augment` after crop and flip. Raises NotReadyError
+    if the images cannot be read or differ from the facts.
     """
     if facts.backend == "synthetic":
         return TrainLoader(config, batching, Synthetic(facts.train_examples, len(facts.classes)))
@@ -132,7 +134,10 @@ def open_train(
 
 
 def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalLoader:
-    """Open this rank's evaluation images."""
+    """Open this rank's evaluation images.
+
+    Raises NotReadyError if they cannot be read or differ from the facts.
+    """
     if facts.backend == "synthetic":
         images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, batching, images)
@@ -141,7 +146,7 @@ def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalL
 
 
 def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
-    """Return the images of a split, which must match the facts. Raises NotReadyError."""
+    """Return the images of a split. Raises NotReadyError unless they match the facts."""
     digest = facts.train_digest if split == "train" else facts.eval_digest
     if facts.backend == "ffcv":
         return open_samples(facts.root / f"{split}.beton", digest)

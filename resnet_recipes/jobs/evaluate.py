@@ -25,7 +25,10 @@ from resnet_recipes.training.outcomes import Outcomes
 
 
 def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
-    """Evaluate at each size, in this process or in one per device. Raises NotDoneError."""
+    """Evaluate at each size, in this process or in one per device.
+
+    Raises NotDoneError if such a process fails or is stopped.
+    """
     config, group = network.recipe.data, make_group(network.recipe.launch)
     with ProgressLine(f"fetching {config.root}", "MB") as waiting:
         data.fetch(config, waiting)  # later opens find the images here

@@ -234,7 +234,7 @@ def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
 def _confirm_words(rendezvous: "Rendezvous", words: Sequence[str]) -> int:
     """Check that all ranks have the same software and words; return an exit code.
 
-    Raises NotReadyError on rank 0.
+    If they differ, raises NotReadyError on rank 0.
     """
     import torch
 

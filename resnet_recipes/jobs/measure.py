@@ -132,7 +132,7 @@ DECODE_SECONDS = 60.0
 def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     """Return the measured time of a run; measures this machine for about a minute if necessary.
 
-    Raises NotDoneError.
+    Raises NotDoneError if a rank fails or is stopped.
     """
     forecast = predict_time(plan)
     if forecast and forecast.when and not repeats:
@@ -144,7 +144,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 
 
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
-    """Measure the speeds of a run with ranks. Raises NotDoneError."""
+    """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
     task, single_attempt = (
         Task("measure", "this machine was not measured"),
         replace(group, max_restarts=0),
@@ -163,7 +163,8 @@ class TimedEpochs(NamedTuple):
 def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     """Train, evaluate and save some epochs of a run, exactly as in the run.
 
-    Raises NotDoneError; the folder with the ranks' logs is then kept.
+    Raises RecipeError if the run has fewer than two complete epochs, NotDoneError if a rank fails
+    (the folder with the logs is then kept) or is stopped.
     """
     sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(sizes) < 2:
@@ -187,7 +188,7 @@ def check(plan: Plan, say: Say) -> None:
     """Decode images, train the last steps of a run, and evaluate and save once.
 
     The last steps use the largest images. Nothing is kept. Raises NotReadyError if images cannot be
-    read, or NotDoneError; the folder with the ranks' logs is then kept.
+    read, NotDoneError if a rank fails (the folder with the logs is then kept) or is stopped.
     """
     if plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root):
         _check_images(plan.recipe.data, say)
@@ -197,7 +198,7 @@ def check(plan: Plan, say: Say) -> None:
 
 
 def _check_images(config: DataConfig, say: Say) -> None:
-    """Decode all images, or as many as possible in a minute. Raises NotReadyError."""
+    """Decode all images, or those of a minute. Raises NotReadyError if some are unreadable."""
     decoded = decode_some(config, DECODE_SECONDS)
     command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):

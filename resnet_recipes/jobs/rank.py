@@ -57,7 +57,7 @@ class LaunchFacts(NamedTuple):
         return self.console is not None
 
     def write(self, folder: Path) -> None:
-        """Write the facts to the job folder of the ranks. Raises NotReadyError."""
+        """Write the facts to the ranks' job folder. Raises NotReadyError if that is impossible."""
         try:
             atomic.write_text(folder / LAUNCH, json.dumps(self._asdict()))
         except OSError as error:

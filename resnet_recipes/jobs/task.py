@@ -45,7 +45,7 @@ class Task(NamedTuple):
     ) -> Iterator[Path]:
         """Run the job in a temporary folder; yield the folder, which contains the results.
 
-        Raises NotDoneError.
+        Raises NotDoneError if a rank fails or is stopped.
         """
         files = {CONFIG: freeze_sealed(recipe), JOB: json.dumps({"job": self.job, **self.values})}
         files |= {DATA: facts.to_json()} if facts else {}
@@ -58,7 +58,10 @@ class Task(NamedTuple):
 
 @contextmanager
 def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
-    """Train parts of a run exactly as in the run; yield its folder. Raises NotDoneError."""
+    """Train parts of a run exactly as in the run; yield its folder.
+
+    Raises NotDoneError if a rank fails or is stopped.
+    """
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     recipe = plan.recipe
     run = replace(recipe.run, root=str(root), name="sample", extends="")

@@ -45,7 +45,11 @@ _TEACHER_KEYS = ("teacher", "teacher.sha256", "precision.dtype", "launch.device"
 
 
 def add_teachers(plan: Plan) -> Plan:
-    """Return the plan with its teachers. Raises RecipeError or NotReadyError."""
+    """Return the plan with its teachers.
+
+    Raises RecipeError if a teacher is missing or does not fit the run, NotReadyError if one cannot
+    be read.
+    """
     teachers = [read_outputs(plan, method) for method in plan.new_stack() if _has_outputs(method)]
     for method, network in open_teachers(plan):
         about, (key, place) = network.about, _find_setting(method)

@@ -79,7 +79,8 @@ def fetch_outline(config: DataConfig) -> DataOutline:
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
     """Return the folder or table with a complete copy of the images at a URL.
 
-    Returns None if stopped before the copy is complete. Raises NotReadyError.
+    Returns None if stopped before the copy is complete. Raises NotReadyError if images cannot
+    be fetched or stored.
     """
     remote = _look_up(config)
     if remote.complete:

@@ -44,7 +44,10 @@ class Store:
         return RETRY_SECONDS
 
     def describe(self, name: str) -> RemoteFile | None:
-        """Return the description of a file; None if it does not exist. Raises NotReadyError."""
+        """Return the description of a file; None if it does not exist.
+
+        Raises ForbiddenError if access is denied, NotReadyError if no attempt gets a response.
+        """
         try:
             return self._retry(name, lambda: self._describe_file(name), _RESPONSE_SECONDS)
         except FileNotFoundError:

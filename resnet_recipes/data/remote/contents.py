@@ -83,7 +83,7 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
 def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
     """Return all files of a dataset; reads its tables. The URL may have named a table.
 
-    Raises NotReadyError.
+    Raises NotReadyError if a file cannot be fetched, or a table is wrong or lists a missing file.
     """
     with atomic.make_temporary_folder() as folder:
         tables = [head for head in heads if head.name.lower().endswith(TABLES)]

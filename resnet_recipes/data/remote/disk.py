@@ -41,7 +41,7 @@ def check_owner(folder: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder of a copy if needed. Raises NotReadyError like `check_owner`."""
+    """Create the folder of a copy if needed. Raises NotReadyError as `check_owner` does."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     check_owner(folder)
