@@ -104,7 +104,7 @@ class Precision:
             return  # occasional float16 overflows are expected; those steps were skipped
         for number, loss in enumerate(losses, step - len(losses)):
             if not math.isfinite(loss):
-                reason = f"the loss has not been a finite number since step {number}"
+                reason = f"the loss is not a finite number at step {number}"
                 raise TrainingError(f"{reason}; {NOT_FINITE_CAUSES}")
 
     def state_dict(self) -> dict[str, float]:
