@@ -239,9 +239,11 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     measures = "; `resnet-recipes estimate` measures it" if has_gpu else ""
     if timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearby = find_nearest(timed, plan.epochs)
+        owner = f" for {plan.published_recipe}" if plan.published_recipe else ""
         yield (
             "time",
-            f"published: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}{measures}",
+            f"published{owner}: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}"
+            f"{measures}",
         )
     else:
         yield "time", f"unknown{measures or ': this machine has no GPU'}"

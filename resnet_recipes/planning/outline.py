@@ -50,7 +50,8 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
     yield from machine
     yield "disk", f"up to {plan.disk}"
     if result := find_nearest(plan.published, plan.epochs):
-        yield "published", format_published(result, plan.epochs)
+        owner = f"{plan.published_recipe}: " if plan.published_recipe else ""
+        yield "published", owner + format_published(result, plan.epochs)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
         rule = f"results are for {', '.join(others)}, not for {plan.recipe.model.title}"
         yield "published", rule

@@ -21,6 +21,12 @@ from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
+#: Starts of the settings that change how a network is trained; not its duration or seed.
+_TRAINING_SETTINGS = (
+    *("batch.global_size", "batch.bn_size", "optimizer", "schedule", "methods"),
+    *("model", "precision", "data.train_size", "data.crop", "data.eval"),
+)
+
 #: ImageNet-1k: published results use it, and a plan without data.root assumes it.
 IMAGENET_FACTS = DataFacts(
     "torchvision",
@@ -292,6 +298,15 @@ class Plan:
             return []
         model = self.recipe.model.title
         return [result for result in self.recipe.published if result.model == model]
+
+    @property
+    def published_recipe(self) -> str:
+        """The recipe of the published results: "" if it is this one, else "unchanged mild".
+
+        Settings that a user typed make a difference, except for duration, seed, data and machine.
+        """
+        differs = any(key.startswith(_TRAINING_SETTINGS) for key in self.origin.settings)
+        return f"unchanged {self.recipe.name}" if differs else ""
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

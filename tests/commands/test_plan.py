@@ -68,9 +68,10 @@ def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
     text = print_plan("NVIDIA Z1", 85, "--verbose")
-    assert "time published: " in text
+    assert "time published: 25.3 min" in text
     assert "loading limits" not in text
-    assert "time published: " in print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
+    assert "time published for unchanged mild: 25.3 min" in text
 
 
 def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):

@@ -252,6 +252,23 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
     assert photographs.notes == synthetic.notes[1:]
 
 
+@pytest.mark.parametrize(
+    ("words", "belongs_to"),
+    [
+        ("", ""),
+        ("ssr=2 seed=7 data=/images gpus=8 run=a data.workers=3", ""),
+        ("bs=1024 gpus=8", "unchanged mild"),
+        ("optimizer=lamb", "unchanged mild"),
+        ("~methods.blurpool", "unchanged mild"),
+        ("data.crop_scale=[0.35,1]", "unchanged mild"),
+    ],
+)
+def test_published_results_belong_to_the_unchanged_recipe(words, belongs_to):
+    composed = compose("mild", words.split(), needs_data=False)
+    plan = make_plan(composed.recipe, make_facts(), 8, composed.origin)
+    assert plan.published_recipe == belongs_to
+
+
 def test_published_results_need_imagenet():
     assert plan_imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
