@@ -53,14 +53,14 @@ def run_benchmark(
     return json.loads(rows.read_text())
 
 
-def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
+def test_trainer_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
     (row,) = run_benchmark("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
-    loops = runpy.run_path(str(path))["make_contenders"](48, 8, torch.device("cpu"))
+    loops = runpy.run_path(str(path))["make_loops"](48, 8, torch.device("cpu"))
     moved = []
     for model, steps in loops.values():
         before = copy_weights(model)

@@ -71,7 +71,7 @@ def fail_second_call(function):
     [
         ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
-        ("steps", ("ours, no methods",), "make_contender", "40 px, 4: ours, no methods"),
+        ("steps", ("ours, no methods",), "make_loop", "40 px, 4: ours, no methods"),
         ("from_files", (), "make_run", "32 px: training from files"),
         ("ceilings", (), "find_gpu", "matrix product 256"),
     ],
@@ -128,7 +128,7 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
     ],
 )
 def test_kernels_are_classified_by_name(kernel, kind, session):
-    from profiled import classify
+    from kernel_profile import classify
 
     assert classify(kernel) == kind
 
@@ -193,22 +193,23 @@ def test_call_without_time_reports_skipped_parts(make_call, monkeypatch, tmp_pat
 def test_ratios_use_best_peer_of_same_work(session):
     from ratios import compute_ratios
 
-    def make_row(contender: str, value: float) -> dict:
-        return {"contender": contender, "size": "176 px, 256", "value": value, "unit": "images/s"}
+    def make_row(loop: str, value: float) -> dict:
+        return {"loop": loop, "size": "176 px, 256", "value": value, "unit": "images/s"}
 
+    compiled = "hand-written loop, blurred, reduce-overhead"
     rows = [
         make_row("ours, Mild", 90.0),
         make_row("ours, Mild", 110.0),
         make_row("ours, no methods", 300.0),
-        make_row("bare loop", 999.0),
-        make_row("bare loop, blurred, reduce-overhead", 80.0),
+        make_row("hand-written loop", 999.0),
+        make_row(compiled, 80.0),
         make_row("timm, blurred", 50.0),
         make_row("ours, Mild, kernels off", 10.0),
     ]
     ratios = {each["case"]: each["ratio"] for each in compute_ratios(rows)}
     assert ratios == {
-        "176 px, 256: ours, no methods over bare loop": pytest.approx(300 / 999),
-        "176 px, 256: ours, Mild over bare loop, blurred, reduce-overhead": pytest.approx(1.25),
+        "176 px, 256: ours, no methods over hand-written loop": pytest.approx(300 / 999),
+        f"176 px, 256: ours, Mild over {compiled}": pytest.approx(1.25),
     }
 
 

@@ -5,12 +5,12 @@
 
 `correctness` checks that results are correct, `decide` whether our steps are faster than a good
 loop, and `profile` where the time of a step goes. `peers` and `compiled` compare with more peers,
-and `files` adds the reading of image files. `learn` measures accuracy against seconds on uploaded
-images; its runs are in `runs/`, under the name of FILE. A call is a list of parts. Each part is a
-process with a time limit, so that a crash in one adds a row and the call continues. Every row is
-shown and appended to FILE, as a line of JSON, when it is measured. Exit code 1 if any row has a
-fault. `--quick` runs everything on tiny inputs to test the session; its numbers are meaningless,
-and it may take five times as long.
+and `files` adds the reading of image files. `accuracy` measures accuracy against seconds on
+uploaded images; its runs are in `runs/`, under the name of FILE. A call is a list of parts. Each
+part is a process with a time limit, so that a crash in one adds a row and the call continues. Every
+row is shown and appended to FILE, as a line of JSON, when it is measured. Exit code 1 if any row
+has a fault. `--quick` runs everything on tiny inputs to test the session; its numbers are
+meaningless, and it may take five times as long.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from calls import CALLS, COMMAND_SECONDS, QUICK_TIME_FACTOR
 from part import run
 from ratios import compute_ratios
-from rows import Rows
+from row_log import RowLog
 
 
 def main() -> int:
@@ -29,12 +29,10 @@ def main() -> int:
     arguments = parse_arguments()
     faults = 0
     for name in arguments.call:
-        rows = Rows(arguments.out, name)
-        run_call(name, arguments, rows)
-        print(
-            f"\n{name}: {len(rows.measured)} rows, {rows.faults} with a fault, in {arguments.out}"
-        )
-        faults += rows.faults
+        log = RowLog(arguments.out, name)
+        run_call(name, arguments, log)
+        print(f"\n{name}: {len(log.measured)} rows, {log.faults} with a fault, in {arguments.out}")
+        faults += log.faults
     return int(faults > 0)
 
 
@@ -46,10 +44,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="some parts of it")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the session")
-    parser.add_argument("--images", type=Path, help="for learn: a folder with train/ and val/")
+    parser.add_argument("--images", type=Path, help="for accuracy: a folder with train/ and val/")
     arguments = parser.parse_args()
-    if "learn" in arguments.call and not arguments.images:
-        parser.error("--call learn needs --images FOLDER, with train/ and val/ by class")
+    if "accuracy" in arguments.call and not arguments.images:
+        parser.error("--call accuracy needs --images FOLDER, with train/ and val/ by class")
     names = [part.name for call in arguments.call for part in CALLS[call].parts]
     if unknown := set(arguments.only) - set(names):
         parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {names}")
@@ -60,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def run_call(name: str, arguments: argparse.Namespace, rows: Rows) -> None:
+def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
     """Run the parts of a call that fit into the remaining time."""
     call, factor = CALLS[name], QUICK_TIME_FACTOR if arguments.quick else 1
     ends = time.monotonic() + factor * call.seconds
@@ -68,13 +66,13 @@ def run_call(name: str, arguments: argparse.Namespace, rows: Rows) -> None:
     for part in call.parts:
         if arguments.only and part.name not in arguments.only:
             continue
-        if part.module == "learn":
+        if part.module == "accuracy":
             part = part._replace(words=(str(arguments.images), f"runs/{arguments.out.stem}"))
         left = min(factor * part.seconds, ends - time.monotonic())
         for row in run(part._replace(seconds=left), arguments.device, arguments.quick):
-            rows.add(part.name, row)
-    for row in compute_ratios(rows.measured):
-        rows.add("ratios", row)
+            log.add(part.name, row)
+    for row in compute_ratios(log.measured):
+        log.add("ratios", row)
 
 
 if __name__ == "__main__":

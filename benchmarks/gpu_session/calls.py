@@ -53,18 +53,18 @@ CALLS = {
         (
             MACHINE,
             *COMPILING_STEPS,
-            *_list_steps("bare loop, blurred", "ours, no methods", "bare loop"),
+            *_list_steps("hand-written loop, blurred", "ours, no methods", "hand-written loop"),
         ),
     ),
     "profile": Call(
         210,
         (
-            Part("ours, Mild", 120, "profiled", ("ours, Mild",)),
+            Part("ours, Mild", 120, "kernel_profile", ("ours, Mild",)),
             Part("convolutions, searched", 120, "convolutions", ("searched",)),
-            Part("bare loop", 80, "profiled", ("bare loop",)),
+            Part("hand-written loop", 80, "kernel_profile", ("hand-written loop",)),
             Part("matrix products", 90, "gemms"),
             Part("convolutions, heuristics", 60, "convolutions", ("heuristics",)),
-            Part("ours, Mild, kernels off", 90, "profiled", ("ours, Mild, kernels off",)),
+            Part("ours, Mild, kernels off", 90, "kernel_profile", ("ours, Mild, kernels off",)),
         ),
     ),
     "peers": Call(
@@ -92,13 +92,13 @@ CALLS = {
             *_list_steps(
                 "ours, Mild",
                 "ours, no methods",
-                "bare loop, blurred, reduce-overhead",
-                "bare loop, reduce-overhead",
-                "bare loop, blurred, max-autotune-no-cudagraphs",
+                "hand-written loop, blurred, reduce-overhead",
+                "hand-written loop, reduce-overhead",
+                "hand-written loop, blurred, max-autotune-no-cudagraphs",
                 "ours, Mild, compiled",
                 seconds=150,
             ),
         ),
     ),
-    "learn": Call(250, (Part("learn", 250, "learn"),)),
+    "accuracy": Call(250, (Part("accuracy", 250, "accuracy"),)),
 }

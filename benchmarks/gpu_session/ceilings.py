@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
+from faults import measure_or_report_fault
 from session import choose_dtype, find_gpu
-from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor import rates
 

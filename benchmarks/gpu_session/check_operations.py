@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
+from faults import make_error_row
 from torch import nn
-from verdict import make_verdict
 
 from resnet_recipes import ops
 from resnet_recipes.ops import batch_norm
@@ -46,7 +46,7 @@ def _check_nan(device: torch.device) -> dict:
     for form in (batch_norm.unfused, batch_norm.fused):
         norm = Norm.of(nn.BatchNorm2d(64, device=device))
         masks.append(form(x, norm, Epilogue(relu=True)).isnan())
-    return make_verdict(float((masks[0] != masks[1]).sum()), 0, "values differ")
+    return make_error_row(float((masks[0] != masks[1]).sum()), 0, "values differ")
 
 
 def _check_determinism(device: torch.device) -> dict:
@@ -66,4 +66,4 @@ def _check_determinism(device: torch.device) -> dict:
         results = [running, y.detach(), *gradients]
         first = first or results
         wrong += sum((a != b).any() for a, b in zip(results, first, strict=True))
-    return make_verdict(float(wrong), 0, "of their results differ")
+    return make_error_row(float(wrong), 0, "of their results differ")

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import torch
 from check_operations import Check
+from faults import make_error_row
 from session import NO_METHODS, make_facts, make_recipe, make_run, make_training_loop
 from torch import Tensor, nn
-from verdict import make_verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.optimizers import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
@@ -81,7 +81,7 @@ def _compare_with_cpu(chosen: dict, device: torch.device) -> dict:
     """Compare the changes of three steps with those on the CPU, with equal random numbers."""
     expected, actual = (compute_changes(chosen, place) for place in (torch.device("cpu"), device))
     wrong = sum(map(_count_wrong, expected, actual)) / sum(update.numel() for update in expected)
-    return make_verdict(wrong, WRONG_FRACTION, "of the updates are wrong")
+    return make_error_row(wrong, WRONG_FRACTION, "of the updates are wrong")
 
 
 def _count_wrong(expected: Tensor, actual: Tensor) -> int:
@@ -128,7 +128,7 @@ def _check_overflow(device: torch.device) -> dict:
     precision.backward(squares.sum() * float("inf"))
     precision.step(optimizer, None)
     changed = sum(not torch.equal(floats[name], value) for name, value in copies.items())
-    return make_verdict(changed, 0, "tensors changed")
+    return make_error_row(changed, 0, "tensors changed")
 
 
 def _check_weights_move(
@@ -145,7 +145,7 @@ def _check_weights_move(
         torch.equal(weight, old) or not weight.isfinite().all()
         for weight, old in zip(run.model.parameters(), before, strict=True)
     )
-    return make_verdict(wrong, 0, "weights stood still, or are not finite")
+    return make_error_row(wrong, 0, "weights stood still, or are not finite")
 
 
 def _check_replay(name: str, dtype: str, device: torch.device) -> dict:
@@ -188,7 +188,7 @@ def _compare_bits(one: Run, other: Run) -> dict:
         torch.backends.cudnn.deterministic = False
     pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
     equal = [torch.equal(*pair) for pair in pairs]
-    return make_verdict(equal.count(False), 0, f"of {len(equal)} parameters differ")
+    return make_error_row(equal.count(False), 0, f"of {len(equal)} parameters differ")
 
 
 def _check_no_sync(device: torch.device) -> dict:

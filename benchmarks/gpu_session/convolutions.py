@@ -6,9 +6,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from faults import measure_or_report_fault
 from session import choose_dtype, find_gpu
 from torch import Tensor
-from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.planning.roofline import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import check_operations
 import check_steps
 import torch
-from verdict import measure_or_report_fault
+from faults import measure_or_report_fault
 
 CHECKS = {
     "decisive": (check_operations.list_decisive_checks, check_steps.list_decisive_checks),

@@ -13,9 +13,9 @@ import torch
 import triton
 import triton.language as tl
 from convolutions import BATCH, SIDES, list_calls, make_operands, name_convolution
+from faults import measure_or_report_fault
 from session import find_gpu
 from torch import Tensor
-from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.planning.roofline import Convolution, list_convolutions

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import contenders
 import torch
+import training_loops
+from faults import measure_or_report_fault
 from session import choose_dtype, find_gpu
 from torch import Tensor, nn
-from verdict import measure_or_report_fault
 
 from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.network.fuse import FoldedConv2d
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 NORM_SUM_RELU, NORM_RELU = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.unfused, "fused": batch_norm.fused}
-BLURS = {"torch": contenders.blur, "fused": blur.fused}
+BLURS = {"torch": training_loops.blur, "fused": blur.fused}
 POOLS = {"torch": max_pool.unfused, "fused": max_pool.fused}
 
 SIDES = 224, 88

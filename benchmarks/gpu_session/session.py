@@ -67,7 +67,7 @@ def make_recipe(name: str, side: int, batch: int, quick: bool, **changes: object
     return recipe
 
 
-class Memory:
+class OneBatchLoader:
     """A loader of one batch, on the device."""
 
     skipped = ()
@@ -124,7 +124,7 @@ def make_run(
     searches = [recipe.data.train_size] if is_searched else []
     run = build(make_plan(recipe, facts or make_facts(recipe), 1), Rank(0, 1, device), searches)
     if not facts:
-        run.train_data = Memory(recipe.data.train_size, recipe.batch.global_size, device)
+        run.train_data = OneBatchLoader(recipe.data.train_size, recipe.batch.global_size, device)
     return run
 
 

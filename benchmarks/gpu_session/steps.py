@@ -1,14 +1,14 @@
-"""Images per second, host time and memory of a contender's steps, on a batch in memory."""
+"""Images per second, host time and memory of the steps of a training loop, on a batch in memory."""
 
 import gc
 from collections.abc import Iterator
 from statistics import median
 
 import torch
-from contenders import make_contender
+from faults import measure_or_report_fault
 from ratios import MODES
 from session import find_gpu, time_steps
-from verdict import measure_or_report_fault
+from training_loops import make_loop
 
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.roofline import Work
@@ -20,7 +20,7 @@ ROUNDS, STEPS, WARM_UP = 5, 10, 8  # after the warm-up, gradients are replayed
 
 
 def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterator[dict]:
-    """Yield the speed of a contender at every size; `turn` marks a second measurement."""
+    """Yield the speed of a training loop at every size; `turn` marks a second measurement."""
     is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
     for side, batch in cases:
@@ -33,8 +33,8 @@ def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -
 
 
 def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield first step, speed and memory of a contender at one size."""
-    steps, size = make_contender(name, side, batch, device, quick), f"{side} px, {batch}"
+    """Yield first step, speed and memory of a training loop at one size."""
+    steps, size = make_loop(name, side, batch, device, quick), f"{side} px, {batch}"
     _, first = time_steps(steps, 1, device)  # includes compilation and algorithm search
     yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
@@ -45,7 +45,7 @@ def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool
     gpu = find_gpu(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
     work = Work("resnet50", side, batch, "Mild" in name, fused=True)
     yield {
-        "contender": name,
+        "loop": name,
         "size": size,
         "value": median(rates),
         "unit": "images/s",

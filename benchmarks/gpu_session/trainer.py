@@ -1,11 +1,11 @@
-"""Measure the overhead of the training loop: steps per second against a bare PyTorch loop.
+"""Measure the overhead of the training loop: steps per second against a hand-written loop.
 
     python benchmarks/gpu_session/trainer.py [--quick] [--json FILE]
 
 Data is in memory. Both loops train a ResNet-18 from the same weights with the same loss, optimizer
 and normalization, in one process and in turns, so that a noisy machine affects both equally. The
-ratio is ours over bare: above 1, ours is faster. Both run on the GPU if there is one. `--quick`
-only tests the command.
+ratio is ours over the hand-written loop: above 1, ours is faster. Both run on the GPU if there is
+one. `--quick` only tests the command.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from statistics import median
 
 import torch
 import torchvision
-from bare import make_bare_loop
+from handwritten_loop import make_handwritten_loop
 from session import (
     CLASSES,
     NO_METHODS,
@@ -30,22 +30,20 @@ from torch import nn
 from resnet_recipes.training.distributed import read_rank
 from resnet_recipes.training.precision import resolve_dtype
 
-#: The bare loop's settings as a recipe.
-BARE_LOOP_SETTINGS = {
+#: The settings of the hand-written loop as a recipe.
+PEER_SETTINGS = {
     "methods": NO_METHODS | {"label_smoothing": {"smoothing": 0.1}},
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-5},
     "schedule": {"name": "constant", "warmup": "0ba"},
 }
 
 
-def make_contenders(
-    side: int, batch: int, device: torch.device
-) -> dict[str, tuple[nn.Module, Steps]]:
-    """Return our loop and the bare loop with their networks, which start with equal weights."""
-    run = make_run(make_recipe("mild", side, batch, True, **BARE_LOOP_SETTINGS), device, True)
+def make_loops(side: int, batch: int, device: torch.device) -> dict[str, tuple[nn.Module, Steps]]:
+    """Return our loop and the hand-written loop, each with a network; their weights are equal."""
+    run = make_run(make_recipe("mild", side, batch, True, **PEER_SETTINGS), device, True)
     model = torchvision.models.resnet18(num_classes=CLASSES)
     model.load_state_dict(run.model.state_dict())
-    peer = make_bare_loop(model, run.train_data, device, resolve_dtype("auto", device))
+    peer = make_handwritten_loop(model, run.train_data, device, resolve_dtype("auto", device))
     return {"ours": (run.model, make_training_loop(run)), "peer": (model, peer)}
 
 
@@ -57,7 +55,7 @@ def main() -> None:
     arguments = parser.parse_args()
     side, batch, steps, rounds = (48, 8, 1, 1) if arguments.quick else (64, 32, 10, 9)
     device = read_rank("auto").device
-    loops = make_contenders(side, batch, device)
+    loops = make_loops(side, batch, device)
     rates: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(rounds + 1):
         for name in sorted(loops, reverse=turn % 2 == 0):
@@ -71,7 +69,7 @@ def main() -> None:
         "ratio": median(ratios),
         "unit": "steps/s",
     }
-    speeds = f"{row['ours']:.3f} steps/s, a bare loop {row['peer']:.3f}"
+    speeds = f"{row['ours']:.3f} steps/s, hand-written loop {row['peer']:.3f}"
     print(f"{row['case']}: {speeds}: {row['ratio']:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
     if arguments.json:
         arguments.json.write_text(json.dumps([row], indent=1) + "\n")

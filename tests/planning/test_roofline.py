@@ -125,7 +125,7 @@ def test_blur_traffic_is_one_read_and_write():
 
 
 #: Measured by NVIDIA PyTorch examples (A100 in 21.03; V100), timm with PyTorch 1.12 (RTX 3090), and
-#: benchmarks/gpu_session: our loop with kernels, and a bare loop.
+#: benchmarks/gpu_session: our loop with kernels, and the hand-written loop.
 @pytest.mark.parametrize(
     ("name", "side", "blur", "fused", "images_per_second"),
     parse_values(

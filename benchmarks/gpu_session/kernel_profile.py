@@ -1,13 +1,13 @@
-"""Every kernel of a contender's training step: count, time and full name; and time by kind."""
+"""Every kernel of a training step: count, time and full name; and time by kind."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 import torch
-from contenders import make_contender
+from faults import measure_or_report_fault
 from torch.profiler import ProfilerActivity, profile
-from verdict import measure_or_report_fault
+from training_loops import make_loop
 
 SIDES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
@@ -31,7 +31,7 @@ def measure_rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]
 def _profile(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield the rows of one size."""
     kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
-    steps = make_contender(name, side, 4 if quick else BATCH, device, quick)
+    steps = make_loop(name, side, 4 if quick else BATCH, device, quick)
     steps(1 if quick else WARM_UP)
     with profile(activities=[kind]) as measured:
         steps(STEPS)

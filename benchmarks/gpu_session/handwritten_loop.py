@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from session import Memory, Steps
+from session import OneBatchLoader, Steps
 from torch import Tensor, nn
 
 from resnet_recipes.data.base import MEAN, STD
@@ -41,8 +41,12 @@ class Weights:
             torch._foreach_copy_([weight.data for weight in self.used], self.masters)
 
 
-def make_bare_loop(
-    model: nn.Module, memory: Memory, device: torch.device, dtype: torch.dtype, mode: str = ""
+def make_handwritten_loop(
+    model: nn.Module,
+    loader: OneBatchLoader,
+    device: torch.device,
+    dtype: torch.dtype,
+    mode: str = "",
 ) -> Steps:
     """Return a loop with channels_last, copies of the weights in `dtype` and fused SGD.
 
@@ -67,7 +71,7 @@ def make_bare_loop(
 
     def take_steps(steps: int) -> None:
         for _ in range(steps):
-            called(memory.batch.pixels, memory.batch.labels).backward()
+            called(loader.batch.pixels, loader.batch.labels).backward()
             weights.take_gradients()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)

@@ -1,11 +1,11 @@
-"""Rows of measurements: shown, and appended to a file, when they are measured."""
+"""A log of measured rows: each row is printed and appended to a file when it is measured."""
 
 import json
 import os
 from pathlib import Path
 
 
-class Rows:
+class RowLog:
     """Appends rows to a file of JSON lines, so that nothing is lost if the session is cut off."""
 
     def __init__(self, path: Path, call: str):

@@ -15,7 +15,7 @@ def measure_or_report_fault(
         yield {"case": case, "fault": f"{type(error).__name__}: {why}"}
 
 
-def make_verdict(error: float, allowed: float, unit: str) -> dict:
+def make_error_row(error: float, allowed: float, unit: str) -> dict:
     """Return the row of an error, which has a fault if it is larger than allowed, or NaN."""
     row = {"value": error, "unit": unit, "allowed": allowed}
     if error <= allowed:

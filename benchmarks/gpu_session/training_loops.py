@@ -1,4 +1,4 @@
-"""The contenders: ours, a bare loop, timm networks, the torchvision reference, a Composer step."""
+"""Training loops by name: ours, a hand-written loop, and the loops of other libraries."""
 
 import copy
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from itertools import count
 import torch
 import torch.nn.functional as F
 import torchvision
-from bare import make_bare_loop, make_normalizer
+from handwritten_loop import make_handwritten_loop, make_normalizer
 from ratios import MODES
 from session import (
     CLASSES,
     NO_METHODS,
-    Memory,
+    OneBatchLoader,
     Steps,
     choose_dtype,
     make_recipe,
@@ -26,29 +26,29 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.ops.blur import Blurring
 
 
-def make_contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
-    """Return the training steps of a contender, named as in `calls`.
+def make_loop(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+    """Return a training loop, named as in `calls`.
 
     Raises ImportError without timm.
     """
     who, *traits = name.split(", ")
     if who == "ours":
         return _make_ours(traits, side, batch, device, quick)
-    memory, modes = Memory(side, batch, device), MODES & set(traits)
+    loader, modes = OneBatchLoader(side, batch, device), MODES & set(traits)
     network = _build_network(who, traits, quick).to(device, memory_format=torch.channels_last)
     if not modes:
         keep_filters(network)
     if who == "torchvision reference":
-        return make_torchvision_reference(network, memory)
+        return make_torchvision_reference(network, loader)
     if who == "Composer":
-        return make_composer(network, memory)
-    return make_bare_loop(network, memory, device, choose_dtype(device), *modes)
+        return make_composer(network, loader)
+    return make_handwritten_loop(network, loader, device, choose_dtype(device), *modes)
 
 
 def _make_ours(
     traits: list[str], side: int, batch: int, device: torch.device, quick: bool
 ) -> Steps:
-    """Return our loop for Mild with cuDNN benchmark mode, as in the bare loop."""
+    """Return our loop for Mild with cuDNN benchmark mode, as in the hand-written loop."""
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
@@ -70,12 +70,12 @@ def _build_network(who: str, traits: list[str], quick: bool) -> nn.Module:
     return network
 
 
-def make_torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
+def make_torchvision_reference(model: nn.Module, loader: OneBatchLoader) -> Steps:
     """Return the step of torchvision references/classification, with plain SGD.
 
     It counts correct predictions at every step.
     """
-    labels = memory.batch.labels
+    labels = loader.batch.labels
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
 
     def compute_loss(output: Tensor) -> Tensor:
@@ -84,10 +84,10 @@ def make_torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
     def count_right(output: Tensor) -> None:
         output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
 
-    return make_scaled_loop(model, memory, optimizer, compute_loss, count_right)
+    return make_scaled_loop(model, loader, optimizer, compute_loss, count_right)
 
 
-def make_composer(model: nn.Module, memory: Memory) -> Steps:
+def make_composer(model: nn.Module, loader: OneBatchLoader) -> Steps:
     """Return the step of Composer 0.7 with the methods of Mild.
 
     It is transcribed, because the package needs an older torch. It blurs with depthwise
@@ -102,7 +102,7 @@ def make_composer(model: nn.Module, memory: Memory) -> Steps:
             weight.mul_(1 - 5e-5)  # at a tenth of the peak learning rate
 
     def compute_loss(output: Tensor) -> Tensor:
-        targets = F.one_hot(memory.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
+        targets = F.one_hot(loader.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
         losses = F.binary_cross_entropy_with_logits(output.float(), targets, reduction="sum")
         return losses / len(targets)
 
@@ -114,12 +114,12 @@ def make_composer(model: nn.Module, memory: Memory) -> Steps:
                 value.copy_(value * 0.87 + state[name] * 0.13)
 
     optimizer.register_step_pre_hook(decay)
-    return make_scaled_loop(model, memory, optimizer, compute_loss, update_average)
+    return make_scaled_loop(model, loader, optimizer, compute_loss, update_average)
 
 
 def make_scaled_loop(
     model: nn.Module,
-    memory: Memory,
+    loader: OneBatchLoader,
     optimizer: torch.optim.Optimizer,
     loss_of: Callable[[Tensor], Tensor],
     finish: Callable[[Tensor], None],
@@ -128,14 +128,14 @@ def make_scaled_loop(
 
     On a CPU it uses bf16, because fp16 is extremely slow there.
     """
-    device = memory.batch.labels.device
+    device = loader.batch.labels.device
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
     scaler, normalize = torch.amp.GradScaler(device.type), make_normalizer(device)
     model.train()
 
     def take_steps(steps: int) -> None:
         for _ in range(steps):
-            images = normalize(memory.batch.pixels)
+            images = normalize(loader.batch.pixels)
             with torch.autocast(device.type, dtype):
                 output = model(images)
                 loss = loss_of(output)
