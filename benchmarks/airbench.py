@@ -140,9 +140,9 @@ def draw_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tenso
         order = torch.randperm(len(images), device=device)
         for chosen in order.split(BATCH)[: len(images) // BATCH]:
             corner = torch.randint(0, 2 * MAX_SHIFT_PIXELS + 1, (2, len(chosen), 1), device=device)
-            y, x = corner + side
-            x = torch.where(mirrored[chosen][:, None], x.flip(-1), x)
-            batch = padded[chosen[:, None, None], :, y[:, :, None], x[:, None, :]]
+            rows, columns = corner + side
+            columns = torch.where(mirrored[chosen][:, None], columns.flip(-1), columns)
+            batch = padded[chosen[:, None, None], :, rows[:, :, None], columns[:, None, :]]
             yield batch.permute(0, 3, 1, 2), labels[chosen]
         mirrored = ~mirrored
 
@@ -196,17 +196,20 @@ def train(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, flo
 @torch.inference_mode()
 def compute_top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return top-1 in percent with flipping at test time, and with flipping and translation."""
-    plain, moved = [], []
+    flipped, translated = [], []
     for batch in images.split(2000):
         padded = F.pad(batch, (1,) * 4, "reflect")
         views = [batch, padded[..., :32, :32], padded[..., 2:, 2:]]
         means = [
             compute_logits(model, view) + compute_logits(model, view.flip(-1)) for view in views
         ]
-        plain.append(means[0])
-        moved.append(2 * means[0] + means[1] + means[2])
-    right = [(torch.cat(logits).argmax(1) == labels).float().mean() for logits in (plain, moved)]
-    return 100 * right[0].item(), 100 * right[1].item()
+        flipped.append(means[0])
+        translated.append(2 * means[0] + means[1] + means[2])
+    fractions = [
+        (torch.cat(logits).argmax(1) == labels).float().mean().item()
+        for logits in (flipped, translated)
+    ]
+    return 100 * fractions[0], 100 * fractions[1]
 
 
 def train_small(data: str, length: int, seed: int) -> dict:
@@ -229,30 +232,28 @@ def main() -> None:
     data = str(Path(arguments.data).absolute())
     seeds = [int(word) for word in arguments.seeds.split(",")]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    images, labels, held_out, truth = (
+    images, labels, val_images, val_labels = (
         tensor.to(device) for split in ("train", "val") for tensor in load_pixels(data, split)
     )
-    images, held_out = normalize(images), normalize(held_out)
+    images, val_images = normalize(images), normalize(val_images)
     rows = []
     for length in map(float, arguments.epochs.split(",")):
-        theirs, ours = [], []
+        airbench_top1, small_top1 = [], []
         for seed in seeds:
             torch.manual_seed(seed)
             model, pflops = train(images, labels, length)
-            mirror, moved = compute_top1(model, held_out, truth)
-            theirs.append(moved)
-            reached = f"{moved:.2f} % ({mirror:.2f} % with mirror images only)"
+            flipped, translated = compute_top1(model, val_images, val_labels)
+            airbench_top1.append(translated)
+            reached = f"{translated:.2f} % ({flipped:.2f} % with mirror images only)"
             print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
         for seed in seeds:
-            done = train_small(data, max(1, round(pflops / SMALL_EPOCH_PFLOPS)), seed)
-            ours.append(done["raw_top1_percent"])
-            print(
-                f"small, {done['training_pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f}%",
-                flush=True,
-            )
-        means = statistics.mean(ours), statistics.mean(theirs)
-        case, (mine, peer) = f"small / airbench94, {pflops:.2f} PFLOPs", means
-        row = {"case": case, "ours": mine, "peer": peer, "ratio": mine / peer}
+            summary = train_small(data, max(1, round(pflops / SMALL_EPOCH_PFLOPS)), seed)
+            small_top1.append(summary["raw_top1_percent"])
+            cost = f"{summary['training_pflops']:.2f} PFLOPs"
+            print(f"small, {cost}, seed {seed}: {small_top1[-1]:.2f}%", flush=True)
+        ours, peer = statistics.mean(small_top1), statistics.mean(airbench_top1)
+        case = f"small / airbench94, {pflops:.2f} PFLOPs"
+        row = {"case": case, "ours": ours, "peer": peer, "ratio": ours / peer}
         rows.append(row | {"unit": "top-1 percent"})
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")

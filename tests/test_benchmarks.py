@@ -151,7 +151,7 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, load_proof):
 
 def test_factor_effects_match_means_of_published_table(load_proof):
     factors, path = load_proof("factors"), BENCHMARKS / "proof" / "select.csv"
-    rows = factors["read"](path)
+    rows = factors["read_rows"](path)
     for effect in factors["compute_effects"](rows):
         name, *values = re.fullmatch(r"(\w+): (\S+) instead of (\S+)", effect.name).groups()
         second, first = (
@@ -163,10 +163,12 @@ def test_factor_effects_match_means_of_published_table(load_proof):
         assert (effect.p < factors["SIGNIFICANT_P"]) == (name == "smallest_crop")
 
 
-def test_supply_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
+def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
     images, rows = create_random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
     words = str(images), "--sizes", "16", "--memory"
-    measured_rows = run_benchmark("supply.py", *words, "48", rows=rows, patched=monkeypatch)
+    measured_rows = run_benchmark(
+        "loader_predictions.py", *words, "48", rows=rows, patched=monkeypatch
+    )
     assert [row["case"].removeprefix("images, 16 px, ") for row in measured_rows] == [
         "files",
         "memory at 48 px, later",
@@ -191,10 +193,10 @@ def test_psnr_follows_its_formula():
 
 def test_imagenette_changes_sizes_and_durations_only(load_proof):
     imagenette = load_proof("imagenette")
-    task = imagenette["Task"](Path(), depth=18, dtype="bf16", epochs=5, seed=3, work=Path())
+    training = imagenette["Training"](Path(), depth=18, dtype="bf16", epochs=5, seed=3, work=Path())
     for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
         packaged = rr.compose(arm)
-        recipe = rr.compose(arm, *imagenette["list_changes"](arm, task))
+        recipe = rr.compose(arm, *imagenette["list_changes"](arm, training))
         data = replace(packaged.data, train_size=128, eval_size=128, eval_resize=resized)
         assert recipe.data == data
         assert recipe.optimizer == replace(packaged.optimizer, lr=0.064)
@@ -218,7 +220,7 @@ def test_imagenette_skips_rows_of_same_case(tmp_path, load_proof):
     costs = {"top1_percent": "80", "pflops": "0.1", "mean_minutes": ""}
     assert not imagenette["is_finished"](path, case)
     for seed in ("1", "2"):
-        imagenette["append"](path, case | {"seed": seed} | costs)
+        imagenette["append_row"](path, case | {"seed": seed} | costs)
     assert imagenette["is_finished"](path, case)
     assert not imagenette["is_finished"](path, case | {"depth": "50"})
     (cell,) = load_proof("table")["read_cells"]([path])

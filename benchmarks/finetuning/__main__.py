@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rows import append, read_cpu_seconds, read_finished_rows
+from rows import append_row, read_finished_rows
 
 import resnet_recipes as rr
 
@@ -70,7 +70,7 @@ def main() -> None:
     runs = parts[arguments.part](arguments)
     for row, images, *stages in runs:
         if row not in read_finished_rows(arguments.csv, row):
-            append(arguments.csv, row | train(images, stages, arguments))
+            append_row(arguments.csv, row | train(images, stages, arguments))
 
 
 #: A row, the images, and the settings of one or several successive trainings.
@@ -96,7 +96,7 @@ def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
     chosen = Images("flowers", train=40, val=500)
     return {
         "ants and bees": ants,
-        "flowers": split(flowers, arguments.work / chosen.name, chosen),
+        "flowers": link_split(flowers, arguments.work / chosen.name, chosen),
     }
 
 
@@ -129,10 +129,12 @@ def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
 def list_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
     waste, imagenette = arguments.folders
-    sets = {"waste": split(waste, arguments.work / "waste", Images("waste", 0.8, 500))}
+    sets = {"waste": link_split(waste, arguments.work / "waste", Images("waste", 0.8, 500))}
     for count in (10, 50, 300):
         name = f"imagenette {count}"
-        sets[name] = split_with_val(imagenette, arguments.work / name, Images(name, count, 500))
+        sets[name] = link_split_with_val(
+            imagenette, arguments.work / name, Images(name, count, 500)
+        )
     recipes = {
         "before": list_previous_settings(),
         "composed": compose_settings(0.01, 0.00003, "freeze_bn=true"),
@@ -241,14 +243,15 @@ def make_stage(words: list[str], steps: int, side: int = 224) -> list[str]:
 
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
-    before, runs = (read_cpu_seconds(), time.monotonic()), arguments.work.absolute() / "runs"
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    runs = arguments.work.absolute() / "runs"
     words, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:
         places = [f"data.root={images.absolute()}", f"run.root={runs}"]
         run = rr.train(rr.compose("finetune", *words, *stage, *places))
         words.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
-    seconds, wall = read_cpu_seconds() - before[0], time.monotonic() - before[1]
+    seconds, wall = sum(os.times()[:4]) - cpu_began, time.monotonic() - began
     summary = run.summary
     shutil.rmtree(runs)
     prefix = "" if "top1_percent" in summary else "raw_"
@@ -261,7 +264,7 @@ def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) 
     }
 
 
-def split(folder: Path, out: Path, chosen: Images) -> Path:
+def link_split(folder: Path, out: Path, chosen: Images) -> Path:
     """Link some images of a folder with one folder per class into train/CLASS and val/CLASS."""
     shutil.rmtree(out, ignore_errors=True)
     rest = []
@@ -270,18 +273,18 @@ def split(folder: Path, out: Path, chosen: Images) -> Path:
             path for path in kind.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES
         )
         count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
-        link(files[:count], out / "train" / kind.name)
+        link_files(files[:count], out / "train" / kind.name)
         rest += files[count:]
     for path in sort_by_digest(rest)[: chosen.val]:
-        link([path], out / "val" / path.parent.name)
+        link_files([path], out / "val" / path.parent.name)
     return out
 
 
-def split_with_val(folder: Path, out: Path, chosen: Images) -> Path:
+def link_split_with_val(folder: Path, out: Path, chosen: Images) -> Path:
     """Link some images of a folder with train/ and val/ in the same way."""
-    split(folder / "train", out, replace(chosen, val=0))
+    link_split(folder / "train", out, replace(chosen, val=0))
     for path in sort_by_digest((folder / "val").glob("*/*"))[: chosen.val]:
-        link([path], out / "val" / path.parent.name)
+        link_files([path], out / "val" / path.parent.name)
     return out
 
 
@@ -294,7 +297,7 @@ def sort_by_digest(files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=compute_digest)
 
 
-def link(files: Iterable[Path], folder: Path) -> None:
+def link_files(files: Iterable[Path], folder: Path) -> None:
     """Link files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in files:

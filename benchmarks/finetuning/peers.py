@@ -17,6 +17,7 @@ Rows that FILE has are not run again.
 
 import argparse
 import itertools
+import os
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from typing import NamedTuple
 import timm
 import torch
 import torch.nn.functional as F
-from rows import append, read_cpu_seconds, read_finished_rows
+from rows import append_row, read_finished_rows
 from timm.data import create_transform
 from timm.loss import LabelSmoothingCrossEntropy
 from timm.optim import create_optimizer_v2
@@ -46,7 +47,7 @@ RESIZE_PIXELS = 256  # shorter side before a center crop
 MEAN_AND_STD = (0.5, 0.5, 0.5)  # mean and standard deviation expected by the network
 
 
-class Task(NamedTuple):
+class FineTuning(NamedTuple):
     """The network, images and duration of a training."""
 
     weights: Path
@@ -81,67 +82,67 @@ def main() -> None:
         if row not in read_finished_rows(arguments.csv, row) and (
             seed == 1 or loop is not fit_linear_classifier
         ):
-            task = Task(arguments.weights, arguments.images, epochs, seed, arguments.work)
-            append(arguments.csv, row | measure(loop, task))
+            tuning = FineTuning(arguments.weights, arguments.images, epochs, seed, arguments.work)
+            append_row(arguments.csv, row | measure(loop, tuning))
 
 
-def measure(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
+def measure(loop: Callable[[FineTuning], float], tuning: FineTuning) -> dict[str, str]:
     """Return the accuracy and seconds of a loop."""
-    random.seed(task.seed)
-    torch.manual_seed(task.seed)
-    used, began = read_cpu_seconds(), time.monotonic()
-    top1 = loop(task)
+    random.seed(tuning.seed)
+    torch.manual_seed(tuning.seed)
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    top1 = loop(tuning)
     return {
         "top1_percent": f"{top1:.3f}",
-        "cpu_seconds": f"{read_cpu_seconds() - used:.0f}",
+        "cpu_seconds": f"{sum(os.times()[:4]) - cpu_began:.0f}",
         "wall_seconds": f"{time.monotonic() - began:.0f}",
     }
 
 
-def train_with_resnet_recipes(task: Task, frozen: str) -> float:
+def train_with_resnet_recipes(tuning: FineTuning, frozen: str) -> float:
     """Train as `resnet-train finetune model.freeze=...` does."""
     recipe = rr.compose(
         "finetune",
         f"model.name=timm:{NETWORK}",
         f"model.freeze={frozen}",
-        f"model.weights={task.weights.absolute()}",
+        f"model.weights={tuning.weights.absolute()}",
         f"data.train_size={CROP_PIXELS}",
         f"data.eval_size={CROP_PIXELS}",
         f"data.eval_resize={RESIZE_PIXELS}",
         "data.eval_interpolation=bicubic",
-        f"max_duration={task.epochs}ep",
+        f"max_duration={tuning.epochs}ep",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
-        f"seed={task.seed}",
-        f"data.root={task.images.absolute()}",
-        f"run.root={(task.work / 'runs').absolute()}",
+        f"seed={tuning.seed}",
+        f"data.root={tuning.images.absolute()}",
+        f"run.root={(tuning.work / 'runs').absolute()}",
     )
     return rr.train(recipe).summary["raw_top1_percent"]
 
 
-def train_like_tutorial(task: Task) -> float:
+def train_like_tutorial(tuning: FineTuning) -> float:
     """Train like the tutorial; its learning rate drops after 7 of 25 epochs, and so on."""
-    model = build_network(task, 2)
+    model = build_network(tuning, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * task.epochs)), 0.1)
+    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * tuning.epochs)), 0.1)
     crop = [T.RandomResizedCrop(CROP_PIXELS), T.RandomHorizontalFlip(), T.ToTensor()]
     transform = T.Compose([*crop, T.Normalize(MEAN_AND_STD, MEAN_AND_STD)])
-    for batches in open_epochs(task, 4, transform):
+    for batches in open_epochs(tuning, 4, transform):
         for images, labels in batches:
             optimizer.zero_grad()
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
         falls.step()
-    return measure_accuracy(model, task)
+    return measure_accuracy(model, tuning)
 
 
-def train_with_timm(task: Task) -> float:
+def train_with_timm(tuning: FineTuning) -> float:
     """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth is warm-up."""
-    model = build_network(task, 2)
+    model = build_network(tuning, 2)
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
     )
-    steps = task.epochs * (245 // 16)
+    steps = tuning.epochs * (245 // 16)
     schedule = CosineLRScheduler(
         optimizer, steps, warmup_t=steps // 5, warmup_lr_init=1e-5, t_in_epochs=False
     )
@@ -155,25 +156,25 @@ def train_with_timm(task: Task) -> float:
         std=MEAN_AND_STD,
     )
     done = 0
-    for batches in open_epochs(task, 16, transform):
+    for batches in open_epochs(tuning, 16, transform):
         for images, labels in batches:
             schedule.step_update(done)
             optimizer.zero_grad()
             loss_of(model(images), labels).backward()
             optimizer.step()
             done += 1
-    return measure_accuracy(model, task)
+    return measure_accuracy(model, tuning)
 
 
-def train_with_fastai(task: Task) -> float:
+def train_with_fastai(tuning: FineTuning) -> float:
     """Train with `fine_tune`: one epoch of the classifier, then all layers."""
     from fastai.vision import all as fastai
 
     images = fastai.ImageDataLoaders.from_folder(
-        task.images,
+        tuning.images,
         train="train",
         valid="val",
-        seed=task.seed,
+        seed=tuning.seed,
         bs=16,
         num_workers=0,
         item_tfms=fastai.Resize(RESIZE_PIXELS),
@@ -184,18 +185,18 @@ def train_with_fastai(task: Task) -> float:
     )
     learner = fastai.vision_learner(images, NETWORK, normalize=False, pretrained=False)
     body = learner.model[0].model
-    body.load_state_dict(build_network(task, 2).state_dict(), strict=False)
+    body.load_state_dict(build_network(tuning, 2).state_dict(), strict=False)
     with learner.no_bar(), learner.no_logging():
-        learner.fine_tune(task.epochs - 1)
+        learner.fine_tune(tuning.epochs - 1)
     logits, labels = learner.get_preds()
     return 100 * (logits.argmax(1) == labels).float().mean().item()
 
 
-def fit_linear_classifier(task: Task) -> float:
+def fit_linear_classifier(tuning: FineTuning) -> float:
     """Fit a linear classifier on the features of all images."""
-    model = build_network(task, 0).eval()
+    model = build_network(tuning, 0).eval()
     (train, labels), (val, truth) = (
-        compute_features(model, open_folder(task, name, make_val_transform()))
+        compute_features(model, open_folder(tuning, name, make_val_transform()))
         for name in ("train", "val")
     )
     mean, std = train.mean(0), train.std(0) + 1e-6
@@ -221,10 +222,10 @@ def compute_features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Te
     return torch.cat(outputs), torch.cat(labels)
 
 
-def build_network(task: Task, classes: int) -> nn.Module:
+def build_network(tuning: FineTuning, classes: int) -> nn.Module:
     """Return the network with its weights and a new classifier, with the torch initialization."""
     model = timm.create_model(NETWORK, num_classes=classes)
-    state = rr.load(task.weights, f"model.name=timm:{NETWORK}").model.state_dict()
+    state = rr.load(tuning.weights, f"model.name=timm:{NETWORK}").model.state_dict()
     backbone = {
         name: tensor for name, tensor in state.items() if not name.startswith("classifier.")
     }
@@ -234,9 +235,11 @@ def build_network(task: Task, classes: int) -> nn.Module:
     return model.to(memory_format=torch.channels_last)
 
 
-def measure_accuracy(model: nn.Module, task: Task) -> float:
+def measure_accuracy(model: nn.Module, tuning: FineTuning) -> float:
     """Return the top-1 accuracy on the validation images, in percent."""
-    logits, labels = compute_features(model.eval(), open_folder(task, "val", make_val_transform()))
+    logits, labels = compute_features(
+        model.eval(), open_folder(tuning, "val", make_val_transform())
+    )
     return 100 * (logits.argmax(1) == labels).float().mean().item()
 
 
@@ -248,19 +251,19 @@ def make_val_transform() -> T.Compose:
     )
 
 
-def open_folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
+def open_folder(tuning: FineTuning, name: str, transform: Callable) -> datasets.ImageFolder:
     """Return the images of a split; files that are not photographs are skipped."""
 
     def is_photograph(path: str) -> bool:
         return path.lower().endswith((".jpg", ".jpeg", ".png"))
 
-    return datasets.ImageFolder(task.images / name, transform, is_valid_file=is_photograph)
+    return datasets.ImageFolder(tuning.images / name, transform, is_valid_file=is_photograph)
 
 
-def open_epochs(task: Task, size: int, transform: Callable) -> Iterable[DataLoader]:
+def open_epochs(tuning: FineTuning, size: int, transform: Callable) -> Iterable[DataLoader]:
     """Return the batches of each epoch."""
-    images = open_folder(task, "train", transform)
-    return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(task.epochs)]
+    images = open_folder(tuning, "train", transform)
+    return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(tuning.epochs)]
 
 
 if __name__ == "__main__":

@@ -1,16 +1,8 @@
 """A table of runs as a CSV file; each run appends its row."""
 
 import csv
-import resource
 import sys
 from pathlib import Path
-
-
-def read_cpu_seconds() -> float:
-    """Return the CPU time of this process and its ended children."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    used = [resource.getrusage(kind) for kind in kinds]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def read_finished_rows(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
@@ -21,7 +13,7 @@ def read_finished_rows(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
         return [{name: cells[name] for name in row} for cells in csv.DictReader(file)]
 
 
-def append(path: Path, row: dict[str, str]) -> None:
+def append_row(path: Path, row: dict[str, str]) -> None:
     """Append a row to a table; the first row also writes the header."""
     is_new = not path.exists()
     with path.open("a", newline="") as file:

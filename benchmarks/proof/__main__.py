@@ -33,7 +33,7 @@ from table import (
     pair_neighbors,
     read_cells,
     read_measured_cells,
-    write,
+    write_cells,
 )
 
 from resnet_recipes.data import demo
@@ -59,7 +59,7 @@ def main() -> int:
         written = {"cells": rows, "differences": [one._asdict() for one in differences]}
         arguments.json.write_text(json.dumps(written, indent=1) + "\n")
     if arguments.csv:
-        write(arguments.csv, cells)
+        write_cells(arguments.csv, cells)
     if arguments.png:
         plots = {figure.name: figure.spec for figure in draw_figures(cells, arguments)}
         write_pictures(arguments.png.parent, plots)

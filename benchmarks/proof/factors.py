@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from table import compute_student_cdf, read
+from table import compute_student_cdf, read_rows
 
 RESULT_COLUMNS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
 SIGNIFICANT_P = 0.05  # a factor is kept if its p is below this
@@ -65,7 +65,7 @@ def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
 def main() -> None:
     """Print the effects of a table of runs."""
     print(f"{'factor':<40}{'points':>8}{'standard error':>16}{'one-sided p':>13}")
-    for one in compute_effects(read(Path(sys.argv[1]))):
+    for one in compute_effects(read_rows(Path(sys.argv[1]))):
         stays = "stays" if one.p < SIGNIFICANT_P else "goes"
         print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}  {stays}")
 

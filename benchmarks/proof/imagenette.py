@@ -9,17 +9,16 @@ the same depth. Rows that FILE has are not run again.
 """
 
 import argparse
-import csv
 import itertools
+import os
 import random
-import resource
 import time
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from table import read
+from table import append_row, read_rows
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -29,7 +28,7 @@ SIDE = 128  # pixels, size of training and validation images
 BATCH = 64  # images per step: the default of fastai's script
 
 
-class Task(NamedTuple):
+class Training(NamedTuple):
     """The images, network and duration of a training."""
 
     images: Path
@@ -69,7 +68,7 @@ def main() -> None:
             "seed": seed,
         }
         if not is_finished(arguments.csv, case):
-            task = Task(
+            training = Training(
                 arguments.images,
                 arguments.depth,
                 arguments.dtype,
@@ -77,53 +76,38 @@ def main() -> None:
                 int(seed),
                 arguments.work,
             )
-            append(arguments.csv, case | measure(arm, task))
+            append_row(arguments.csv, case | measure(arm, training))
 
 
 def is_finished(path: Path, case: dict[str, str]) -> bool:
     """Return whether a table has a row of this case."""
-    return path.exists() and any(case.items() <= row.items() for row in read(path))
+    return path.exists() and any(case.items() <= row.items() for row in read_rows(path))
 
 
-def append(path: Path, row: dict[str, str]) -> None:
-    """Append a row to a table; the first row also writes the header."""
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        table = csv.DictWriter(file, row, lineterminator="\n")
-        if is_new:
-            table.writeheader()
-        table.writerow(row)
-
-
-def measure(arm: str, task: Task) -> dict[str, str]:
+def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
-    used, began = read_cpu_minutes(), time.monotonic()
-    trained = train_with_fastai(task) if arm == "fastai" else train_with_resnet_recipes(arm, task)
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    trained = (
+        train_with_fastai(training) if arm == "fastai" else train_with_resnet_recipes(arm, training)
+    )
     return {
         "top1_percent": f"{trained.top1:.3f}",
         "pflops": f"{trained.pflops:.6g}",
         "mean_minutes": "",  # other programs disturb the clock
-        "cpu_minutes": f"{read_cpu_minutes() - used:.1f}",
+        "cpu_minutes": f"{(sum(os.times()[:4]) - cpu_began) / 60:.1f}",
         "wall_minutes": f"{(time.monotonic() - began) / 60:.1f}",
     }
 
 
-def read_cpu_minutes() -> float:
-    """Return the CPU time of this process and its ended children."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    used = [resource.getrusage(kind) for kind in kinds]
-    return sum(one.ru_utime + one.ru_stime for one in used) / 60
-
-
-def train_with_resnet_recipes(arm: str, task: Task) -> TrainingResult:
+def train_with_resnet_recipes(arm: str, training: Training) -> TrainingResult:
     """Train a packaged recipe."""
-    words = (f"data.root={task.images.absolute()}", f"run.root={task.work.absolute()}")
-    summary = rr.train(rr.compose(arm, *list_changes(arm, task), *words)).summary
+    words = (f"data.root={training.images.absolute()}", f"run.root={training.work.absolute()}")
+    summary = rr.train(rr.compose(arm, *list_changes(arm, training), *words)).summary
     top1 = summary.get("ema_top1_percent", summary["raw_top1_percent"])
     return TrainingResult(top1, summary["training_pflops"])
 
 
-def list_changes(arm: str, task: Task) -> list[str]:
+def list_changes(arm: str, training: Training) -> list[str]:
     """Return the changes to a packaged recipe: 128 px, and durations that suit a short run.
 
     Methods, strengths and crops stay. The lr is scaled linearly from 2.048 for 2,048 images.
@@ -131,7 +115,7 @@ def list_changes(arm: str, task: Task) -> list[str]:
     original = rr.compose(arm)
     resized = round(original.data.eval_resize * SIDE / original.data.eval_size)
     changes = [
-        f"model.name=resnet{task.depth}",
+        f"model.name=resnet{training.depth}",
         f"data.train_size={SIDE}",
         f"data.eval_size={SIDE}",
         f"data.eval_resize={resized}",
@@ -144,15 +128,15 @@ def list_changes(arm: str, task: Task) -> list[str]:
         changes += ["methods.ema.half_life=0.05dur", "methods.ema.update_interval=0.01dur"]
     return [
         *changes,
-        f"epochs={task.epochs}",
-        f"seed={task.seed}",
-        f"precision.dtype={task.dtype}",
+        f"epochs={training.epochs}",
+        f"seed={training.seed}",
+        f"precision.dtype={training.dtype}",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
     ]
 
 
-def train_with_fastai(task: Task) -> TrainingResult:
+def train_with_fastai(training: Training) -> TrainingResult:
     """Train as fastai's script does, with the options of the leaderboard at 5 and 20 epochs."""
     from fastai.vision import all as library
     from fastai.vision.models import xresnet
@@ -176,11 +160,11 @@ def train_with_fastai(task: Task) -> TrainingResult:
             raise library.CancelValidException
 
     build = partial(
-        getattr(xresnet, f"xresnet{task.depth}"), n_out=10, sa=True, pool=library.MaxPool
+        getattr(xresnet, f"xresnet{training.depth}"), n_out=10, sa=True, pool=library.MaxPool
     )
     flops = count_flops(build(act_cls=nn.Mish))
-    random.seed(task.seed)
-    library.set_seed(task.seed)
+    random.seed(training.seed)
+    library.set_seed(training.seed)
     images = library.DataBlock(
         blocks=(library.ImageBlock, library.CategoryBlock),
         get_items=library.get_image_files,
@@ -188,19 +172,19 @@ def train_with_fastai(task: Task) -> TrainingResult:
         splitter=library.GrandparentSplitter(valid_name="val"),
         item_tfms=[library.RandomResizedCrop(SIDE, min_scale=0.35), library.FlipItem(0.5)],
         batch_tfms=[library.Normalize.from_stats(*library.imagenet_stats, cuda=False)],
-    ).dataloaders(task.images, bs=BATCH, num_workers=0, device="cpu")
+    ).dataloaders(training.images, bs=BATCH, num_workers=0, device="cpu")
     learner = library.Learner(
         images,
         build(act_cls=Mish),
         library.LabelSmoothingCrossEntropy(),
         partial(library.ranger, mom=0.95, sqr_mom=0.99, eps=1e-6),
-        cbs=Bf16() if task.dtype == "bf16" else None,
+        cbs=Bf16() if training.dtype == "bf16" else None,
         metrics=library.accuracy,
     )
     with learner.no_bar(), learner.no_logging():
-        learner.fit_flat_cos(task.epochs, 8e-3, wd=1e-2, cbs=NoEvaluation())
+        learner.fit_flat_cos(training.epochs, 8e-3, wd=1e-2, cbs=NoEvaluation())
         top1 = 100 * learner.validate()[1]
-    steps = task.epochs * len(images.train)
+    steps = training.epochs * len(images.train)
     return TrainingResult(top1, steps * BATCH * flops / 1e15)
 
 

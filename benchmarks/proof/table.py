@@ -59,7 +59,9 @@ def read_cells(places: Iterable[Path]) -> list[Cell]:
 
 def read_measured_cells(cells: Sequence[Cell], path: Path) -> list[Cell]:
     """Return the cells listed in a CSV file of recipe, epochs and minutes, with its minutes."""
-    minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in read(path)}
+    minutes = {
+        (row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in read_rows(path)
+    }
     return [
         cell._replace(minutes=minutes[cell.name, cell.epochs])
         for cell in cells
@@ -67,13 +69,23 @@ def read_measured_cells(cells: Sequence[Cell], path: Path) -> list[Cell]:
     ]
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def write(path: Path, cells: Sequence[Cell]) -> None:
+def append_row(path: Path, row: dict[str, str]) -> None:
+    """Append a row to a CSV file; the first row also writes the header."""
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        table = csv.DictWriter(file, row, lineterminator="\n")
+        if is_new:
+            table.writeheader()
+        table.writerow(row)
+
+
+def write_cells(path: Path, cells: Sequence[Cell]) -> None:
     """Write a CSV file with one row for each run."""
     with path.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -95,9 +107,9 @@ def _find_runs(place: Path) -> Iterator[Cell]:
 
 
 def _read_table(path: Path) -> Iterator[Cell]:
-    """Yield the cells of a CSV file written by `write`."""
+    """Yield the cells of a CSV file written by `write_cells`."""
     groups = defaultdict(list)
-    for row in read(path):
+    for row in read_rows(path):
         groups[row["recipe"], float(row["epochs"])].append(row)
     for (name, epochs), rows in groups.items():
         top1 = {int(row["seed"]): float(row["top1_percent"]) for row in rows}

@@ -30,11 +30,11 @@ def record() -> Iterator[list[str]]:
     try:
         yield entries
     finally:
-        entries += take()
+        entries += take_entries()
         _device.null_log(False)
 
 
-def take() -> list[str]:
+def take_entries() -> list[str]:
     """Return the entries of the block so far, and clear them."""
     entries = [_device.null_entry(i).decode() for i in range(_device.null_size())]
     _device.null_log(True)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from unittest.mock import Mock
 
 import torch
-from null_device import record, take
+from null_device import record, take_entries
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.ops import trial
@@ -111,7 +111,7 @@ def make_run(name: str, changes: list[str]) -> Run:
 def record_steps(run: Run) -> list[list[str]]:
     """Return the device requests of each training step, without the first three steps."""
     with record():
-        return observe_steps(run, take)[3:]
+        return observe_steps(run, take_entries)[3:]
 
 
 def measure_cpu_ms(run: Run) -> float:

@@ -1,7 +1,7 @@
 """Estimate how much the choice of evaluation images adds to the uncertainty of a difference.
 
     resnet-recipes eval RUN --images FILE.csv          for each run
-    python benchmarks/proof/images.py --first FILE.csv ... --second FILE.csv ...
+    python benchmarks/proof/image_bootstrap.py --first FILE.csv ... --second FILE.csv ...
 
 All runs must use the same images. Their mean difference is computed for 2,000 sets of the same
 size, sampled with replacement (bootstrap).
@@ -11,14 +11,14 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from table import read
+from table import read_rows
 
 BOOTSTRAP_SAMPLES = 2000
 
 
 def read_correct(path: Path) -> dict[str, bool]:
     """Return whether each image's class was predicted, by file."""
-    return {row["path"]: row["label"] == row["prediction"] for row in read(path)}
+    return {row["path"]: row["label"] == row["prediction"] for row in read_rows(path)}
 
 
 def compute_difference(first: list[Path], second: list[Path]) -> tuple[float, float]:

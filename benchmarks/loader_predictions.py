@@ -1,6 +1,6 @@
 """Compare a plan's loading predictions with actual loader times.
 
-    python benchmarks/supply.py FOLDER ... [--sizes 176,88] [--memory 352]
+    python benchmarks/loader_predictions.py FOLDER ... [--sizes 176,88] [--memory 352]
 
 Each FOLDER has class folders of images, or train/. For each crop size and storage, it shows the
 plan's prediction from 48 images and the CPU time of loading complete epochs with one thread. With
