@@ -5,7 +5,7 @@ import os
 import resource
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,18 +62,6 @@ def parse_settings(words: str) -> dict[str, Any]:
             value = {name: value}
         tree = merge_sections(tree, value)
     return tree
-
-
-def is_identical(ours: Any, theirs: Any) -> bool:
-    """Return whether values, or sections and sequences of values, are bit-identical."""
-    if isinstance(ours, torch.Tensor | np.ndarray):
-        one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and is_identical(ours.values(), map(theirs.get, ours))
-    if isinstance(ours, Iterable) and not isinstance(ours, str):
-        return all(is_identical(*pair) for pair in zip(ours, theirs, strict=True))
-    return ours == theirs
 
 
 def make_noise(height: int, width: int) -> Image.Image:

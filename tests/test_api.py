@@ -27,7 +27,7 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.fixtures import is_identical
+from tests.checks import is_identical
 from tests.tables import parse_rows
 from tests.tiny_networks import build_shallow_resnet18
 from tests.trained_runs import create_trained_run

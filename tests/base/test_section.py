@@ -11,14 +11,13 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import EMA, MixUp
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
+from tests.checks import get_error
 from tests.tables import parse_rows
 
 
 def get_problem(act: Callable[[], object]) -> str:
     """Return the only problem of the error that a call raises."""
-    with pytest.raises(rr.RecipeError) as caught:
-        act()
-    (problem,) = caught.value.problems
+    (problem,) = get_error(rr.RecipeError, act).problems
     return str(problem)
 
 

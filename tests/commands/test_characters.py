@@ -7,14 +7,13 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.characters import refuse_pasted
+from tests.checks import get_error
 from tests.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
     """Return the suggested command for a rejected command."""
-    with pytest.raises(RecipeError) as caught:
-        refuse_pasted("resnet-train", argv)
-    (problem,) = caught.value.problems
+    (problem,) = get_error(RecipeError, refuse_pasted, "resnet-train", argv).problems
     (fix,) = problem.fixes
     return fix
 

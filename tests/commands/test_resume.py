@@ -30,7 +30,9 @@ def started_runs(run_folders: list[Path], enter: Callable[..., Streams]) -> list
 
 
 @pytest.fixture
-def explain_rejection(run_folders: list[Path], enter: Callable[..., Streams]) -> Callable[..., str]:
+def explain_rejected_resume(
+    run_folders: list[Path], enter: Callable[..., Streams]
+) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
@@ -51,27 +53,27 @@ def test_resume_accepts_settings_without_effect_on_results(started_runs, enter):
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
-def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, explain_rejection):
+def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, explain_rejected_resume):
     images = create_random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
-    message = explain_rejection("", 3)
+    message = explain_rejected_resume("", 3)
     assert "data=images does not exist" in message
     assert "resnet-train --resume runs/mine data=/where/it/is/now" in message
-    message = explain_rejection(f"data={tmp_path}/photo", 3)
+    message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
     assert "--resume runs/mine data=photos" in message
     enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
 
-def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_rejection):
+def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_rejected_resume):
     images = create_random_images(tmp_path / "images")
     enter(f"{PHOTOS} data={images} run=mine", 75)
     with serve_folder(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
         CONFIG.write_text(freeze_sealed(config))
-        assert "comes from the run folder alone" in explain_rejection("", 3)
+        assert "comes from the run folder alone" in explain_rejected_resume("", 3)
         for command in (
             "resnet-train --extend mine epochs=9 --dry-run",
             "resnet-recipes plan recipe=runs/mine/config.yaml",
@@ -82,14 +84,16 @@ def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_r
         with pytest.raises(NotReadyError, match="comes from the run folder alone"):
             compose("runs/mine/config.yaml")
         assert not site.asked
-        assert "comes from the run folder alone" not in explain_rejection(f"data={site.address}", 3)
+        assert "comes from the run folder alone" not in explain_rejected_resume(
+            f"data={site.address}", 3
+        )
         assert site.asked
 
 
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
-def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_rejection):
+def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_rejected_resume):
     Path("runs/mine/job.json").write_text(text)
-    assert "which cannot be resumed" in explain_rejection("")
+    assert "which cannot be resumed" in explain_rejected_resume("")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
     ),
 )
 def test_rejected_resume_leaves_the_run_resumable(
-    enter, tmp_path, explain_rejection, set_free_space, change, code, rule
+    enter, tmp_path, explain_rejected_resume, set_free_space, change, code, rule
 ):
     images = create_random_images(tmp_path / "images")
     set_free_space(5 << 30)
@@ -115,7 +119,7 @@ def test_rejected_resume_leaves_the_run_resumable(
     shutil.copytree(images, tmp_path / "others")
     (tmp_path / "others/train/pattern3/0.jpg").write_bytes(b"")
     for flags in ("", "--dry-run"):
-        assert rule in explain_rejection(f"{change.format(tmp=tmp_path)} {flags}", int(code))
+        assert rule in explain_rejected_resume(f"{change.format(tmp=tmp_path)} {flags}", int(code))
     enter("resnet-train --resume runs/mine --dry-run")
     enter("resnet-train --resume runs/mine", 75)
 
@@ -130,16 +134,16 @@ def test_resume_dry_run_changes_nothing(started_runs, enter):
     assert CONFIG.read_bytes() == before
 
 
-def test_resume_keeps_the_measured_micro_batch(started_runs, enter, explain_rejection):
+def test_resume_keeps_the_measured_micro_batch(started_runs, enter, explain_rejected_resume):
     enter(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
-    assert "this run uses 16" in explain_rejection("batch.bn_size=auto")
+    assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
-def test_running_run_keeps_its_settings(started_runs, explain_rejection, words):
+def test_running_run_keeps_its_settings(started_runs, explain_rejected_resume, words):
     with LockedFolder(Path("runs/mine")):
-        assert "is in use by another run" in explain_rejection(words, 3)
+        assert "is in use by another run" in explain_rejected_resume(words, 3)
 
 
 def test_finished_run_rejects_resume_and_changes(started_runs, enter):
@@ -173,8 +177,13 @@ run.root=elsewhere | run.root=elsewhere
 """
     ),
 )
-def test_name_of_another_run_or_recipe_is_rejected(started_runs, explain_rejection, word, typed):
-    assert f"{typed}: --resume names the run, and a run keeps its recipe" in explain_rejection(word)
+def test_name_of_another_run_or_recipe_is_rejected(
+    started_runs, explain_rejected_resume, word, typed
+):
+    assert (
+        f"{typed}: --resume names the run, and a run keeps its recipe"
+        in explain_rejected_resume(word)
+    )
 
 
 def test_resume_auto_finds_newest_unfinished_run(run_folders, enter):
@@ -227,10 +236,10 @@ def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, enter):
     assert "try:   resnet-train --resume runs/mine\n" in message
 
 
-def test_resume_rejects_folder_with_a_link(started_runs, explain_rejection, tmp_path):
+def test_resume_rejects_folder_with_a_link(started_runs, explain_rejected_resume, tmp_path):
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
-    assert "runs/mine/checkpoints is a symbolic link" in explain_rejection("", 3)
+    assert "runs/mine/checkpoints is a symbolic link" in explain_rejected_resume("", 3)
 
 
 def test_resume_deletes_the_previous_ending(started_runs, enter):

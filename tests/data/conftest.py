@@ -21,6 +21,7 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native import explain_unavailable
+from tests.checks import get_error
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
 
@@ -52,11 +53,9 @@ def count_images(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
     return facts.train_examples, facts.eval_examples, facts.classes
 
 
-def explain_rejection(config: DataConfig, ask: Callable = data.measure) -> str:
+def explain_rejected_images(config: DataConfig, ask: Callable = data.measure) -> str:
     """Return why images are rejected."""
-    with pytest.raises(NotReadyError) as caught:
-        ask(config)
-    return str(caught.value)
+    return str(get_error(NotReadyError, ask, config))
 
 
 def open_training(

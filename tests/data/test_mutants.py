@@ -28,7 +28,7 @@ from tests.data.native.batch import Batch, encode_image, make_photo
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 
 
-def explain_rejection(data: bytes) -> str:
+def explain_rejected_image(data: bytes) -> str:
     """Decode an image in every way; return why it is rejected, or ""."""
     try:
         picture = Picture(data)
@@ -43,11 +43,11 @@ def explain_rejection(data: bytes) -> str:
 
 def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     good = mutants.make_valid_files()
-    assert not any(explain_rejection(data) for _, data in good)
+    assert not any(explain_rejected_image(data) for _, data in good)
     rejected_count = 0
     for name, data in mutants.make_mutants(good, COUNT):
         (tmp_path / name).write_bytes(data)
-        why = explain_rejection(data)
+        why = explain_rejected_image(data)
         rejected_count += bool(why)
         source = Original.from_listing(
             Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path
@@ -69,7 +69,9 @@ def test_engine_is_deterministic_on_damaged_jpegs():
     assert np.array_equal(runs[0].pixels, runs[1].pixels)
     assert {Status.DONE, Status.DAMAGED, Status.FOREIGN} <= {*status.tolist()}
     assert not {*status.tolist()} & {Status.WAITING, Status.RUNNING, Status.CANCELLED}
-    assert not any(explain_rejection(files[row]) for row in np.flatnonzero(status == Status.DONE))
+    assert not any(
+        explain_rejected_image(files[row]) for row in np.flatnonzero(status == Status.DONE)
+    )
 
 
 @pytest.fixture

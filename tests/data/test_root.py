@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import find_address_problems, find_root_problem, list_classes
-from tests.data.conftest import explain_rejection
+from tests.data.conftest import explain_rejected_images
 from tests.tables import parse_rows
 
 
@@ -24,7 +24,7 @@ def images(tmp_path: Path) -> Path:
 
 def explain_root_rejection(root: Path | str) -> str:
     """Return the message of `resnet-train data=ROOT`."""
-    return explain_rejection(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
+    return explain_rejected_images(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
 def test_folders_of_other_programs_are_not_classes(images):

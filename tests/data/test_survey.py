@@ -13,14 +13,14 @@ from resnet_recipes.commands import registry
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from tests.data.conftest import CLASSES, count_images, explain_rejection, make_small_config
+from tests.data.conftest import CLASSES, count_images, explain_rejected_images, make_small_config
 
 
 def test_missing_and_empty_roots_are_named(tmp_path):
-    assert "does not exist" in explain_rejection(make_small_config(tmp_path / "nowhere"))
-    assert "has no images" in explain_rejection(make_small_config(tmp_path))
+    assert "does not exist" in explain_rejected_images(make_small_config(tmp_path / "nowhere"))
+    assert "has no images" in explain_rejected_images(make_small_config(tmp_path))
     (tmp_path / "val" / "ant").mkdir(parents=True)
-    assert "has no training images" in explain_rejection(make_small_config(tmp_path))
+    assert "has no training images" in explain_rejected_images(make_small_config(tmp_path))
 
 
 def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
@@ -32,7 +32,7 @@ def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypat
         path.rename(copied_images / "val" / name)
     for name in CLASSES:
         (copied_images / "val" / name).rmdir()
-    fix = explain_rejection(make_small_config(copied_images)).splitlines()[1]
+    fix = explain_rejected_images(make_small_config(copied_images)).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
@@ -44,7 +44,7 @@ def test_class_mismatches_are_reported_together(copied_images):
     shutil.move(copied_images / "val" / "bee", copied_images / "val" / "wasp")
     shutil.rmtree(copied_images / "train" / "cat")
     (copied_images / "train" / "cat").mkdir()
-    message = explain_rejection(make_small_config(copied_images))
+    message = explain_rejected_images(make_small_config(copied_images))
     for text in ("has bee in train but not in val", "has cat, wasp in val but not in train"):
         assert text in message
 
@@ -55,7 +55,7 @@ def test_images_without_class_folders_are_one_problem(copied_images):
             path.rename(copied_images / split / path.name)
         for name in CLASSES:
             (copied_images / split / name).rmdir()
-    line, fix = explain_rejection(make_small_config(copied_images)).split("\n", 1)
+    line, fix = explain_rejected_images(make_small_config(copied_images)).split("\n", 1)
     assert f"{copied_images} contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
@@ -65,7 +65,7 @@ def test_images_without_class_folders_are_one_problem(copied_images):
 def test_empty_class_folder_is_one_problem(copied_images, splits):
     for split in splits:
         (copied_images / split / "eel").mkdir()
-    line, fix = explain_rejection(make_small_config(copied_images)).splitlines()
+    line, fix = explain_rejected_images(make_small_config(copied_images)).splitlines()
     assert line == f"data.root={copied_images} has no images in eel"
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
@@ -99,7 +99,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     assert data.measure(make_small_config(copied_images)).notes[0] == text
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
-    message = explain_rejection(make_small_config(copied_images))
+    message = explain_rejected_images(make_small_config(copied_images))
     assert "has ant in val but not in train" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
@@ -107,7 +107,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
 def test_impossible_class_names_are_rejected(copied_images):
     for split in ("train", "val"):
         (copied_images / split / "ant").rename(copied_images / split / os.fsdecode(b"ant\xff"))
-    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejection(
+    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejected_images(
         make_small_config(copied_images)
     )
 

@@ -32,6 +32,7 @@ from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
+from tests.checks import get_error
 from tests.data.conftest import requires_engine
 from tests.jobs.test_survival import read_state
 from tests.run_folders import create_unstarted_run
@@ -109,9 +110,7 @@ def train_with_flipped_bit(process: RankProcess) -> str:
         save(self, done)
 
     RunReporter.save = flip_and_save
-    with pytest.raises(TrainingError) as failure:
-        run_job(process)
-    return str(failure.value)
+    return str(get_error(TrainingError, run_job, process))
 
 
 def test_flipped_bit_stops_all_ranks_before_saving(launcher, new_run):
@@ -175,18 +174,11 @@ def test_float16_resumes_bit_identical(launcher, new_run):
     assert find_differing(resumed, whole) == []
 
 
-def explain_rejection(process: RankProcess) -> str:
-    """Train, and return the reason for the rejection."""
-    with pytest.raises(NotReadyError) as caught:
-        run_job(process)
-    return str(caught.value)
-
-
 def train_with_local_images(process: RankProcess) -> str:
     """Train with images on this rank's own disk; some are missing on rank 1."""
     read = DataFacts.read
     DataFacts.read = lambda *named: replace(read(*named), train_examples=128 - process.rank)
-    return explain_rejection(process)
+    return str(get_error(NotReadyError, run_job, process))
 
 
 def train_with_later_version(process: RankProcess) -> str:
@@ -196,14 +188,14 @@ def train_with_later_version(process: RankProcess) -> str:
     (copy / "labels.csv").touch()
     local = copy / "labels.csv" if process.rank else copy
     prepare.data.fetch = lambda config, *_: replace(config, root=str(local))
-    return explain_rejection(process)
+    return str(get_error(NotReadyError, run_job, process))
 
 
 def train_with_other_teacher(process: RankProcess) -> str:
     """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     prepare.make_plan = lambda *arguments: replace(make_plan(*arguments), teachers=(teacher,))
-    return explain_rejection(process)
+    return str(get_error(NotReadyError, run_job, process))
 
 
 def train_without_gpu(process: RankProcess) -> str:
@@ -212,7 +204,7 @@ def train_without_gpu(process: RankProcess) -> str:
     distributed.read_rank = lambda *arguments: replace(
         read_rank(*arguments), device=torch.device("cpu" if process.rank else "cuda")
     )
-    return explain_rejection(process)
+    return str(get_error(NotReadyError, run_job, process))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.fixtures import is_identical, make_noise
+from tests.checks import is_identical
+from tests.fixtures import make_noise
 from tests.tables import parse_rows
 
 BY_NAME = {method.name: method for method in ORDER}

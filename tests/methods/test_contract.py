@@ -13,7 +13,8 @@ import torch
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
-from tests.fixtures import is_identical, make_noise
+from tests.checks import is_identical
+from tests.fixtures import make_noise
 
 
 def parametrize_methods(hook: str) -> pytest.MarkDecorator:

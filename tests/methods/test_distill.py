@@ -23,6 +23,7 @@ from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
+from tests.checks import get_error
 from tests.training.recording import record
 
 #: Values that the settings must reject.
@@ -148,30 +149,35 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, plan_recipe):
 
 
 def test_unsuitable_teacher_is_rejected(teacher, plan_recipe, make_run, tmp_path):
-    def explain_rejection(path: object, error: type[Exception] = RecipeError) -> str:
-        with pytest.raises(error) as caught:
-            plan_recipe(methods={"distill": {"teacher": str(path)}})
-        assert caught.value.problems[0].key == "methods.distill.teacher"
-        return escape_controls(caught.value)
+    def explain_rejected_teacher(path: object, error: type[Exception] = RecipeError) -> str:
+        error = get_error(error, plan_recipe, methods={"distill": {"teacher": str(path)}})
+        assert error.problems[0].key == "methods.distill.teacher"
+        return escape_controls(error)
 
-    assert "is missing" in explain_rejection("")
-    assert "does not exist" in explain_rejection(tmp_path / "nothing", NotReadyError)
-    assert "is not on this machine" in explain_rejection("timm:resnet18.a1_in1k", NotReadyError)
-    assert explain_rejection("a'b", NotReadyError).endswith(
+    assert "is missing" in explain_rejected_teacher("")
+    assert "does not exist" in explain_rejected_teacher(tmp_path / "nothing", NotReadyError)
+    assert "is not on this machine" in explain_rejected_teacher(
+        "timm:resnet18.a1_in1k", NotReadyError
+    )
+    assert explain_rejected_teacher("a'b", NotReadyError).endswith(
         "file, a run folder, timm:NAME or hf:USER/NAME"
     )
-    assert explain_rejection("timm/resnet18", NotReadyError).endswith("timm:NAME or hf:USER/NAME")
+    assert explain_rejected_teacher("timm/resnet18", NotReadyError).endswith(
+        "timm:NAME or hf:USER/NAME"
+    )
     run = make_run()
     fewer = tmp_path / "other.safetensors"
     names = tuple(f"other{number}" for number in range(10))
     write_weights(run.model, fewer, about.describe(run.plan.recipe, names, 10))
-    assert "has other classes: other0 where the images have pattern0" in explain_rejection(fewer)
+    assert "has other classes: other0 where the images have pattern0" in explain_rejected_teacher(
+        fewer
+    )
     run.model.fc.weight.data.fill_(3e38)
     write_weights(run.model, fewer, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
-    assert "gives outputs that are not finite" in explain_rejection(fewer)
+    assert "gives outputs that are not finite" in explain_rejected_teacher(fewer)
     run.model.fc = nn.Linear(32, 3)
     write_weights(run.model, fewer, about.describe(run.plan.recipe, (), 3))
-    assert "has 3 classes, but the images have 10" in explain_rejection(fewer)
+    assert "has 3 classes, but the images have 10" in explain_rejected_teacher(fewer)
 
 
 def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):

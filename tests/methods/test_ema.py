@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.methods.ema import EMA
-from tests.fixtures import is_identical
+from tests.checks import is_identical
 
 #: Values that the settings must reject.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}

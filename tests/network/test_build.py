@@ -15,7 +15,7 @@ from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_together
-from tests.fixtures import is_identical
+from tests.checks import is_identical
 from tests.tiny_networks import build_narrow_resnet18
 
 

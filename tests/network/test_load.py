@@ -23,8 +23,8 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import make_special_file
+from tests.checks import get_error, is_identical
 from tests.data.mutants import damage
-from tests.fixtures import is_identical
 from tests.tiny_networks import build_narrow_resnet18
 from tests.trained_runs import CLASSES, create_trained_run
 
@@ -48,12 +48,11 @@ def compute_outputs(model: nn.Module) -> torch.Tensor:
         return model(IMAGES)
 
 
-def explain_rejection(path: Path) -> str:
+def explain_rejected_file(path: Path) -> str:
     """Return why a file is rejected; the message must name the file."""
-    with pytest.raises(NotReadyError) as caught:
-        load(path)
-    assert str(path) in str(caught.value)
-    return caught.value.problems[0].clause
+    error = get_error(NotReadyError, load, path)
+    assert str(path) in str(error)
+    return error.problems[0].clause
 
 
 @pytest.mark.parametrize(
@@ -218,12 +217,12 @@ def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
     def make_file(kind: str) -> Path:
         return make_special_file(tmp_path / f"{kind}.{suffix}", kind)
 
-    assert "Not a regular file" in explain_rejection(make_file("fifo"))
-    assert "Not a regular file" in explain_rejection(make_file("device"))
-    assert "Larger than" in explain_rejection(make_file("sparse"))
-    assert "No such file" in explain_rejection(make_file("nowhere"))
-    assert "too long" in explain_rejection(tmp_path / f"{'a' * 5000}.{suffix}")
-    assert "null byte" in explain_rejection(tmp_path / f"a\0b.{suffix}")
+    assert "Not a regular file" in explain_rejected_file(make_file("fifo"))
+    assert "Not a regular file" in explain_rejected_file(make_file("device"))
+    assert "Larger than" in explain_rejected_file(make_file("sparse"))
+    assert "No such file" in explain_rejected_file(make_file("nowhere"))
+    assert "too long" in explain_rejected_file(tmp_path / f"{'a' * 5000}.{suffix}")
+    assert "null byte" in explain_rejected_file(tmp_path / f"a\0b.{suffix}")
     os.mkfifo(tmp_path / "weights.safetensors")
     with pytest.raises(NotReadyError, match="Not a regular file"):
         load(tmp_path)
@@ -248,10 +247,10 @@ def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):
     }
     for message, saved in wrong.items():
         torch.save(saved, path)
-        assert message in explain_rejection(path)
+        assert message in explain_rejected_file(path)
     for recipe in ({"name": [[[[[[[]]]]]]]}, torch.zeros(1)):
         torch.save({"recipe": recipe, "model": state, "methods": {}, "classes": []}, path)
-        assert "not a checkpoint of" in explain_rejection(path)
+        assert "not a checkpoint of" in explain_rejected_file(path)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])

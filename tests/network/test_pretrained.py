@@ -27,7 +27,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
-from tests.fixtures import is_identical
+from tests.checks import get_error, is_identical
 from tests.tables import parse_rows
 from tests.tiny_networks import build_narrow_resnet18
 from tests.training.recording import record
@@ -61,10 +61,8 @@ def make_config(path: Path, **changes) -> ModelConfig:
     return replace(CONFIG, weights=str(path), **changes)
 
 
-def explain_rejection(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
-    with pytest.raises(NotReadyError) as error:
-        pretrained.find(make_config(path, **changes), classes)
-    return str(error.value)
+def explain_rejected_weights(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
+    return str(get_error(NotReadyError, pretrained.find, make_config(path, **changes), classes))
 
 
 @pytest.mark.parametrize(
@@ -137,21 +135,21 @@ def test_weights_that_do_not_fit_are_rejected(change, weights, tmp_path):
     state = torch.load(weights, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")
-    assert explain_rejection(tmp_path / "odd.pt").count("odd.pt") == 1
+    assert explain_rejected_weights(tmp_path / "odd.pt").count("odd.pt") == 1
 
 
 def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
-    assert "model.name=resnet18" in explain_rejection(weights, name="resnet34")
-    assert "model.stem=standard\n" in explain_rejection(weights, stem="small") + "\n"
+    assert "model.name=resnet18" in explain_rejected_weights(weights, name="resnet34")
+    assert "model.stem=standard\n" in explain_rejected_weights(weights, stem="small") + "\n"
     small = replace(CONFIG, stem="small", width=0.125)
     path = write_weights(
         build_model(small, 7, seed=0),
         tmp_path / "s.pt",
         About("resnet18", 7, arguments=small.arguments),
     )
-    assert "model.stem=small model.width=0.125" in explain_rejection(path)
+    assert "model.stem=small model.width=0.125" in explain_rejected_weights(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
-    assert whole in explain_rejection(path, name="resnet50")
+    assert whole in explain_rejected_weights(path, name="resnet50")
     assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
@@ -178,13 +176,13 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
-    message = explain_rejection("torchvision")
+    message = explain_rejected_weights("torchvision")
     assert "or copy https://download.pytorch.org/models/resnet18-" in message
     assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in message
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     (cache / Path(member.url).name).write_bytes(weights.read_bytes())
-    assert "has a wrong checksum" in explain_rejection("torchvision")
+    assert "has a wrong checksum" in explain_rejected_weights("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
@@ -195,12 +193,12 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
         "the weights were published with other image settings\n"
         "data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
     ) in text
-    assert "torchvision:IMAGENET1K_V1" in explain_rejection("torchvision:V9")
+    assert "torchvision:IMAGENET1K_V1" in explain_rejected_weights("torchvision:V9")
 
 
 def test_timm_weights_are_read_from_hub_cache(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert "hf download timm/resnet18.a1_in1k model.safetensors" in explain_rejection(
+    assert "hf download timm/resnet18.a1_in1k model.safetensors" in explain_rejected_weights(
         "timm:resnet18.a1_in1k"
     )
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
@@ -222,7 +220,7 @@ def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monk
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path))
-    assert f"{tmp_path / place / 'models--me--net'} has no" in explain_rejection("hf:me/net")
+    assert f"{tmp_path / place / 'models--me--net'} has no" in explain_rejected_weights("hf:me/net")
 
 
 @pytest.mark.parametrize(

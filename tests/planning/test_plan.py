@@ -18,6 +18,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from tests.checks import get_error
 from tests.fixtures import parse_settings
 from tests.plans import plan_imagenet
 from tests.tables import parse_rows, parse_values
@@ -49,9 +50,9 @@ def plan_small(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_cha
 
 def list_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
     """Return the problems of a rejected plan, by key."""
-    with pytest.raises(RecipeError) as caught:
-        make_plan(recipe, make_facts(**{"examples": 1000, "classes": 10} | facts_changes), ranks)
-    return {problem.key: str(problem) for problem in caught.value.problems}
+    facts = make_facts(**{"examples": 1000, "classes": 10} | facts_changes)
+    problems = get_error(RecipeError, make_plan, recipe, facts, ranks).problems
+    return {problem.key: str(problem) for problem in problems}
 
 
 def test_make_plan_rejects_beton_order_for_image_files():

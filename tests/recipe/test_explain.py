@@ -2,21 +2,9 @@
 
 import pytest
 
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
-from resnet_recipes.recipe.compose import compose
+from resnet_recipes.base.errors import Kind
+from tests.checks import get_recipe_error
 from tests.tables import parse_rows
-
-
-def list_problems(recipe: str, *words: str) -> tuple[Problem, ...]:
-    """Return the problems of a rejected recipe."""
-    with pytest.raises(RecipeError) as caught:
-        compose(recipe, words, needs_data=False)
-    return caught.value.problems
-
-
-def explain_rejection(recipe: str, *words: str) -> str:
-    """Return the message for a rejected recipe."""
-    return str(RecipeError(list_problems(recipe, *words)))
 
 
 def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
@@ -24,7 +12,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(
         "optimizer: lamb\nmethods: {ema: false}\nlaunch: {device: mps, gpus: all}\n",
     )
-    message = explain_rejection("mine.yaml")
+    message = str(get_recipe_error("mine.yaml"))
     assert "optimizer: {name: lamb}" in message
     assert "ema: null" in message
     assert "Apple GPUs are not supported" in message
@@ -45,20 +33,20 @@ methods=none | {} for their defaults
     ),
 )
 def test_suggestion_is_found_in_recipe_or_options(words, answer):
-    message = explain_rejection("mild", *words.split())
+    message = str(get_recipe_error("mild", *words.split()))
     assert f"{answer}\n" in f"{message}\n"
 
 
 @pytest.mark.parametrize("word", ["methods.ema=[]", "model.args=[1]"])
 def test_suggested_sweeps_have_valid_runs(word):
-    assert "-m" not in explain_rejection("mild", word)
+    assert "-m" not in str(get_recipe_error("mild", word))
 
 
 def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")
-    message = explain_rejection("mine", "seed=1", "bs=x")
+    message = str(get_recipe_error("mine", "seed=1", "bs=x"))
     assert "batch.global_size=x" in message
 
 
@@ -93,7 +81,7 @@ fine_tune=5 | recipe=finetune epochs=5
     ),
 )
 def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == (fix,)
 
 
@@ -133,7 +121,7 @@ def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
     ],
 )
 def test_unsupported_settings_of_other_tools_suggest_none(typed):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
     assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
     assert problem.advice
@@ -155,13 +143,13 @@ methods.ema=never | '~methods.ema'
     ),
 )
 def test_no_spelling_of_off_switches_a_method_on(typed, fix):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == (fix,)
 
 
 @pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
 def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
     assert problem.advice
 
@@ -198,7 +186,7 @@ methods.MixUp={} | 'methods.mixup={}'
     ),
 )
 def test_typing_errors_suggest_working_commands(typed, fix):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.command(problem.fixes[0]) == fix
 
 
@@ -218,7 +206,7 @@ def test_typing_errors_suggest_working_commands(typed, fix):
     ],
 )
 def test_suggestions_never_change_section_or_meaning(typed):
-    (problem,) = list_problems("mild", typed)
+    (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
 
 
@@ -247,6 +235,6 @@ resume: true |
 def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
-    (problem,) = list_problems("mine.yaml")
+    (problem,) = get_recipe_error("mine.yaml").problems
     assert [problem.command(each) for each in problem.fixes] == ([fix] if fix else [])
     assert problem.advice

@@ -1,16 +1,13 @@
 """Recipe files and their names."""
 
-import pytest
-
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.library import Library
+from tests.checks import get_error
 
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
     """Return the suggestions for an unknown recipe name."""
-    with pytest.raises(RecipeError) as caught:
-        folder.find(name)
-    return caught.value.problems[0].fixes
+    return get_error(RecipeError, folder.find, name).problems[0].fixes
 
 
 def test_file_without_a_valid_name_is_not_found(tmp_path):

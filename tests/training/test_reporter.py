@@ -18,7 +18,7 @@ from resnet_recipes.planning.estimate import Speeds, remember
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
-from tests.fixtures import is_identical
+from tests.checks import is_identical
 
 
 def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):

@@ -31,6 +31,7 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from resnet_recipes.training.teacher_outputs import write_outputs
+from tests.checks import get_error
 from tests.fixtures import flip
 from tests.run_folders import create_unstarted_run
 from tests.tables import parse_rows
@@ -211,9 +212,10 @@ def explain_plan_rejection(make_settings: Callable, plan_recipe: Callable) -> Ca
     """Return a function that returns why a plan with stored outputs is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
-        with pytest.raises(error) as caught:
-            plan_recipe(make_settings(labels, words))
-        return " ".join(f"{one.key} {one}" for one in caught.value.problems)
+        return " ".join(
+            f"{one.key} {one}"
+            for one in get_error(error, plan_recipe, make_settings(labels, words)).problems
+        )
 
     return explain_rejection
 
@@ -360,10 +362,9 @@ def test_outputs_serve_runs_of_another_dtype(make_settings, plan_recipe, store_o
     assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 
 
-def explain_rejection(process: RankProcess) -> str:
-    with pytest.raises(NotReadyError) as caught:
-        run_job(process)
-    return str(caught.value)
+def explain_rejected_rank(process: RankProcess) -> str:
+    """Return why this rank does not start."""
+    return str(get_error(NotReadyError, run_job, process))
 
 
 def test_rank_rejects_teacher_replaced_after_start(
@@ -373,7 +374,7 @@ def test_rank_rejects_teacher_replaced_after_start(
     replace_teacher()
     folder = create_unstarted_run(path.parent / "run", make_recipe(make_settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
-    (message,) = launcher.call(folder, 1, explain_rejection)
+    (message,) = launcher.call(folder, 1, explain_rejected_rank)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
 

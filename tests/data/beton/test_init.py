@@ -18,6 +18,7 @@ from resnet_recipes.data.beton import (
     open_beton,
 )
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
+from tests.checks import get_error
 from tests.fixtures import flip
 from tests.tables import parse_rows
 
@@ -129,9 +130,7 @@ def assert_rejected(file: Path, content: bytes) -> None:
     """Write a file without its sidecar; it must be rejected."""
     get_sidecar_path(file).unlink(missing_ok=True)
     file.write_bytes(content)
-    with pytest.raises(NotReadyError) as refusal:
-        open_beton(file)
-    assert str(file) in str(refusal.value)
+    assert str(file) in str(get_error(NotReadyError, open_beton, file))
 
 
 @pytest.mark.timeout(30)

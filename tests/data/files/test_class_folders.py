@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import CLASSES, count_images, explain_rejection, make_small_config
+from tests.data.conftest import CLASSES, count_images, explain_rejected_images, make_small_config
 from tests.tables import parse_rows
 
 
@@ -26,9 +26,9 @@ def half_folders(folder: Path, tmp_path: Path) -> Path:
 
 def test_similar_class_folders_are_rejected_everywhere(half_folders):
     message = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
-    share = explain_rejection(make_small_config(half_folders, val_share=0.1))
+    share = explain_rejected_images(make_small_config(half_folders, val_share=0.1))
     assert message in share
-    assert explain_rejection(make_small_config(half_folders)) == share
+    assert explain_rejected_images(make_small_config(half_folders)) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
     (finding,) = [one for one in check_data(half_folders) if one.level == "fix"]
@@ -39,7 +39,7 @@ def test_similar_class_folders_are_rejected_everywhere(half_folders):
 
 def test_suggested_links_create_the_splits(half_folders):
     links = (
-        explain_rejection(make_small_config(half_folders))
+        explain_rejected_images(make_small_config(half_folders))
         .splitlines()[1]
         .removeprefix("    try:   ")
     )
@@ -81,7 +81,7 @@ def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             shutil.copytree(folder / "train" / name, tmp_path / place)
-    error = explain_rejection(make_small_config(tmp_path, val_share=0.1))
+    error = explain_rejected_images(make_small_config(tmp_path, val_share=0.1))
     for part in parts.format(root=tmp_path).split("  # "):
         assert part in error
 

@@ -27,7 +27,7 @@ from tests.data.conftest import (
     CLASSES,
     ONE_RANK,
     count_images,
-    explain_rejection,
+    explain_rejected_images,
     make_small_config,
 )
 
@@ -59,18 +59,18 @@ def list_notes(root: Path, **changes) -> str:
 
 
 def test_folder_without_val_suggests_a_setting(flowers):
-    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejection(
+    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejected_images(
         make_small_config(flowers)
     )
     root = flowers.parent / "set"
     root.mkdir()
     flowers.rename(root / "train")
-    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejection(
+    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejected_images(
         make_small_config(root)
     )
     assert count_images(make_small_config(root, val_share=0.1)) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
-    message = explain_rejection(make_small_config(root, val_share=0.1))
+    message = explain_rejected_images(make_small_config(root, val_share=0.1))
     assert "is for data without validation images, and " in message
     assert "/val has some" in message
 
@@ -134,7 +134,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
-    assert "needs at least two images per class; these have one: bee" in explain_rejection(
+    assert "needs at least two images per class; these have one: bee" in explain_rejected_images(
         make_small_config(flowers, fold="1/3")
     )
 
@@ -149,7 +149,7 @@ def test_fold_and_share_need_two_images_before_the_share(flowers):
     assert sum(sizes) == len(Listing.of(flowers))
     next((flowers / "bee").iterdir()).unlink()
     for part in range(1, 6):
-        message = explain_rejection(make_small_config(flowers, fold=f"{part}/5", share=0.1))
+        message = explain_rejected_images(make_small_config(flowers, fold=f"{part}/5", share=0.1))
         assert "needs at least two images per class; these have one: bee" in message
 
 
@@ -222,10 +222,10 @@ def test_every_class_has_images_in_both_splits(flowers):
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
     rule = "needs at least two images per class; these have one: bee"
-    assert f"data.val_share=0.1 {rule}" in explain_rejection(
+    assert f"data.val_share=0.1 {rule}" in explain_rejected_images(
         make_small_config(flowers, val_share=0.1)
     )
-    message = explain_rejection(make_small_config(flowers))
+    message = explain_rejected_images(make_small_config(flowers))
     assert f"hint:  data.val_share=0.1 {rule}" in message
     assert "try:" not in message
 
@@ -233,12 +233,14 @@ def test_every_class_has_images_in_both_splits(flowers):
 def test_single_and_empty_classes_are_explained(flowers):
     for path in (flowers / "bee").iterdir():
         path.unlink()
-    assert "has no images in bee" in explain_rejection(make_small_config(flowers, val_share=0.1))
+    assert "has no images in bee" in explain_rejected_images(
+        make_small_config(flowers, val_share=0.1)
+    )
     root = flowers.parent / "set"
     (root / "train").mkdir(parents=True)
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
-    message = explain_rejection(make_small_config(root, val_share=0.1))
+    message = explain_rejected_images(make_small_config(root, val_share=0.1))
     fix = f"try:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(make_small_config(root / "train" / "insects", val_share=0.1))[2] == (
@@ -249,7 +251,7 @@ def test_single_and_empty_classes_are_explained(flowers):
     assert count_images(nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
         path.rename(path.with_suffix(".txt"))
-    message = explain_rejection(nested)  # empty folders are not classes
+    message = explain_rejected_images(nested)  # empty folders are not classes
     assert f"{root}/train has no images" in message
     assert "(not read: " in message
 
@@ -299,7 +301,7 @@ def test_self_linked_folder_is_not_a_nested_split(folder, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
-    assert "has no images" in explain_rejection(make_small_config(tmp_path))
+    assert "has no images" in explain_rejected_images(make_small_config(tmp_path))
 
 
 def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
@@ -347,7 +349,7 @@ def test_table_gives_images_and_labels_of_folders(folder, image_table):
 def test_table_without_splits_is_split_randomly(image_table):
     lines = [line.rpartition(",")[0] for line in image_table.read_text().splitlines()]
     image_table.write_text("\n".join(lines))
-    assert "has no validation images" in explain_rejection(make_small_config(image_table))
+    assert "has no validation images" in explain_rejected_images(make_small_config(image_table))
     assert count_images(make_small_config(image_table, val_share=0.25))[1] == 12
 
 
@@ -364,7 +366,7 @@ def test_hugging_face_metadata_gives_labels(folder, tmp_path):
         (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
     assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
-    assert "several sources of labels" in explain_rejection(make_small_config(tmp_path))
+    assert "several sources of labels" in explain_rejected_images(make_small_config(tmp_path))
     for name in ("train", "test"):
         (tmp_path / name / "metadata.csv").unlink()
     assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
@@ -440,7 +442,7 @@ def test_flat_images_are_labeled_by_their_table(images_with_tables):
             place.write_text(place.read_text().replace(f"{name}/", ""))
     assert count_images(make_small_config(images_with_tables)) == (37, 11, CLASSES)
     (images_with_tables / "train.csv").rename(images_with_tables / "labels.csv")
-    message = explain_rejection(make_small_config(images_with_tables))
+    message = explain_rejected_images(make_small_config(images_with_tables))
     assert "train contains images without class folders, and a table that is not read" in message
     assert f"data={images_with_tables}/labels.csv" in message
 
@@ -456,7 +458,7 @@ def test_flat_images_are_labeled_by_their_table(images_with_tables):
 )
 def test_two_tables_for_same_images_are_rejected(images_with_tables, name, content):
     (images_with_tables / name).write_text(content)
-    message = explain_rejection(make_small_config(images_with_tables))
+    message = explain_rejected_images(make_small_config(images_with_tables))
     assert "has several sources of labels" in message
     assert name in message
     assert "train.csv" in message
@@ -464,7 +466,7 @@ def test_two_tables_for_same_images_are_rejected(images_with_tables, name, conte
 
 def test_table_of_renamed_split_needs_its_folder(images_with_tables):
     (images_with_tables / "val.csv").rename(images_with_tables / "validation.csv")
-    assert "sources of labels: val and validation.csv" in explain_rejection(
+    assert "sources of labels: val and validation.csv" in explain_rejected_images(
         make_small_config(images_with_tables)
     )
     (images_with_tables / "validation").mkdir()
@@ -474,10 +476,10 @@ def test_table_of_renamed_split_needs_its_folder(images_with_tables):
 def test_rows_of_other_split_are_rejected(images_with_tables):
     table = images_with_tables / "train.csv"
     (images_with_tables / "val.csv").write_text(table.read_text())
-    assert "lists 37 images for both training and validation" in explain_rejection(
+    assert "lists 37 images for both training and validation" in explain_rejected_images(
         make_small_config(images_with_tables)
     )
     table.write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
-    assert "has rows whose split is not the split in its file name: val" in explain_rejection(
+    assert "has rows whose split is not the split in its file name: val" in explain_rejected_images(
         make_small_config(images_with_tables)
     )

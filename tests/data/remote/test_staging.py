@@ -22,7 +22,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import base, local_copy, stores
-from tests.data.conftest import explain_rejection
+from tests.data.conftest import explain_rejected_images
 from tests.data.remote.web_server import Site, serve_folder
 from tests.tables import parse_rows
 
@@ -67,7 +67,7 @@ def fetch(config: DataConfig) -> Path:
 
 def explain_failed_fetch(config: DataConfig) -> str:
     """Return why the fetch fails."""
-    return explain_rejection(config, data.fetch)
+    return explain_rejected_images(config, data.fetch)
 
 
 def list_requested_ranges(site: type[Site]) -> list[str]:
@@ -376,9 +376,9 @@ def test_remote_table_errors_name_the_address(table, origin):
     assert message in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.measure):
-        assert f"data.root={table.root} has 1 rows without" in explain_rejection(table, ask)
+        assert f"data.root={table.root} has 1 rows without" in explain_rejected_images(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
-    assert f"data.root={table.root} has no validation images" in explain_rejection(table)
+    assert f"data.root={table.root} has no validation images" in explain_rejected_images(table)
 
 
 def test_plan_notes_uncompared_copies(table, origin):
@@ -402,4 +402,4 @@ def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
     assert (fetch(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
     memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
-    assert "truncated" in explain_rejection(config)
+    assert "truncated" in explain_rejected_images(config)

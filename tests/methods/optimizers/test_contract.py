@@ -16,7 +16,7 @@ from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
-from tests.fixtures import is_identical
+from tests.checks import is_identical
 from tests.tables import parse_rows
 
 every_optimizer = pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Checks that tests of several packages share: the error of a call, and bit-identical tensors."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.compose import compose
+
+Error = TypeVar("Error", bound=Exception)
+
+
+def get_error(
+    kind: type[Error], call: Callable[..., Any], *arguments: Any, **options: Any
+) -> Error:
+    """Call a function that must raise this kind of error; return the error."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return caught.value
+
+
+def get_recipe_error(recipe: str, *words: str) -> RecipeError:
+    """Compose a recipe with changes that must be rejected, without data; return the error."""
+    return get_error(RecipeError, compose, recipe, words, needs_data=False)
+
+
+def is_identical(ours: Any, theirs: Any) -> bool:
+    """Return whether values, or sections and sequences of values, are bit-identical."""
+    if isinstance(ours, torch.Tensor | np.ndarray):
+        one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and is_identical(ours.values(), map(theirs.get, ours))
+    if isinstance(ours, Iterable) and not isinstance(ours, str):
+        return all(is_identical(*pair) for pair in zip(ours, theirs, strict=True))
+    return ours == theirs
