@@ -14,60 +14,19 @@ import numpy as np
 import pytest
 import torch
 import torchvision
-import yaml
 from PIL import Image
 
-from resnet_recipes import cli, data
-from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.build import build_recipe
-from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes import cli
 from resnet_recipes.run_folder import lock
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
 from tests.forks import ForkServer
 from tests.jobs.launcher import Launcher
+from tests.plans import plan_recipe
 from tests.tiny_networks import build_shallow_resnet18
 
-#: A complete recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 per
-#: epoch.
-SMALL = (
-    "name=small max_duration=2ep seed=3 model.name=resnet18 data.backend=synthetic "
-    "data.train_size=32 data.eval_resize=36 data.eval_size=32 batch.global_size=16 "
-    "batch.bn_size=16 batch.eval_size=16 optimizer.lr=0.05 schedule.warmup=2ba log.interval=2ba "
-    "launch.device=cpu methods={}"
-)
-
 FORKS = pytest.StashKey[ForkServer]()
-
-
-def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` merged in, section by section."""
-    result = dict(base)
-    for key, value in changes.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merge_sections(result[key], value) if both else value
-    return result
-
-
-def parse_settings(words: str) -> dict[str, Any]:
-    """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
-    tree: dict[str, Any] = {}
-    for word in words.split():
-        key, _, text = word.partition("=")
-        value = yaml.safe_load(text)
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        tree = merge_sections(tree, value)
-    return tree
-
-
-def make_noise(height: int, width: int) -> Image.Image:
-    """Return an image of independent random pixels."""
-    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-    return Image.fromarray(pixels)
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
@@ -145,36 +104,7 @@ def set_free_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.fixture
-def make_recipe() -> Callable[..., Recipe]:
-    """Return a function that makes a small recipe with changes.
-
-    Changes are arguments, `recipe("methods.ema={} seed=1")`, or sections, `recipe(methods=HOT)`.
-    """
-
-    def make(words: str = "", **changes: Any) -> Recipe:
-        small, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {words}"), changes))
-        if problems:
-            raise RecipeError(problems)
-        return small
-
-    return make
-
-
-@pytest.fixture
-def plan_recipe(make_recipe: Callable[..., Recipe]) -> Callable[..., Plan]:
-    """Return a function that plans a small recipe with changes."""
-
-    def make(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
-        small = make_recipe(words, **changes)
-        return make_plan(small, data.measure(small.data), ranks)
-
-    return make
-
-
-@pytest.fixture
-def make_run(
-    plan_recipe: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Run]:
+def make_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
     """Return a function that builds a run of a shallow ResNet-18 on the CPU.
 
     Every run is closed after the test.

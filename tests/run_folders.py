@@ -1,13 +1,19 @@
-"""Create run folders in milliseconds, as ranks find them and as runs leave them."""
+"""Run folders without training, for tests that read, resume or evaluate runs."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.network import about
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import WEIGHTS
+from resnet_recipes.training.run import Run
+from tests.images import CLASSES, create_random_images
 
 #: Contents of the files that all runs have in common.
 COMMON_CONTENT = json.loads(
@@ -32,6 +38,24 @@ def create_unstarted_run(folder: Path, recipe: Recipe, facts: DataFacts | None =
     facts = facts or data.measure(recipe.data)
     (folder / "config.yaml").write_text(freeze(recipe))
     (folder / "data.json").write_text(facts.to_json())
+    return folder
+
+
+def create_trained_run(
+    make_run: Callable[..., Run], folder: Path, classes: Sequence[str] = CLASSES, **changes: object
+) -> Path:
+    """Create the folder of a finished run with random weights; return it.
+
+    Its images are in `images` next to it.
+    """
+    images = create_random_images(folder.parent / "images", classes)
+    run = make_run(**changes)
+    recipe = run.plan.recipe
+    folder.mkdir()
+    described = about.describe(recipe, tuple(classes), len(classes), 2.0)
+    write_weights(run.model, folder / WEIGHTS, described)
+    recipe.data.root, recipe.data.backend, recipe.data.workers = str(images), "torchvision", 0
+    (folder / "config.yaml").write_text(freeze(recipe))
     return folder
 
 

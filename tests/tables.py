@@ -1,6 +1,7 @@
-"""Tables of test cases: one case per line, with cells separated by ` | `."""
+"""Test cases as text, in tests of all packages: tables with one case per line, and settings."""
 
 import re
+from typing import Any
 
 import yaml
 
@@ -13,3 +14,24 @@ def parse_rows(text: str) -> list[tuple[str, ...]]:
 def parse_values(text: str) -> list[list[object]]:
     """Return the cells of each line, parsed as YAML; an empty cell is None."""
     return [[yaml.safe_load(cell) for cell in row] for row in parse_rows(text)]
+
+
+def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` merged in, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merge_sections(result[key], value) if both else value
+    return result
+
+
+def parse_settings(words: str) -> dict[str, Any]:
+    """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
+    tree: dict[str, Any] = {}
+    for word in words.split():
+        key, _, text = word.partition("=")
+        value = yaml.safe_load(text)
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        tree = merge_sections(tree, value)
+    return tree

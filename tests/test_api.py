@@ -28,9 +28,10 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.checks import is_identical
+from tests.images import create_random_images
+from tests.run_folders import create_trained_run
 from tests.tables import parse_rows
 from tests.tiny_networks import build_shallow_resnet18
-from tests.trained_runs import create_trained_run
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = [README.parent / "docs" / page for page in ("library.md", "howto/own_loop.md")]
@@ -67,11 +68,7 @@ class Darken(Method):
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     """A folder of two classes with 32 training and 4 evaluation images."""
-    for split, count in (("train", 16), ("val", 2)):
-        for name, light in (("dark", 0), ("light", 100)):
-            (folder := tmp_path / "images" / split / name).mkdir(parents=True)
-            for index in range(count):
-                Image.effect_noise((64, 64), light).convert("RGB").save(folder / f"{index}.png")
+    create_random_images(tmp_path / "images", ("cat", "dog"), train=16, val=2)
     return tmp_path
 
 
@@ -107,7 +104,7 @@ def test_examples_of_pages_run_in_order(images, monkeypatch):
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
         small = example.replace('data="data/demo"', f'{SMALL}, data="images"')
-        small = small.replace("data/demo", "images").replace("plain_disc/0000.jpg", "dark/0.png")
+        small = small.replace("data/demo", "images").replace("plain_disc/0000.jpg", "cat/0.jpg")
         small = small.replace("workers=2", "workers=0")
         if "rr.load" not in small and "mixup" in small:
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
@@ -311,7 +308,7 @@ def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=2)
-    described = about.describe(recipe, ("dark", "light"), 2)
+    described = about.describe(recipe, ("cat", "dog"), 2)
     write_weights(build_shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):

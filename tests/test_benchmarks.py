@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import resnet_recipes as rr
+from tests.images import create_random_images
 from tests.run_folders import make_run_folder
-from tests.trained_runs import create_random_images
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

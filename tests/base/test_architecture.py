@@ -2,8 +2,7 @@ import pytest
 from torchvision import models
 
 from resnet_recipes.base.architecture import ModelConfig
-from tests.fixtures import parse_settings
-from tests.tables import parse_rows
+from tests.tables import parse_rows, parse_settings
 
 
 def test_only_resnets_of_a_library_take_recipe_weights():

@@ -10,7 +10,8 @@ import pytest
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
-from tests.trained_runs import create_random_images, create_trained_run
+from tests.images import create_random_images
+from tests.run_folders import create_trained_run
 
 #: Settings for a run that takes a second: four steps on synthetic images.
 TINY = (

@@ -13,8 +13,8 @@ from resnet_recipes import data
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
 from tests.fixtures import Streams
+from tests.images import create_random_images
 from tests.run_folders import make_run_folder
-from tests.trained_runs import create_random_images
 
 CPU = "launch.device=cpu gpus=1"
 OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"

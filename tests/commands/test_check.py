@@ -9,7 +9,7 @@ from resnet_recipes.jobs import launcher, measure
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
-from tests.trained_runs import create_random_images
+from tests.images import create_random_images
 
 
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):

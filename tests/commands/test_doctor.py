@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.commands.doctor import _format_findings
 from resnet_recipes.doctor import Finding
-from tests.trained_runs import create_random_images
+from tests.images import create_random_images
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.progress import ProgressLine
 from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Streams
-from tests.trained_runs import CLASSES
+from tests.images import CLASSES
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import loading, memory
+from tests.run_folders import create_trained_run
 from tests.tables import parse_rows, parse_values
-from tests.trained_runs import create_trained_run
 
 
 @pytest.fixture

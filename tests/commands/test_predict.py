@@ -13,7 +13,7 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Streams
-from tests.trained_runs import CLASSES
+from tests.images import CLASSES
 
 GOOD = "images/val/pattern0/1.jpg"
 

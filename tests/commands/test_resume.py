@@ -14,8 +14,8 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
+from tests.images import create_random_images
 from tests.tables import parse_rows
-from tests.trained_runs import create_random_images
 
 START = f"resnet-train mild {TINY}"
 PHOTOS = f"{START} bs=8 batch.bn_size=8 data.backend=torchvision"

@@ -13,8 +13,8 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.training.run import Run
-from tests import trained_runs
-from tests.run_folders import make_run_folder
+from tests.images import create_random_images
+from tests.run_folders import create_trained_run, make_run_folder
 
 NASTY = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
@@ -23,13 +23,11 @@ LINK = "![x](http:evil)\n\n# owned"
 
 
 @pytest.fixture
-def trained_run(
-    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
-    monkeypatch.setattr(trained_runs, "CLASSES", tuple(sorted([*names, *map(str, range(7))])))
-    folder = trained_runs.create_trained_run(make_run, tmp_path / "run")
+    classes = sorted([*names, *map(str, range(7))])
+    folder = create_trained_run(make_run, tmp_path / "run", classes)
     network = load(folder / WEIGHTS)
     write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=NASTY))
     return folder
@@ -111,9 +109,8 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     assert "<script>alert" in run_command(["watch", failed, "--once"], capsys)
 
 
-def test_image_names_have_no_effect_anywhere(trained_run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
-    images = trained_runs.create_random_images(tmp_path / "plain")
+def test_image_names_have_no_effect_anywhere(trained_run, tmp_path, capsys):
+    images = create_random_images(tmp_path / "plain", ("a", "b"))
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in run_command(
         ["predict", trained_run, images / "val"], capsys

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
+from tests.images import create_random_images
 from tests.run_folders import make_run_folder
-from tests.trained_runs import create_random_images
 
 GOLDEN = Path(__file__).parents[1] / "golden/answers.txt"
 

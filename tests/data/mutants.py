@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from tests.data.native.batch import encode_image
-from tests.fixtures import parse_settings
-from tests.tables import parse_rows
+from tests.images import encode_image
+from tests.tables import parse_rows, parse_settings
 
 #: Kinds of small files to damage: name, mode, format, Pillow options.
 KINDS = parse_rows(

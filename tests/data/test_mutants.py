@@ -23,7 +23,8 @@ from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
 from tests.data.conftest import requires_engine
-from tests.data.native.batch import Batch, encode_image, make_photo
+from tests.data.native.batch import Batch
+from tests.images import encode_image, make_photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 

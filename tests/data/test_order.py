@@ -14,8 +14,7 @@ from resnet_recipes.data.order import (
     sample_classes,
     shuffle,
 )
-from tests.fixtures import parse_settings
-from tests.tables import parse_rows
+from tests.tables import parse_rows, parse_settings
 
 
 def test_every_epoch_has_another_permutation():

@@ -22,7 +22,7 @@ from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
 from tests.commands.conftest import read_csv_rows
-from tests.trained_runs import create_trained_run
+from tests.run_folders import create_trained_run
 
 
 @pytest.fixture

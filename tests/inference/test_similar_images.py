@@ -10,7 +10,7 @@ from PIL import Image
 from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar_images import find_similar
-from tests.trained_runs import create_trained_run
+from tests.run_folders import create_trained_run
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
 from tests.jobs.test_survival import assert_same
+from tests.plans import make_recipe
 
 #: The stable phase of 16 steps ends at step 12, the stable phase of 24 at step 18; an epoch has 4.
 WORDS = (
@@ -32,7 +33,7 @@ WORDS = (
 
 
 @pytest.fixture
-def prepare_run(make_recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+def prepare_run(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run with some steps."""
 
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
@@ -112,7 +113,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launc
         find(99)
 
 
-def test_extended_run_rejects_other_training_images(prepare_run, make_recipe, tmp_path):
+def test_extended_run_rejects_other_training_images(prepare_run, tmp_path):
     prepare_run("short", 16)
     longer = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.measure(longer.data), 1)
@@ -123,7 +124,7 @@ def test_extended_run_rejects_other_training_images(prepare_run, make_recipe, tm
         find_stable_state(replace(plan, facts=others[1]))
 
 
-def test_extended_run_rejects_other_schedule_or_settings(prepare_run, make_recipe, tmp_path):
+def test_extended_run_rejects_other_schedule_or_settings(prepare_run, tmp_path):
     prepare_run("short", 16)
     cosine = make_recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)

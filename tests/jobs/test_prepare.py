@@ -4,7 +4,6 @@ Images on a web server give the same facts as images in a folder.
 """
 
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,16 +19,14 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs.prepare import Rendezvous
 from resnet_recipes.recipe.frozen_recipe import read
-from resnet_recipes.recipe.schema import Recipe
 from tests.data.remote.web_server import serve_folder
+from tests.images import create_random_images
+from tests.plans import make_recipe
 from tests.run_folders import create_unstarted_run
-from tests.trained_runs import create_random_images
 
 
 @pytest.mark.slow
-def test_ranks_fetch_once_and_train_as_from_folder(
-    make_recipe: Callable[..., Recipe], tmp_path, launcher
-):
+def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
     betons = tmp_path / "betons"
     betons.mkdir()
     convert(

@@ -27,22 +27,22 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.network_facts import Teacher
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.checks import get_error
 from tests.data.conftest import requires_engine
+from tests.images import create_random_images
 from tests.jobs.test_survival import read_state
+from tests.plans import make_recipe
 from tests.run_folders import create_unstarted_run
-from tests.trained_runs import create_random_images
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def new_run(make_recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+def new_run(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run of six steps, saved after three."""
 
     def make(words: str = "", **changes: Any) -> Path:

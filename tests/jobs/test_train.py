@@ -17,6 +17,7 @@ from resnet_recipes.network.load import load
 from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.run import Run
+from tests.plans import make_recipe
 from tests.run_folders import create_unstarted_run
 
 
@@ -27,9 +28,7 @@ from tests.run_folders import create_unstarted_run
         (False, ""),
     ],
 )
-def test_compile_is_announced_before_it_starts(
-    compiles, message, make_recipe, tmp_path, monkeypatch
-):
+def test_compile_is_announced_before_it_starts(compiles, message, tmp_path, monkeypatch):
     create_unstarted_run(tmp_path, make_recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()

@@ -8,6 +8,7 @@ from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.module_class import adopt
+from tests.methods.inputs import make_network
 from tests.ops.test_blur import blur_by_definition
 
 #: Values that the settings must reject.
@@ -56,7 +57,7 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
 
 
 @pytest.mark.parametrize("side", [17, 32, 36])
-def test_blurpool_keeps_sizes_and_memory_format(make_network, side):
+def test_blurpool_keeps_sizes_and_memory_format(side):
     x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
     plain, blurred = make_network(), make_network()
     BlurPool().modify_model(blurred)

@@ -9,6 +9,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
 from resnet_recipes.planning.planner import make_plan
+from tests.plans import make_recipe
 
 #: Values that the settings must reject.
 WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}
@@ -43,7 +44,7 @@ def test_mixed_target_averages_weights_of_its_classes():
     assert torch.equal(weighted.targets, targets)
 
 
-def test_run_counts_class_images_also_when_resumed(make_recipe, tmp_path):
+def test_run_counts_class_images_also_when_resumed(tmp_path):
     small = make_recipe("methods.class_weights.rule=inverse")
     facts = data.measure(small.data)
     (tmp_path / "data.json").write_text(facts.to_json())

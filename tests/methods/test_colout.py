@@ -6,6 +6,7 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
+from tests.methods.inputs import make_batch, make_now
 from tests.tables import parse_rows
 
 #: Values that the settings must reject.
@@ -31,7 +32,7 @@ def test_colout_rounds_sizes_down(share, sizes):
         assert colout.size_after(full, 0, horizon) == left
 
 
-def test_kept_lines_stay_in_order_for_all_images(make_now):
+def test_kept_lines_stay_in_order_for_all_images():
     grid = 1000.0 * torch.arange(176).view(-1, 1) + torch.arange(176)
     batch = Batch(
         grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last),
@@ -49,7 +50,7 @@ def test_kept_lines_stay_in_order_for_all_images(make_now):
     assert result.targets is batch.targets
 
 
-def test_rows_and_columns_have_separate_fractions(make_now, make_batch):
+def test_rows_and_columns_have_separate_fractions():
     assert ColOut(0.5, 0.25).transform_batch(make_batch(side=32), make_now()).images.shape[-2:] == (
         16,
         24,

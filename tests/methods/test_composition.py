@@ -20,7 +20,8 @@ from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.checks import is_identical
-from tests.fixtures import make_noise
+from tests.images import make_noise
+from tests.methods.inputs import make_batch, make_network, make_now
 from tests.tables import parse_rows
 
 BY_NAME = {method.name: method for method in ORDER}
@@ -53,7 +54,7 @@ def enable(names: set[str]) -> Methods:
     ("first", "second"),
     [pair for pair in combinations(TRANSFORMS, 2) if pair not in EXCLUDE_EACH_OTHER],
 )
-def test_pairs_commute_except_as_listed(first, second, make_now, make_batch):
+def test_pairs_commute_except_as_listed(first, second):
     tests = importlib.import_module(f"tests.methods.test_{second}")
     make = {
         "random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
@@ -73,7 +74,7 @@ def test_pairs_commute_except_as_listed(first, second, make_now, make_batch):
     assert agrees == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
-def test_declared_order_gives_published_sizes_and_targets(make_now, make_batch):
+def test_declared_order_gives_published_sizes_and_targets():
     methods = Methods(
         colout=ColOut(0.05, 0.05),
         progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"),
@@ -136,7 +137,7 @@ def test_conflicts_are_one_problem_each(pair):
     assert pair[1] in str(problems[0])
 
 
-def test_empty_stack_is_plain_training(make_batch, make_now, make_network):
+def test_empty_stack_is_plain_training():
     stack, batch = Stack({}), make_batch()
     assert stack.make_table() == {}
     assert stack.augment_sample() is None
@@ -175,7 +176,7 @@ def test_augmentation_without_steps_disables_the_engine(monkeypatch):
     assert not hasattr(stack.augment_sample(), "steps")
 
 
-def test_state_of_a_disabled_method_is_rejected(make_network, make_now):
+def test_state_of_a_disabled_method_is_rejected():
     stack = Stack.of(enable(HOT))
     stack.after_step(make_network(), make_now())
     state = stack.state_dict()

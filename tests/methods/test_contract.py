@@ -14,7 +14,8 @@ from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
 from tests.checks import is_identical
-from tests.fixtures import make_noise
+from tests.images import make_noise
+from tests.methods.inputs import make_batch, make_network, make_now
 
 
 def parametrize_methods(hook: str) -> pytest.MarkDecorator:
@@ -64,7 +65,7 @@ def test_name_matches_file_and_key(method):
 
 
 @parametrize_methods("transform_batch")
-def test_transform_keeps_shapes_and_depends_on_step_only(method, make_now, make_batch):
+def test_transform_keeps_shapes_and_depends_on_step_only(method):
     batch = make_batch()
     copies = batch.map(torch.clone)
     first, again, other = (
@@ -88,7 +89,7 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, make_now, make_
 
 
 @parametrize_methods("transform_batch")
-def test_plan_lists_image_sizes_of_methods(method, make_now, make_batch):
+def test_plan_lists_image_sizes_of_methods(method):
     for step in (0, 65, 99):
         now = make_now(step)
         width = method().transform_batch(make_batch(side=32), now).images.shape[-1]
@@ -96,7 +97,7 @@ def test_plan_lists_image_sizes_of_methods(method, make_now, make_batch):
 
 
 @every_method
-def test_plan_counts_steps_with_two_gradients(method, make_now):
+def test_plan_counts_steps_with_two_gradients(method):
     instance, every = method(), method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
@@ -121,7 +122,7 @@ def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
 
 
 @parametrize_methods("modify_model")
-def test_changed_class_keeps_keys_and_parameters(method, make_network):
+def test_changed_class_keeps_keys_and_parameters(method):
     model, plain = make_network(), make_network()
     parameters = list(model.parameters())
     method().modify_model(model)
@@ -137,7 +138,7 @@ def test_changed_class_keeps_keys_and_parameters(method, make_network):
 
 
 @every_method
-def test_random_numbers_in_forward_are_declared(method, make_network):
+def test_random_numbers_in_forward_are_declared(method):
     model = make_network().train()
     if method().provides("modify_model"):
         method().modify_model(model)
@@ -147,7 +148,7 @@ def test_random_numbers_in_forward_are_declared(method, make_network):
 
 
 @every_method
-def test_state_survives_saving_and_loading(method, make_network, make_now):
+def test_state_survives_saving_and_loading(method):
     model, uninterrupted, resumed = make_network(), method(), method()
     if uninterrupted.provides("after_step"):
         for step in range(2):

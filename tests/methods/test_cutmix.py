@@ -5,6 +5,7 @@ import torch
 
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.cutmix import CutMix
+from tests.methods.inputs import make_batch, make_now
 
 #: Values that the settings must reject.
 WRONG = {"alpha": [0.0, -1.0]}
@@ -19,7 +20,7 @@ DOES_NOT_COMMUTE = {
 }
 
 
-def test_targets_follow_area_of_shared_box(make_now, make_batch):
+def test_targets_follow_area_of_shared_box():
     areas = set()
     for step in range(30):
         batch = make_batch(examples=6, side=20, classes=6)
@@ -42,7 +43,7 @@ def test_targets_follow_area_of_shared_box(make_now, make_batch):
     assert len(areas) > 20
 
 
-def test_soft_labels_follow_area_of_box(make_now, make_batch):
+def test_soft_labels_follow_area_of_box():
     batch, areas = make_batch(examples=6, side=20, classes=6), set()
     for step in range(10):
         result = CutMix().transform_batch(
@@ -56,7 +57,7 @@ def test_soft_labels_follow_area_of_box(make_now, make_batch):
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
-def test_box_is_centered_as_in_the_paper_code(side, make_now, make_batch):
+def test_box_is_centered_as_in_the_paper_code(side):
     for step in range(20):
         batch, draws = make_batch(examples=2, side=side, classes=2), make_now(step).rng
         length = int(side * draws.beta(1.0, 1.0) ** 0.5)

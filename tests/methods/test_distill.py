@@ -24,6 +24,8 @@ from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from tests.checks import get_error
+from tests.methods.inputs import make_batch, make_now
+from tests.plans import plan_recipe
 from tests.training.recording import record
 
 #: Values that the settings must reject.
@@ -63,7 +65,7 @@ def test_distill_loss_matches_manual_loop(temperature, share):
         )
 
 
-def test_teacher_sees_network_images_in_parts(make_now, make_batch):
+def test_teacher_sees_network_images_in_parts():
     method, seen, batch = Distill(), [], make_batch(300, side=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, make_now())
@@ -137,7 +139,7 @@ def test_resume_rejects_another_teacher(teacher, make_run):
     assert "has changed since the run started" in problem.clause
 
 
-def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, plan_recipe):
+def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
     plain, plan = plan_recipe(), plan_recipe(methods=make_methods(teacher))
     forward = count_teaching(plan.teachers, plan.sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
@@ -148,7 +150,7 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, plan_recipe):
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 
-def test_unsuitable_teacher_is_rejected(teacher, plan_recipe, make_run, tmp_path):
+def test_unsuitable_teacher_is_rejected(teacher, make_run, tmp_path):
     def explain_rejected_teacher(path: object, error: type[Exception] = RecipeError) -> str:
         error = get_error(error, plan_recipe, methods={"distill": {"teacher": str(path)}})
         assert error.problems[0].key == "methods.distill.teacher"

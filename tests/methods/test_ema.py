@@ -10,6 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.methods.ema import EMA
 from tests.checks import is_identical
+from tests.methods.inputs import make_network, make_now
 
 #: Values that the settings must reject.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}
@@ -35,7 +36,7 @@ class OneWeight(nn.Module):
         ("10ep", "2ep", 0.870550563296124),
     ],
 )
-def test_decay_follows_interval_and_half_life(half_life, interval, decay, make_now):
+def test_decay_follows_interval_and_half_life(half_life, interval, decay):
     ema, model = EMA(half_life, interval), OneWeight(0.0)
     ema.after_step(model, make_now(0, total=10_000))
     model.set(1.0)
@@ -46,20 +47,21 @@ def test_decay_follows_interval_and_half_life(half_life, interval, decay, make_n
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def train_steps(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
-    model = network()
+def train_steps(ema: EMA, steps: int = 2) -> nn.Module:
+    """Return a network after random updates, each of which the averages follow."""
+    model = make_network()
     for step in range(steps):
         model(torch.randn(4, 3, 16, 16)).sum().backward()
         with torch.no_grad():
             for param in model.parameters():
                 param -= 0.01 * torch.randn_like(param)
-        ema.after_step(model, now_at(step))
+        ema.after_step(model, make_now(step))
     return model
 
 
-def test_floats_are_averaged_and_integers_copied(make_network, make_now):
+def test_floats_are_averaged_and_integers_copied():
     ema = EMA("1ba", "1ba")
-    model = train_steps(make_network, ema, make_now, steps=1)
+    model = train_steps(ema, steps=1)
     before = deepcopy(model.state_dict())
     model(torch.randn(4, 3, 16, 16))
     ema.after_step(model, make_now(1))
@@ -71,9 +73,9 @@ def test_floats_are_averaged_and_integers_copied(make_network, make_now):
     assert average["bn1.num_batches_tracked"] == 2
 
 
-def test_evaluation_uses_average_and_restores_weights(make_network, make_now):
+def test_evaluation_uses_average_and_restores_weights():
     ema = EMA("2ba", "1ba")
-    model = train_steps(make_network, ema, make_now)
+    model = train_steps(ema)
     before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
@@ -84,24 +86,24 @@ def test_evaluation_uses_average_and_restores_weights(make_network, make_now):
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
-def test_raw_weights_are_evaluated_before_first_step(make_network):
+def test_raw_weights_are_evaluated_before_first_step():
     model = make_network()
     before = model.conv1.weight.clone()
     with EMA().eval_weights(model):
         assert torch.equal(model.conv1.weight, before)
 
 
-def test_ema_updates_weights_in_place(make_network, make_now):
+def test_ema_updates_weights_in_place():
     ema = EMA("2ba", "1ba")
-    model = train_steps(make_network, ema, make_now)
+    model = train_steps(ema)
     addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}
     ema.after_step(model, make_now(2))
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_loaded_average_continues_bit_identical(make_network, make_now):
+def test_loaded_average_continues_bit_identical():
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
-    model = train_steps(make_network, ema, make_now).to(memory_format=torch.channels_last)
+    model = train_steps(ema).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
         method.after_step(model, make_now(2))
@@ -111,14 +113,14 @@ def test_loaded_average_continues_bit_identical(make_network, make_now):
     )
 
 
-def test_average_of_another_model_is_rejected(make_network):
+def test_average_of_another_model_is_rejected():
     ema = EMA()
     ema.load_state_dict({"conv9.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(make_network()):
         pass
 
 
-def test_average_is_a_copy_until_delay_ends(make_now):
+def test_average_is_a_copy_until_delay_ends():
     model = nn.Linear(1, 1, bias=False)
     ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
     averages = []
@@ -131,7 +133,7 @@ def test_average_is_a_copy_until_delay_ends(make_now):
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
-def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval, make_now):
+def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval):
     """As in references/classification/train.py of torchvision, with the torch AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)

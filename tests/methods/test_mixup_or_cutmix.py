@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
+from tests.methods.inputs import make_batch, make_now
 
 #: Values that the settings must reject.
 WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
@@ -17,7 +18,7 @@ DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "ran
     [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]), ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])],
 )
 @pytest.mark.parametrize("switch", [0.0, 1.0])
-def test_images_and_targets_come_from_the_partner(partner, order, switch, make_now, make_batch):
+def test_images_and_targets_come_from_the_partner(partner, order, switch):
     batch = make_batch()
     result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(
         batch, make_now(4)
@@ -33,7 +34,7 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, make_n
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_mixup_and_cutmix_each_run_in_half_the_steps(make_now, make_batch):
+def test_mixup_and_cutmix_each_run_in_half_the_steps():
     batch = make_batch(examples=4, side=8)
     pasted = 0
     for step in range(200):

@@ -8,6 +8,7 @@ from PIL import Image
 
 from resnet_recipes.methods.image_ops import IMAGE_OPS
 from resnet_recipes.methods.randaugment import RandAugment
+from tests.methods.inputs import make_now
 from tests.tables import parse_rows
 
 #: Values that the settings must reject.
@@ -85,7 +86,7 @@ def test_brightness_factor_above_one_is_reduced():
 
 
 @pytest.mark.parametrize(("augmentation_set", "operations"), [("all", 13), ("safe", 9)])
-def test_operations_are_sampled_uniformly(augmentation_set, operations, make_now, monkeypatch):
+def test_operations_are_sampled_uniformly(augmentation_set, operations, monkeypatch):
     counts = Counter()
     for name in IMAGE_OPS:
         monkeypatch.setitem(

@@ -5,6 +5,7 @@ import torch
 from torchvision.transforms import RandomErasing as Torchvision
 
 from resnet_recipes.methods.random_erasing import RandomErasing
+from tests.methods.inputs import make_batch, make_now
 
 #: Values that the settings must reject.
 WRONG = {
@@ -17,7 +18,7 @@ WRONG = {
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 
-def test_erased_pixels_are_one_box_of_zeros(make_now, make_batch):
+def test_erased_pixels_are_one_box_of_zeros():
     batch = make_batch(examples=16)
     result = RandomErasing(p=1.0).transform_batch(batch, make_now())
     for before, after in zip(batch.images, result.images, strict=True):
@@ -27,7 +28,7 @@ def test_erased_pixels_are_one_box_of_zeros(make_now, make_batch):
         assert (after[:, gone] == 0).all()
 
 
-def test_p_is_the_fraction_of_erased_images(make_now):
+def test_p_is_the_fraction_of_erased_images():
     boxes = RandomErasing(p=0.1).sample_boxes(20_000, 32, 32, make_now().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11

@@ -15,6 +15,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.checks import is_identical
+from tests.methods.inputs import make_now
 
 #: Values that the settings must reject.
 WRONG = {"rho": [-0.1], "interval": [0, -1]}
@@ -35,7 +36,7 @@ def make_closure(
     return compute
 
 
-def test_sam_matches_worked_example_of_two_weights(make_now):
+def test_sam_matches_worked_example_of_two_weights():
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
     loss = SAM(rho=0.5, interval=1).gradient(
@@ -50,7 +51,7 @@ def test_sam_matches_worked_example_of_two_weights(make_now):
     assert torch.allclose(w - 0.1 * w.grad, torch.tensor([0.87763932, 0.12111456]))
 
 
-def test_norm_spans_all_tensors_with_gradient(make_now):
+def test_norm_spans_all_tensors_with_gradient():
     a = nn.Parameter(torch.zeros(2))
     b = nn.Parameter(torch.zeros(1))
     idle = nn.Parameter(torch.ones(1))
@@ -65,7 +66,7 @@ def test_norm_spans_all_tensors_with_gradient(make_now):
     assert torch.equal(idle, torch.ones(1))
 
 
-def test_weights_are_restored_and_buffers_reused(make_now):
+def test_weights_are_restored_and_buffers_reused():
     torch.manual_seed(0)
     model, x = nn.Linear(50, 50), torch.randn(8, 50)
     params = list(model.parameters())
@@ -143,7 +144,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
-def test_zero_gradient_leaves_weights_unchanged(make_now):
+def test_zero_gradient_leaves_weights_unchanged():
     w = nn.Parameter(torch.tensor([1.0]))
     SAM(interval=1).gradient(make_closure([w], lambda: (w - 1).square().sum()), [w], make_now())
     assert torch.equal(w.grad, torch.zeros(1))

@@ -9,6 +9,7 @@ from torchvision.models.resnet import BasicBlock
 from resnet_recipes.methods import stochastic_depth
 from resnet_recipes.methods.module_class import adopt
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
+from tests.methods.inputs import make_network
 
 #: Values that the settings must reject.
 WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}
@@ -83,7 +84,7 @@ def test_evaluation_gives_mean_of_training_outputs():
     )
 
 
-def test_rate_zero_is_bit_identical(make_network):
+def test_rate_zero_is_bit_identical():
     plain, model = make_network(), make_network()
     StochasticDepth(drop_rate=0.0).modify_model(model)
     x = torch.randn(4, 3, 32, 32)
@@ -92,7 +93,7 @@ def test_rate_zero_is_bit_identical(make_network):
         plain.eval(), model.eval()
 
 
-def test_folding_gives_output_of_plain_networks(make_network):
+def test_folding_gives_output_of_plain_networks():
     model = make_network()
     StochasticDepth(drop_rate=0.5).modify_model(model)
     with torch.no_grad():

@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
 from resnet_recipes.training.run import Run
-from tests.trained_runs import create_trained_run
+from tests.run_folders import create_trained_run
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")

@@ -25,8 +25,9 @@ from resnet_recipes.training.state import capture
 from tests.base.test_reading import make_special_file
 from tests.checks import get_error, is_identical
 from tests.data.mutants import damage
+from tests.images import CLASSES
+from tests.run_folders import create_trained_run
 from tests.tiny_networks import build_narrow_resnet18
-from tests.trained_runs import CLASSES, create_trained_run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 

@@ -19,9 +19,8 @@ from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_error
-from tests.fixtures import parse_settings
 from tests.plans import plan_imagenet
-from tests.tables import parse_rows, parse_values
+from tests.tables import parse_rows, parse_settings, parse_values
 
 
 def make_facts(

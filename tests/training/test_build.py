@@ -27,7 +27,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.data.conftest import requires_engine
-from tests.trained_runs import create_random_images
+from tests.images import create_random_images
 from tests.training.recording import record
 
 #: All methods that can be in one recipe together, with image sizes that grow from the first epoch

@@ -27,12 +27,13 @@ from resnet_recipes.training.distributed import (
 )
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import compute_digest
+from tests.plans import make_recipe
 from tests.run_folders import create_unstarted_run
 
 pytestmark = pytest.mark.slow
 
 
-def test_three_ranks_match_single_process(launcher, make_recipe, make_run, tmp_path):
+def test_three_ranks_match_single_process(launcher, make_run, tmp_path):
     """Micro-batches of four share BatchNorm statistics, for any number of ranks.
 
     Only the order of float additions differs.

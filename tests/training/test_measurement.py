@@ -1,7 +1,6 @@
 """Speeds are measured by training."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
@@ -16,13 +15,14 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.training import distributed, measurement
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
+from tests.plans import plan_recipe
 from tests.tiny_networks import build_shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
-def growing_plan(plan_recipe: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Plan:
+def growing_plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with growing images and all kinds of methods."""
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     methods = {

@@ -21,6 +21,7 @@ from resnet_recipes.training.state import (
     list_resume_warnings,
     restore,
 )
+from tests.plans import make_recipe
 from tests.tables import parse_rows
 
 
@@ -154,9 +155,7 @@ methods.trivial_augment | {} | methods.trivial_augment
 """
     ),
 )
-def test_changed_settings_reject_non_default_newer_setting(
-    setting, value, changed_key, make_recipe
-):
+def test_changed_settings_reject_non_default_newer_setting(setting, value, changed_key):
     old = asdict(make_recipe())
     section, _, key = setting.partition(".")
     del old[section][key]
@@ -164,7 +163,7 @@ def test_changed_settings_reject_non_default_newer_setting(
     assert problem.key == changed_key
 
 
-def test_changed_settings_report_removed_setting(make_recipe):
+def test_changed_settings_report_removed_setting():
     (problem,) = find_changed_settings(asdict(make_recipe()) | {"rotation": 5}, make_recipe())
     assert str(problem).startswith("rotation differs from the run, which uses 5")
 
@@ -182,12 +181,12 @@ log.interval=7ba | methods.sam={} | the run does not use this method
 """
     ),
 )
-def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message, make_recipe):
+def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message):
     (problem,) = find_changed_settings(asdict(make_recipe(old)), make_recipe(new))
     assert problem.clause.endswith(message)
 
 
-def test_changed_settings_include_method_without_settings(make_recipe):
+def test_changed_settings_include_method_without_settings():
     off, on = make_recipe(), make_recipe("methods.trivial_augment={}")
     for old, new in ((off, on), (on, off)):
         (problem,) = find_changed_settings(asdict(old), new)
@@ -207,7 +206,7 @@ FREE = ("data.root", "data.cache", "data.workers", "data.prefetch", "data.on_bad
 FREE += ("batch.eval_size", "batch.bn_size")
 
 
-def test_changed_settings_report_every_learned_setting(make_recipe):
+def test_changed_settings_report_every_learned_setting():
     new = make_recipe("methods.ema={}")
     learned = ("model", "data", "batch", "optimizer", "schedule", "precision", "methods")
     keys = [key for key in flatten(asdict(new)) if key.startswith(learned) and key not in FREE]

@@ -33,9 +33,10 @@ from resnet_recipes.training.state import capture, compute_digest, restore
 from resnet_recipes.training.teacher_outputs import write_outputs
 from tests.checks import get_error
 from tests.fixtures import flip
+from tests.images import CLASSES, create_random_images
+from tests.plans import make_recipe, plan_recipe
 from tests.run_folders import create_unstarted_run
 from tests.tables import parse_rows
-from tests.trained_runs import CLASSES, create_random_images
 
 #: Two epochs of three steps plus a few images, at two sizes if images grow.
 IMAGES, STEPS = 30, 6
@@ -99,9 +100,7 @@ def write(
 
 
 @pytest.fixture
-def store_outputs(
-    make_settings: Callable, plan_recipe: Callable, tmp_path: Path
-) -> Callable[..., Path]:
+def store_outputs(make_settings: Callable, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that stores two teacher outputs per image and returns the file."""
 
     def make(
@@ -135,7 +134,7 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
     ),
 )
 def test_run_with_all_outputs_matches_teacher_run(
-    make_settings, make_run, plan_recipe, store_outputs, monkeypatch, ranks, words
+    make_settings, make_run, store_outputs, monkeypatch, ranks, words
 ):
     # a teacher in every step that gets images before mixing, as in `teach`
     others = [method for method in ORDER if method is not Distill]
@@ -208,7 +207,7 @@ def test_repeated_epochs_use_the_same_crops(make_settings, make_run, store_outpu
 
 
 @pytest.fixture
-def explain_plan_rejection(make_settings: Callable, plan_recipe: Callable) -> Callable[..., str]:
+def explain_plan_rejection(make_settings: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with stored outputs is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
@@ -242,7 +241,7 @@ def test_run_with_other_crops_is_rejected_with_values(store_outputs, explain_pla
 
 
 def test_run_with_other_image_size_is_rejected(
-    make_settings, plan_recipe, store_outputs, explain_plan_rejection
+    make_settings, store_outputs, explain_plan_rejection
 ):
     path, shrunk = store_outputs(), "data.memory_pixels=64"
     assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
@@ -262,7 +261,7 @@ def test_run_resized_elsewhere_is_rejected(store_outputs, explain_plan_rejection
     assert "at:device" in message
 
 
-def test_description_contains_every_crop_setting(make_settings, plan_recipe):
+def test_description_contains_every_crop_setting(make_settings):
     settings_of_crops = describe_images(plan_recipe(make_settings()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
@@ -312,7 +311,7 @@ def test_outputs_are_readable_as_safetensors(store_outputs):
 
 
 def test_metadata_is_quoted_in_suggested_commands(
-    make_settings, plan_recipe, store_outputs, explain_plan_rejection
+    make_settings, store_outputs, explain_plan_rejection
 ):
     path = store_outputs()
     rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
@@ -324,7 +323,7 @@ def test_metadata_is_quoted_in_suggested_commands(
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 
 
-def test_plan_describes_size_and_repetition_of_outputs(make_settings, plan_recipe, store_outputs):
+def test_plan_describes_size_and_repetition_of_outputs(make_settings, store_outputs):
     (teacher,) = plan_recipe(make_settings(store_outputs(cycle=1))).teachers
     message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
     assert re.search(message, teacher.text)
@@ -357,7 +356,7 @@ def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_te
     assert part.read_bytes() == before
 
 
-def test_outputs_serve_runs_of_another_dtype(make_settings, plan_recipe, store_outputs):
+def test_outputs_serve_runs_of_another_dtype(make_settings, store_outputs):
     path = store_outputs()
     assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 
@@ -368,7 +367,7 @@ def explain_rejected_rank(process: RankProcess) -> str:
 
 
 def test_rank_rejects_teacher_replaced_after_start(
-    store_outputs, make_settings, make_recipe, replace_teacher, launcher
+    store_outputs, make_settings, replace_teacher, launcher
 ):
     path = store_outputs(stop=1)
     replace_teacher()
@@ -379,16 +378,14 @@ def test_rank_rejects_teacher_replaced_after_start(
     assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
 
 
-def test_run_rejects_teacher_replaced_after_plan(make_settings, plan_recipe, replace_teacher):
+def test_run_rejects_teacher_replaced_after_plan(make_settings, replace_teacher):
     plan = plan_recipe(make_settings())
     replace_teacher()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         build(plan, Rank(0, 1, torch.device("cpu")))
 
 
-def test_loader_rejects_labels_replaced_after_plan(
-    make_settings, plan_recipe, store_outputs, replace_teacher
-):
+def test_loader_rejects_labels_replaced_after_plan(make_settings, store_outputs, replace_teacher):
     path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
     plan = plan_recipe(make_settings(path))
     open_train(plan, rank, plan.new_stack()).close()

@@ -19,15 +19,8 @@ from resnet_recipes.data.images.decode import (
 )
 from resnet_recipes.data.images.jpeg import count_passes
 from tests.base.test_reading import make_special_file
-from tests.data.native.batch import (
-    HEIGHT,
-    JPEGS,
-    WIDTH,
-    declare_size,
-    decode_with_pillow,
-    encode_image,
-    make_photo,
-)
+from tests.data.native.batch import JPEGS, declare_size, decode_with_pillow
+from tests.images import HEIGHT, WIDTH, encode_image, make_photo
 from tests.tables import parse_rows
 
 PHOTO = make_photo()

@@ -34,7 +34,7 @@ from tests.data.conftest import (
     open_training,
     requires_engine,
 )
-from tests.data.native.batch import encode_image
+from tests.images import encode_image
 
 LONGEST = 48  # pixels; most images are larger, some are not
 

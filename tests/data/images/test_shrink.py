@@ -7,7 +7,8 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 from tests.data.conftest import requires_engine
-from tests.data.native.batch import JPEGS, decode_with_pillow, encode_image, make_photo
+from tests.data.native.batch import JPEGS, decode_with_pillow
+from tests.images import encode_image, make_photo
 
 #: Sizes before and after: one pixel, thin, nearly equal, much smaller, not proportional.
 SIZES = [

@@ -1,4 +1,4 @@
-"""Batches of rows for the native engine, and sample images."""
+"""Batches of rows and kinds of JPEGs, for tests of the native engine and its callers."""
 
 import io
 import struct
@@ -8,10 +8,7 @@ from PIL import Image
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import make_blank_rows
-from tests.fixtures import parse_settings
-from tests.tables import parse_rows
-
-HEIGHT, WIDTH = 150, 211
+from tests.tables import parse_rows, parse_settings
 
 #: Pillow options for every kind of JPEG.
 JPEGS = {
@@ -30,22 +27,6 @@ stored as RGB | keep_rgb=true
 """
     )
 } | {"with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)}}
-
-
-def make_photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
-    """Return smooth colors with some noise."""
-    rng = np.random.default_rng(seed)
-    coarse = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8))
-    smooth = np.asarray(coarse.resize((width, height), Image.BICUBIC))
-    noisy = smooth + rng.normal(0, 6, (height, width, 3))
-    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
-
-
-def encode_image(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
-    """Return an image as the bytes of a file."""
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def declare_size(data: bytes, height: int, width: int) -> bytes:

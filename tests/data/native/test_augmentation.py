@@ -10,7 +10,8 @@ from resnet_recipes.methods.flips import Flips
 from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_native_step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.data.native.batch import Batch, make_photo
+from tests.data.native.batch import Batch
+from tests.images import make_photo
 
 COUNT = 24
 

@@ -11,15 +11,8 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
 from tests.data.conftest import make_rows
-from tests.data.native.batch import (
-    HEIGHT,
-    JPEGS,
-    WIDTH,
-    Batch,
-    decode_with_pillow,
-    encode_image,
-    make_photo,
-)
+from tests.data.native.batch import JPEGS, Batch, decode_with_pillow
+from tests.images import HEIGHT, WIDTH, encode_image, make_photo
 
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 

@@ -17,6 +17,7 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
 from tests.checks import is_identical
+from tests.methods.inputs import make_gradients, make_small_model
 from tests.tables import parse_rows
 
 every_optimizer = pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_optimizer_defaults_are_valid_and_wrong_values_rejected(optimizer):
 
 
 @every_optimizer
-def test_resumed_optimizer_matches_uninterrupted_one(optimizer, make_small_model, make_gradients):
+def test_resumed_optimizer_matches_uninterrupted_one(optimizer):
     complete, resumed = make_small_model(), make_small_model()
     ours = optimizer(lr=0.01).build(complete)
     for step, grads in enumerate(make_gradients(complete, 6)):
@@ -85,7 +86,7 @@ def test_resumed_optimizer_matches_uninterrupted_one(optimizer, make_small_model
 
 
 @every_optimizer
-def test_state_copies_match_size_of_state(optimizer, make_small_model, make_gradients):
+def test_state_copies_match_size_of_state(optimizer):
     model = make_small_model()
     built = optimizer(lr=0.01).build(model)
     take_step(model, built, next(make_gradients(model, 1)))
@@ -100,7 +101,7 @@ def test_state_copies_match_size_of_state(optimizer, make_small_model, make_grad
 
 
 @every_optimizer
-def test_overflow_changes_nothing_without_host_sync(optimizer, make_small_model, make_gradients):
+def test_overflow_changes_nothing_without_host_sync(optimizer):
     model = make_small_model()
     built = optimizer(lr=0.01).build(model)
     for grads in make_gradients(model, 2):
@@ -132,7 +133,7 @@ def test_scaler_sets_scale_and_overflow_during_step(optimizer):
 
 
 @every_optimizer
-def test_scaled_gradient_is_unscaled(optimizer, make_small_model, make_gradients):
+def test_scaled_gradient_is_unscaled(optimizer):
     unscaled, scaled = make_small_model(), make_small_model()
     ours, theirs = optimizer(lr=0.01).build(unscaled), optimizer(lr=0.01).build(scaled)
     for grads in make_gradients(unscaled, 3):
@@ -181,7 +182,7 @@ def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
 
 
 @every_optimizer
-def test_channels_last_weights_take_equal_steps(optimizer, make_small_model, make_gradients):
+def test_channels_last_weights_take_equal_steps(optimizer):
     contiguous, other = make_small_model(), make_small_model().to(memory_format=torch.channels_last)
     ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
     for grads in make_gradients(contiguous, 3):
@@ -203,7 +204,7 @@ norm_layers | bn1.bias bn1.weight downsample.1.bias downsample.1.weight
 """
     ),
 )
-def test_policy_exempts_its_parameters(policy, expected, make_small_model):
+def test_policy_exempts_its_parameters(policy, expected):
     model = make_small_model()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)

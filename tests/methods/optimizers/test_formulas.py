@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from resnet_recipes.methods.optimizers import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
+from tests.methods.inputs import make_gradients, make_small_model
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
@@ -65,7 +66,7 @@ FORMULAS = [
 @pytest.mark.parametrize(
     ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
 )
-def test_step_matches_formula(settings, formula, make_small_model, make_gradients):
+def test_step_matches_formula(settings, formula):
     """One tensor starts at zero, and one gradient is zero in the first step.
 
     Their norms are zero, so no ratio can be computed.

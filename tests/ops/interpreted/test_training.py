@@ -13,8 +13,9 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
-from tests.fixtures import SMALL, parse_settings
 from tests.ops.interpreted.test_selftest import register
+from tests.plans import SMALL
+from tests.tables import parse_settings
 from tests.training.recording import record
 
 RECIPE = (
