@@ -131,7 +131,7 @@ def test_type_name_exists_once():
 
 #: Participles and fillers that do not describe the value of a variable.
 FILLERS = {
-    *("found", "known", "own", "made", "told", "wanted", "shown", "given", "kept", "room"),
+    *("found", "known", "own", "made", "told", "wanted", "shown", "given", "kept", "room", "said"),
 }
 
 

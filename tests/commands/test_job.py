@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.commands.conftest import TINY
+from tests.plans import TINY
 
 
 def test_job_script_repeats_the_arguments(enter):
@@ -15,9 +15,9 @@ def test_job_script_repeats_the_arguments(enter):
 
 
 def test_job_warns_if_the_images_here_are_too_few(images, enter):
-    said = enter(f"resnet-recipes slurm mild data={images}")
-    assert "so an epoch has no steps" in said.err
-    assert "resnet-train --resume auto recipe=mild" in said.out
+    streams = enter(f"resnet-recipes slurm mild data={images}")
+    assert "so an epoch has no steps" in streams.err
+    assert "resnet-train --resume auto recipe=mild" in streams.out
 
 
 def test_job_of_a_small_batch_requests_one_gpu(enter):

@@ -72,6 +72,6 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            said = f"{storage.path(index)} and the 99 images after it cannot be read"
-            raise UnreadableError(index, said)
+            clause = f"{storage.path(index)} and the 99 images after it cannot be read"
+            raise UnreadableError(index, clause)
     return bad
