@@ -1,19 +1,17 @@
 """Golden screens of the main commands; `python -m tests.commands.test_screens` writes them."""
 
-import io
 import re
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 import yaml
 
-from resnet_recipes import cli
 from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
+from tests.commands.golden import run_line, work_in
 from tests.report.conftest import Terminal
 from tests.run_folders import make_run_folder
 from tests.tables import parse_rows
@@ -71,16 +69,11 @@ def show_summary() -> str:
 
 def show_screen(words: str, folder: Path, columns: int) -> str:
     """Return the output of a command in a folder with three runs, for a terminal of this width."""
-    stream = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", str(columns))
-        patch.setenv("TERM", "xterm")
-        patch.chdir(folder)
+    with work_in(folder, columns):
         if not words:
             return show_summary()
-        with redirect_stdout(stream), redirect_stderr(stream):
-            cli.main(words.split())
-    return stream.getvalue()
+        _, out, err = run_line(f"resnet-recipes {words}")
+    return out + err
 
 
 def with_runs(folder: Path) -> Path:

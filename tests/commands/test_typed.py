@@ -1,17 +1,13 @@
 """Golden messages of wrong commands; `python -m tests.commands.test_typed` writes them."""
 
-import os
 import re
-import shlex
 import tempfile
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from resnet_recipes import cli
+from tests.commands.golden import run_line, work_in
 from tests.images import create_random_images
 from tests.run_folders import make_run_folder
 
@@ -171,21 +167,11 @@ def create_files(folder: Path) -> Path:
     return folder
 
 
-def run_line(line: str, folder: Path) -> str:
-    """Return the output of a command in a folder, or its exit code if it prints nothing."""
-    stream = StringIO()
-    program, *words = shlex.split(line)
-    command = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "80")
-        patch.setenv("TERM", "xterm")
-        patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
-        patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-        patch.chdir(folder)
-        with redirect_stdout(StringIO()), redirect_stderr(stream):
-            code = command(words)
-    output = stream.getvalue() if code else ""
-    return output.replace(str(folder), "FOLDER") or f"[exit {code}]\n"
+def show_message(line: str, folder: Path) -> str:
+    """Return the errors of a command in a folder, or its exit code if it prints none."""
+    with work_in(folder):
+        code, _, err = run_line(line)
+    return (err if code else "").replace(str(folder), "FOLDER") or f"[exit {code}]\n"
 
 
 def read_golden() -> dict[str, str]:
@@ -201,19 +187,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("line", LINES)
 def test_typed_message_equals_its_golden_line(line: str, folder: Path):
-    assert run_line(line, folder) == read_golden()[line]
+    assert show_message(line, folder) == read_golden()[line]
 
 
 def test_golden_lines_all_belong_to_a_case():
     assert list(read_golden()) == LINES
 
 
-def format_golden(lines: list[str], answered: Callable[[str], str]) -> str:
+def format_golden(lines: list[str], show: Callable[[str], str]) -> str:
     """Return commands with their messages."""
-    return "\n".join(f"$ {line}\n{answered(line)}" for line in lines)
+    return "\n".join(f"$ {line}\n{show(line)}" for line in lines)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         root = create_files(Path(temporary).resolve())
-        GOLDEN.write_text(format_golden(LINES, lambda line: run_line(line, root)))
+        GOLDEN.write_text(format_golden(LINES, lambda line: show_message(line, root)))
