@@ -27,7 +27,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _compute_with_one_thread() -> Iterator[None]:
     """Compute with one thread, because several would wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

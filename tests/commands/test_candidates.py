@@ -22,7 +22,7 @@ IMAGES = f"data=/data/imagenet {CPU}"
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch):
+def _list_few_recipes(monkeypatch):
     """Use fewer recipes, because each takes a while."""
     names = ["dawnbench", "ffcv_rn50", "finetune", "hot", "mild", "small"]
     monkeypatch.setattr(Library, "list_names", lambda _: names)

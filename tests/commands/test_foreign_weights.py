@@ -26,7 +26,7 @@ NAME = "model.name=timm:test_vit"
 
 
 @pytest.fixture(autouse=True)
-def _few_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _list_few_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare files with few networks: building those of similar names takes seconds."""
     few = [
         name

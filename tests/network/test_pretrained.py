@@ -36,7 +36,7 @@ CONFIG = ModelConfig(name="resnet18")
 
 
 @pytest.fixture(autouse=True)
-def narrow(monkeypatch):
+def _use_narrow_resnet18(monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
 
 

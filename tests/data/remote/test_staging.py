@@ -31,7 +31,7 @@ PIECE_BYTES = 1 << 17  # bytes
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _read_small_pieces_without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small pieces, few at a time; no delays between attempts or for the disk."""
     monkeypatch.setattr(local_copy, "PIECE_BYTES", PIECE_BYTES)
     monkeypatch.setattr(local_copy, "PARALLEL_REQUESTS", 4)
