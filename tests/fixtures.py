@@ -1,12 +1,10 @@
-"""Fixtures of all tests: small recipes, plans and runs on synthetic data."""
+"""Fixtures of all tests: runs, commands, processes. Functions to import are in other modules."""
 
 import atexit
 import os
-import resource
 import shlex
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,27 +22,10 @@ from resnet_recipes.training.run import Run
 from tests.forks import ForkServer
 from tests.jobs.launcher import Launcher
 from tests.plans import plan_recipe
+from tests.run_folders import create_trained_run
 from tests.tiny_networks import build_shallow_resnet18
 
 FORKS = pytest.StashKey[ForkServer]()
-
-
-def flip(path: Path, at: int, bit: int = 0) -> None:
-    """Flip one bit of a file."""
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1 << bit
-    path.write_bytes(content)
-
-
-@contextmanager
-def limit_file_size(size: int) -> Iterator[None]:
-    """Limit the size of every file, in bytes, like a full disk; this affects pytest itself."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -119,6 +100,12 @@ def make_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
     yield make
     for run in runs:
         run.close()
+
+
+@pytest.fixture
+def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """The folder `mine` of a run with BlurPool and random weights; its images are in `images`."""
+    return create_trained_run(make_run, tmp_path / "mine", methods={"blurpool": {}})
 
 
 class Streams(NamedTuple):

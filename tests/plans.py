@@ -21,6 +21,14 @@ SMALL = (
     "launch.device=cpu methods={}"
 )
 
+#: Settings with which a command trains a packaged recipe in a second: four steps on synthetic
+#: images.
+TINY = (
+    "data.backend=synthetic data.train_size=32 data.eval_resize=36 data.eval_size=32 bs=16 "
+    "batch.bn_size=16 lr=0.05 model.name=resnet18 schedule.warmup=1ba max_duration=4ba ssr=1 "
+    "launch.device=cpu gpus=1"
+)
+
 
 def make_recipe(words: str = "", **changes: Any) -> Recipe:
     """Return a small recipe with changes.

@@ -1,4 +1,4 @@
-"""The source of the package as syntax trees, parsed once for all tests."""
+"""The source of the package as syntax trees, for tests of imports, layers, pages and style."""
 
 import ast
 from collections.abc import Iterable

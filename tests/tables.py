@@ -1,5 +1,6 @@
-"""Test cases as text, in tests of all packages: tables with one case per line, and settings."""
+"""Tables and settings as text, for tests of all packages."""
 
+import csv
 import re
 from typing import Any
 
@@ -35,3 +36,9 @@ def parse_settings(words: str) -> dict[str, Any]:
             value = {name: value}
         tree = merge_sections(tree, value)
     return tree
+
+
+def read_csv_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with open(name) as file:
+        return [*csv.DictReader(file)]

@@ -179,34 +179,34 @@ def test_misused_function_raises_one_message(call, message, tmp_path, monkeypatc
 
 
 @pytest.fixture
-def trained_run(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run_here(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a run with weights: runs/mine in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     return create_trained_run(make_run, Path("runs/mine"))
 
 
-def test_load_accepts_command_line_arguments(trained_run):
+def test_load_accepts_command_line_arguments(run_here):
     images = torch.randn(2, 3, 32, 32)
-    expected = resnet_recipes.load(trained_run)(images)
+    expected = resnet_recipes.load(run_here)(images)
     for place in (
         "last",
         "mine",
         "runs/mine",
-        RunResult(trained_run, ""),
-        trained_run / "weights.safetensors",
+        RunResult(run_here, ""),
+        run_here / "weights.safetensors",
     ):
         assert torch.equal(resnet_recipes.load(place)(images), expected)
     assert resnet_recipes.evaluate("last", workers=0).metrics.examples == 30
 
 
-def test_predict_takes_networks_and_images_in_memory(trained_run):
-    network = resnet_recipes.load(trained_run).train()
+def test_predict_takes_networks_and_images_in_memory(run_here):
+    network = resnet_recipes.load(run_here).train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     path = Path("runs/images/val/pattern3/1.jpg").absolute()
     pixels = np.asarray(Image.open(path))
     with torch.no_grad():
-        logits = resnet_recipes.load(trained_run)(network.transform(pixels)[None])
+        logits = resnet_recipes.load(run_here)(network.transform(pixels)[None])
     shares = dict(zip(network.classes, logits.softmax(1)[0].tolist(), strict=True))
     images = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
     results = list(resnet_recipes.predict(network, images, workers=0))
@@ -226,7 +226,7 @@ def test_predict_takes_networks_and_images_in_memory(trained_run):
     assert network.training
     assert is_identical(network.state_dict(), before)
     results = resnet_recipes.evaluate(network, data="runs/images", workers=0)
-    assert results.metrics == resnet_recipes.evaluate(trained_run, workers=0).metrics
+    assert results.metrics == resnet_recipes.evaluate(run_here, workers=0).metrics
 
 
 def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):

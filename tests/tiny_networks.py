@@ -1,4 +1,4 @@
-"""ResNets that train in milliseconds, in place of torchvision ResNets."""
+"""ResNets that train in milliseconds; tests of runs use them in place of torchvision ResNets."""
 
 from collections.abc import Sequence
 

@@ -32,13 +32,9 @@ def nothing_starts(tmp_path, monkeypatch):
     )
 
 
-def check(capsys, argv: list[str], *phrases: str) -> None:
-    """Run a command that must fail with exit code 2 and print these texts on stderr.
-
-    It must not leave any file behind.
-    """
-    assert cli.train(argv) == 2
-    out, err = capsys.readouterr()
+def assert_explained(enter, words: str, *phrases: str) -> None:
+    """Run `resnet-train WORDS`, which must start nothing and name each phrase in its error."""
+    out, err = enter(f"resnet-train {words}", 2)
     assert out == ""
     assert "Traceback" not in err
     assert err.startswith("error: ")
@@ -84,9 +80,8 @@ recipe=mild --resume | --resume | needs a run
         ),
     ],
 )
-def test_nonsense_command_is_explained(capsys, row):
-    words, *phrases = row
-    check(capsys, words.split(), *phrases)
+def test_nonsense_command_is_explained(enter, row):
+    assert_explained(enter, *row)
 
 
 def test_missing_recipe_file_exits_with_3(capsys):
@@ -196,10 +191,10 @@ name: [mine | recipes/mine.yaml | not YAML
         ("", "recipes/mine.yaml:1", "a mapping of settings"),
     ],
 )
-def test_invalid_recipe_file_is_reported_with_line(capsys, row):
+def test_invalid_recipe_file_is_reported_with_line(enter, row):
     text, *phrases = row
     Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
-    check(capsys, ["recipe=mine", "data=/data"], *phrases)
+    assert_explained(enter, "recipe=mine data=/data", *phrases)
     assert not Path("pwned").exists()
 
 

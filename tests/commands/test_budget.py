@@ -10,7 +10,7 @@ from resnet_recipes import api
 from resnet_recipes.jobs import measure
 from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen_recipe import read
-from tests.commands.conftest import TINY
+from tests.plans import TINY
 
 WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 

@@ -8,8 +8,8 @@ import yaml
 from resnet_recipes.jobs import launcher, measure
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.commands.conftest import TINY
 from tests.images import create_random_images
+from tests.plans import TINY
 
 
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):

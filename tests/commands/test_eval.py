@@ -19,9 +19,9 @@ from resnet_recipes.data.base import Batching, DataConfig, normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.progress import ProgressLine
-from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Streams
 from tests.images import CLASSES
+from tests.tables import read_csv_rows
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.recipe.frozen_recipe import read
-from tests.commands.conftest import TINY
 from tests.fixtures import Streams
 from tests.forks import ForkServer
+from tests.plans import TINY
 from tests.run_folders import make_run_folder
 from tests.tables import parse_rows
 

@@ -11,9 +11,9 @@ from PIL import Image
 
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from tests.commands.conftest import read_csv_rows
 from tests.fixtures import Streams
 from tests.images import CLASSES
+from tests.tables import read_csv_rows
 
 GOOD = "images/val/pattern0/1.jpg"
 

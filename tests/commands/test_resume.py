@@ -11,10 +11,10 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.commands.conftest import TINY
 from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
 from tests.images import create_random_images
+from tests.plans import TINY
 from tests.tables import parse_rows
 
 START = f"resnet-train mild {TINY}"

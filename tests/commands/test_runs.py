@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import read_csv_rows
 from tests.run_folders import make_run_folder
-from tests.tables import parse_rows
+from tests.tables import parse_rows, read_csv_rows
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ LINK = "![x](http:evil)\n\n# owned"
 
 
 @pytest.fixture
-def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+def hostile_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
     classes = sorted([*names, *map(str, range(7))])
@@ -42,24 +42,24 @@ def run_command(words: list[object], capsys: pytest.CaptureFixture[str], code: i
     return captured.out + captured.err
 
 
-def test_class_names_have_no_effect_anywhere(trained_run, tmp_path, capsys):
-    assert "recipe \\x1b[31m" in run_command(["eval", trained_run], capsys)
+def test_class_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
+    assert "recipe \\x1b[31m" in run_command(["eval", hostile_run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
-    run_command(["eval", trained_run, *flags], capsys)
+    run_command(["eval", hostile_run, *flags], capsys)
     page = (tmp_path / "g").read_text()
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert all(line.isprintable() for line in page.splitlines())
-    images = trained_run.parent / "images/val"
-    run_command(["predict", trained_run, images], capsys)
-    run_command(["predict", trained_run, images, "--csv", tmp_path / "images.csv"], capsys)
+    images = hostile_run.parent / "images/val"
+    run_command(["predict", hostile_run, images], capsys)
+    run_command(["predict", hostile_run, images, "--csv", tmp_path / "images.csv"], capsys)
     tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv", "all.csv")]
     rows = [row for table in tables for row in csv.reader(table)]
     cells = {cell for row in rows for cell in row}
     assert f"'{FORMULA}" in cells
     assert not any(cell[:1] in "=+-@" for cell in cells if cell)
-    run_command(["export", trained_run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
+    run_command(["export", hostile_run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
     card = (tmp_path / "out/README.md").read_text()
     assert r"\[x\](http:evil) # owned" in card
     assert "<script>" not in card
@@ -109,18 +109,18 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     assert "<script>alert" in run_command(["watch", failed, "--once"], capsys)
 
 
-def test_image_names_have_no_effect_anywhere(trained_run, tmp_path, capsys):
+def test_image_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
     images = create_random_images(tmp_path / "plain", ("a", "b"))
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in run_command(
-        ["predict", trained_run, images / "val"], capsys
+        ["predict", hostile_run, images / "val"], capsys
     )
     assert "unreadable images" in run_command(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in run_command(["convert", images, tmp_path / "b", "--dry-run"], capsys)
     visible = PLACE.replace("\u202e", "")  # commands remove this character
     words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
     assert "\\x1b" in run_command(["convert", *words], capsys)
-    assert "no file matches" in run_command(["predict", trained_run, images / visible], capsys, 3)
+    assert "no file matches" in run_command(["predict", hostile_run, images / visible], capsys, 3)
 
 
 def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):

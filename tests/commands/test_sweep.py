@@ -17,8 +17,8 @@ from resnet_recipes.jobs import measure
 from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import list_runs
-from tests.commands.conftest import TINY
 from tests.images import create_random_images
+from tests.plans import TINY
 from tests.run_folders import make_run_folder
 
 

@@ -14,7 +14,8 @@ from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.conftest import TINY, record_run
+from tests.commands.conftest import record_run
+from tests.plans import TINY
 
 
 @pytest.fixture

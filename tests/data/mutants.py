@@ -1,4 +1,4 @@
-"""Files damaged at random, from a seed, like the damage from disks, networks and attackers."""
+"""Files damaged at random, from a seed, for tests that no damage crashes a decoder or loader."""
 
 from collections.abc import Iterator
 

@@ -21,7 +21,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.conftest import make_small_config, open_training, requires_engine, train_pixels
+from tests.data.loaders import make_small_config, open_training, requires_engine, train_pixels
 
 
 def make_config(root: Path, **changes) -> DataConfig:

@@ -13,7 +13,7 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts
 from tests.checks import is_identical
-from tests.data.conftest import ONE_RANK, copy_batches, make_small_config
+from tests.data.loaders import ONE_RANK, copy_batches, make_small_config
 
 
 class Case(NamedTuple):

@@ -13,7 +13,7 @@ from resnet_recipes.data.crop import (
     compute_torchvision_crops,
     draw_uniforms,
 )
-from tests.data.conftest import ONE_RANK, make_rows
+from tests.data.loaders import ONE_RANK, make_rows
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
 SIZES = np.concatenate([SIZES, np.random.default_rng(0).integers(1, 600, (90, 2))])

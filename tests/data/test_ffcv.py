@@ -15,7 +15,7 @@ from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.order import shuffle
-from tests.data.conftest import ONE_RANK, make_small_config, train_pixels
+from tests.data.loaders import ONE_RANK, make_small_config, train_pixels
 
 pytestmark = [
     pytest.mark.slow,

@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from tests.data.conftest import (
+from tests.data.loaders import (
     ONE_RANK,
     copy_batches,
     make_small_config,

@@ -31,8 +31,8 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
-from tests.data.conftest import ONE_RANK, convert_to_small_pages, requires_engine, train_pixels
 from tests.data.images.test_init import make_empty_rows
+from tests.data.loaders import ONE_RANK, convert_to_small_pages, requires_engine, train_pixels
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 

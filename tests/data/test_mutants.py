@@ -22,7 +22,7 @@ from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 from tests.data.native.batch import Batch
 from tests.images import encode_image, make_photo
 

@@ -16,7 +16,7 @@ from resnet_recipes.data.files.listing import Listing, choose_strata
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import RAW, convert_to_small_pages, make_small_config
+from tests.data.loaders import RAW, convert_to_small_pages, make_small_config
 
 
 def test_bytes_equal_raw_file_sizes(folder, tmp_path):

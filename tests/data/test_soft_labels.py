@@ -24,7 +24,7 @@ from resnet_recipes.data.soft_labels import (
     open_for_writing,
     spread_probabilities,
 )
-from tests.fixtures import limit_file_size
+from tests.disk_faults import limit_file_size
 from tests.tables import parse_rows
 
 SHAPE = 2, 1, 99

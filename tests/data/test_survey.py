@@ -13,7 +13,7 @@ from resnet_recipes.commands import registry
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from tests.data.conftest import CLASSES, count_images, explain_rejected_images, make_small_config
+from tests.data.loaders import CLASSES, count_images, explain_rejected_images, make_small_config
 
 
 def test_missing_and_empty_roots_are_named(tmp_path):

@@ -10,14 +10,13 @@ from resnet_recipes.data.beton import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.doctor import Finding, get_exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import check_data
+from tests.data.loaders import requires_engine
 
-built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
 readers = pytest.mark.parametrize(
-    "reader", [pytest.param("engine", marks=built), "python"], indirect=True
+    "reader", [pytest.param("engine", marks=requires_engine), "python"], indirect=True
 )
 
 

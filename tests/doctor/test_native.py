@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from resnet_recipes.base.errors import list_advice
-from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.doctor import get_exit_code, native
+from tests.data.loaders import requires_engine
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,8 @@ def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
     assert get_exit_code(findings) == 0  # the decoder is optional
 
 
+@requires_engine
 def test_working_library_names_its_instruction_set():
-    if why := explain_unavailable():
-        pytest.skip(f"the native library {why}")
     (decoder,) = native.check_native()
     assert decoder.level == "ok"
     assert "libjpeg-turbo" in decoder.what

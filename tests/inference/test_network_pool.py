@@ -21,8 +21,8 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
-from tests.commands.conftest import read_csv_rows
 from tests.run_folders import create_trained_run
+from tests.tables import read_csv_rows
 
 
 @pytest.fixture

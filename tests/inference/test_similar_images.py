@@ -10,14 +10,12 @@ from PIL import Image
 from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar_images import find_similar
-from tests.run_folders import create_trained_run
 
 
 @pytest.fixture
-def trained_network(make_run, tmp_path, monkeypatch):
+def trained_network(trained_run, tmp_path, monkeypatch):
     """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
-    create_trained_run(make_run, tmp_path / "mine")
     return open_network(["mine"], "").to_device()
 
 

@@ -17,8 +17,8 @@ from resnet_recipes.jobs import external_launcher, watchdog
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
-from tests.commands.conftest import TINY
 from tests.forks import Command, ForkServer
+from tests.plans import TINY
 from tests.tables import parse_rows
 
 #: A run of two steps with eight images each.

@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs import micro_batch
 from resnet_recipes.jobs.micro_batch import RESULT
 from resnet_recipes.recipe.compose import compose
-from tests.commands.conftest import TINY
+from tests.plans import TINY
 
 AUTO = [
     *(word for word in TINY.split() if not word.startswith(("batch.bn_size", "launch.device"))),

@@ -32,7 +32,7 @@ from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.checks import get_error
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 from tests.images import create_random_images
 from tests.jobs.test_survival import read_state
 from tests.plans import make_recipe

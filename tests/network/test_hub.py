@@ -4,7 +4,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +17,6 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
-from resnet_recipes.training.run import Run
-from tests.run_folders import create_trained_run
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -125,12 +123,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     yield handler
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture
-def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights."""
-    return create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
 EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"

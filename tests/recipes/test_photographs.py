@@ -21,7 +21,7 @@ from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffle
 from resnet_recipes.recipe.compose import compose
-from tests.data.conftest import make_rows
+from tests.data.loaders import make_rows
 
 COUNT = 8
 ALONE = Batching(0, 1, COUNT, COUNT, seed=3)

@@ -3,15 +3,14 @@
 from contextlib import closing
 
 import numpy as np
-import pytest
 
-from resnet_recipes.data.native import Engine, explain_unavailable
+from resnet_recipes.data.native import Engine
+from tests.data.loaders import requires_engine
 from tools.fuzz_native import fuzz_betons, fuzz_jpegs
 
 
+@requires_engine
 def test_damaged_files_decode_identically_twice_or_are_rejected(tmp_path):
-    if why := explain_unavailable():
-        pytest.skip(f"the native library {why}")
     rng = np.random.default_rng(0)
     with closing(Engine(2)) as engine:
         assert fuzz_jpegs(engine, 100, rng).total() == 100

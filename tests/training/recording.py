@@ -1,4 +1,4 @@
-"""Train runs to their end and record what their reporter receives."""
+"""Train a run and record its losses and states, for tests that compare two trainings."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 from tests.images import create_random_images
 from tests.training.recording import record
 

@@ -19,7 +19,7 @@ from resnet_recipes.base.reading import open_regular
 from resnet_recipes.training import checkpoint
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.checks import is_identical
-from tests.fixtures import flip, limit_file_size
+from tests.disk_faults import flip_bit, limit_file_size
 
 
 def make_state(step: int) -> dict:
@@ -105,7 +105,7 @@ def test_save_keeps_newest_and_stable_phase(checkpoints):
 
 
 DAMAGES: list[Callable[[Path], object]] = [
-    partial(flip, at=700),
+    partial(flip_bit, at=700),
     Path.unlink,
     lambda path: [path.unlink(), os.mkfifo(path)],
     lambda path: path.write_bytes(path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]),
@@ -165,14 +165,14 @@ def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
 
 def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
-        flip(get_file(checkpoints, step), 700)
+        flip_bit(get_file(checkpoints, step), 700)
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
         reopen(checkpoints).load_newest()
 
 
 @pytest.mark.parametrize("step", [15, 25])  # before and after the damaged checkpoint
 def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
-    flip(get_file(checkpoints, 20), 700)
+    flip_bit(get_file(checkpoints, 20), 700)
     again = reopen(checkpoints)
     again.load_newest()
     again.save(step, make_state(step), wait=True)
@@ -181,7 +181,7 @@ def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
 
 
 def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
-    flip(get_file(checkpoints, 20), 700)
+    flip_bit(get_file(checkpoints, 20), 700)
     again = reopen(checkpoints)
     again.load_newest()
     again.save(20, make_state(20), wait=True)

@@ -32,7 +32,7 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from resnet_recipes.training.teacher_outputs import write_outputs
 from tests.checks import get_error
-from tests.fixtures import flip
+from tests.disk_faults import flip_bit
 from tests.images import CLASSES, create_random_images
 from tests.plans import make_recipe, plan_recipe
 from tests.run_folders import create_unstarted_run
@@ -279,8 +279,8 @@ DAMAGE = [
     ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes() + b"more")),
     ("not a .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
     ("not a .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
-    ("not a .safetensors file", lambda path: flip(path, 9)),
-    ("was changed after it was written", lambda path: flip(path, -3)),
+    ("not a .safetensors file", lambda path: flip_bit(path, 9)),
+    ("was changed after it was written", lambda path: flip_bit(path, -3)),
     ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
     ("was not written by", lambda path: save_file(load_file(path), path)),
     ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),

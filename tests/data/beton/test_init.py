@@ -19,7 +19,7 @@ from resnet_recipes.data.beton import (
 )
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.checks import get_error
-from tests.fixtures import flip
+from tests.disk_faults import flip_bit
 from tests.tables import parse_rows
 
 
@@ -165,10 +165,10 @@ def test_open_rejects_changed_description_with_sidecar(file):
     description = [*range(end), *range(table, len(parts.data))]
     for place in rng.choice(description, 200).tolist():
         bit = int(rng.integers(8))
-        flip(file, place, bit)
+        flip_bit(file, place, bit)
         with pytest.raises(NotReadyError):
             open_beton(file)
-        flip(file, place, bit)
+        flip_bit(file, place, bit)
 
 
 def test_changed_byte_is_reported_for_its_image(file):
@@ -176,10 +176,10 @@ def test_changed_byte_is_reported_for_its_image(file):
     rng = np.random.default_rng(0)
     for index in range(len(beton)):
         place = int(beton.starts[index] + rng.integers(beton.lengths[index]))
-        flip(file, place, 3)
+        flip_bit(file, place, 3)
         damaged = open_beton(file)
         assert [at for at in range(len(damaged)) if damaged.describe_damage(at)] == [index]
-        flip(file, place, 3)
+        flip_bit(file, place, 3)
 
 
 def test_jpeg_size_mismatch_is_reported_without_sidecar(file):

@@ -22,16 +22,10 @@ from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
-from tests.data.conftest import CLASSES, RAW, SMALL_PAGE
+from tests.data.loaders import CLASSES, RAW, SMALL_PAGE, read_samples
 from tests.forks import is_alive
 
 pytestmark = pytest.mark.usefixtures("small_pages")
-
-
-def read_contents(path: Path) -> list[tuple[int, bytes]]:
-    """Return (label, bytes) of every sample."""
-    beton = open_beton(path)
-    return [(int(label), beton.sample(index).tobytes()) for index, label in enumerate(beton.labels)]
 
 
 def list_names(folder: Path) -> set[str]:
@@ -74,7 +68,7 @@ def test_convert_keeps_images_labels_and_options(folder, tmp_path):
             for label, name in enumerate(CLASSES)
             for path in (folder / split / name).iterdir()
         ]
-        assert sorted(read_contents(tmp_path / f"{split}.beton")) == sorted(expected)
+        assert read_samples(tmp_path / f"{split}.beton") == sorted(expected)
     assert list_names(tmp_path) == {
         "train.beton",
         "train.beton.json",

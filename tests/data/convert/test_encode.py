@@ -11,7 +11,7 @@ from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 from tests.images import encode_image, make_noise
 
 PIXELS = np.asarray(make_noise(8, 9).resize((90, 60)))

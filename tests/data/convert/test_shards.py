@@ -15,7 +15,7 @@ from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert, forecast, shards
 from resnet_recipes.data.convert.shards import find_shards
-from tests.data.conftest import CLASSES, RAW
+from tests.data.loaders import CLASSES, RAW, read_samples
 
 TWO = ({"bytes": b"x"}, {"bytes": b"y"})
 
@@ -85,14 +85,6 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
         write_rows(path, cells, [*labels], described, group)
 
 
-def read_contents(path: Path) -> list[tuple[int, bytes]]:
-    """Return (label, bytes) of every sample, sorted."""
-    beton = open_beton(path)
-    assert beton.classes == CLASSES
-    samples = enumerate(beton.labels)
-    return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
-
-
 def assert_rejected(folder: Path, message: str) -> None:
     """Assert that shards are rejected for this reason."""
     with pytest.raises(NotReadyError, match=message):
@@ -108,8 +100,9 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
     convert(folder, tmp_path / "from-folder", RAW, show_nothing)
     convert(tmp_path / "shards", tmp_path / "from-shards", RAW, show_nothing)
     for split in ("train.beton", "val.beton"):
-        expected = read_contents(tmp_path / "from-folder" / split)
-        assert read_contents(tmp_path / "from-shards" / split) == expected
+        expected = read_samples(tmp_path / "from-folder" / split)
+        assert read_samples(tmp_path / "from-shards" / split) == expected
+        assert open_beton(tmp_path / "from-shards" / split).classes == CLASSES
         assert expected
 
 

@@ -32,7 +32,7 @@ def start(path: Path, number: int) -> int:
         return file.getmembers()[number].offset
 
 
-def read_contents(path: Path) -> list[tuple[str, int]]:
+def read_members(path: Path) -> list[tuple[str, int]]:
     """Return name and number of every file."""
     whole = path.read_bytes()
     return [(one.name, int(whole[one.place : one.place + 3])) for one in list_members(path)]
@@ -43,7 +43,7 @@ def test_members_lists_every_file_of_every_format(tmp_path, form):
     names = [f"{'d' * 60}/{'e' * length}.jpg" for length in (1, 90)]
     if form != tarfile.USTAR_FORMAT:
         names += [f"{'d' * 200}/{'e' * 150}.jpg", "\u00e9\udcff.jpg"]
-    assert read_contents(write_archive(tmp_path / "a.tar", names, form)) == [
+    assert read_members(write_archive(tmp_path / "a.tar", names, form)) == [
         (name, number) for number, name in enumerate(names)
     ]
 
@@ -54,7 +54,7 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
         (tmp_path / name).write_bytes(b"%03d" % number)
     process = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
     assert process.returncode == 0
-    assert read_contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
+    assert read_members(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
 def test_members_keeps_no_header(tmp_path):
@@ -69,7 +69,7 @@ def test_members_reads_long_headers_of_every_file(tmp_path):
     names = [f"{number}{'d' * 9000}.jpg" for number in range(3)]
     for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         assert [
-            name for name, _ in read_contents(write_archive(tmp_path / "a.tar", names, form))
+            name for name, _ in read_members(write_archive(tmp_path / "a.tar", names, form))
         ] == names
 
 
@@ -133,14 +133,14 @@ def test_members_rejects_incomplete_archive(tmp_path, message, damage: Callable[
 
 def test_members_misses_no_file_after_a_changed_header(tmp_path):
     path, draw = write_archive(tmp_path / "a.tar"), random.Random(0)
-    whole, expected = path.read_bytes(), read_contents(path)
+    whole, expected = path.read_bytes(), read_members(path)
     for _ in range(300):
         place = start(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
         content = bytearray(whole)
         content[place] ^= 1 << draw.randrange(8)
         (tmp_path / "b.tar").write_bytes(content)
         try:
-            members: list[Member] | list = read_contents(tmp_path / "b.tar")
+            members: list[Member] | list = read_members(tmp_path / "b.tar")
         except ValueError:
             continue
         assert members == expected, place

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import CLASSES, count_images, explain_rejected_images, make_small_config
+from tests.data.loaders import CLASSES, count_images, explain_rejected_images, make_small_config
 from tests.tables import parse_rows
 
 

@@ -11,7 +11,7 @@ from resnet_recipes import data
 from resnet_recipes.data.files import copies
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.listing import Listing
-from tests.data.conftest import make_small_config
+from tests.data.loaders import make_small_config
 
 
 @pytest.fixture

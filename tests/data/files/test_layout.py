@@ -23,7 +23,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import (
+from tests.data.loaders import (
     CLASSES,
     ONE_RANK,
     count_images,

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
-from tests.data.conftest import ONE_RANK, make_small_config
+from tests.data.loaders import ONE_RANK, make_small_config
 
 
 @pytest.fixture

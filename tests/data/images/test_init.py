@@ -17,7 +17,7 @@ from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImage
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.conftest import make_rows, requires_engine
+from tests.data.loaders import make_rows, requires_engine
 
 pytestmark = requires_engine
 

@@ -25,7 +25,7 @@ from resnet_recipes.data.images import memory
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
-from tests.data.conftest import (
+from tests.data.loaders import (
     ONE_RANK,
     convert_to_small_pages,
     copy_batches,

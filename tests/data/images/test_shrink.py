@@ -6,7 +6,7 @@ import pytest
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 from tests.data.native.batch import JPEGS, decode_with_pillow
 from tests.images import encode_image, make_photo
 

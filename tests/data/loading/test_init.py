@@ -29,7 +29,7 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
 from tests.checks import is_identical
-from tests.data.conftest import copy_batches, make_small_config, requires_engine
+from tests.data.loaders import copy_batches, make_small_config, requires_engine
 
 
 class Grays:

@@ -1,4 +1,4 @@
-"""Random baseline JPEGs with any sampling factors, which Pillow cannot write."""
+"""Random baseline JPEGs with any sampling factors, which Pillow cannot write; for test_property."""
 
 import struct
 from typing import NamedTuple

@@ -20,7 +20,7 @@ from resnet_recipes.data import native as known
 from resnet_recipes.data.native import PATH, UnavailableError, explain_unavailable, load_library
 from resnet_recipes.data.native import rows as native_rows
 from resnet_recipes.doctor.native import check_native
-from tests.data.conftest import make_small_config
+from tests.data.loaders import make_small_config
 
 
 @pytest.mark.parametrize("name", known.PIXELS)

@@ -5,7 +5,7 @@ import pytest
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import Status, make_blank_rows
-from tests.data.conftest import requires_engine
+from tests.data.loaders import requires_engine
 
 pytestmark = requires_engine
 

@@ -10,7 +10,7 @@ from PIL import Image
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
-from tests.data.conftest import make_rows
+from tests.data.loaders import make_rows
 from tests.data.native.batch import JPEGS, Batch, decode_with_pillow
 from tests.images import HEIGHT, WIDTH, encode_image, make_photo
 

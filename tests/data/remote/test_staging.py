@@ -22,7 +22,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import base, local_copy, stores
-from tests.data.conftest import explain_rejected_images
+from tests.data.loaders import explain_rejected_images
 from tests.data.remote.web_server import Site, serve_folder
 from tests.tables import parse_rows
 

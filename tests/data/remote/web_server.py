@@ -1,4 +1,4 @@
-"""A local web server that can misbehave, and its content."""
+"""A local web server that can misbehave, for tests of remote images."""
 
 import email.utils
 import hashlib
