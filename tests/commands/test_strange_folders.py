@@ -37,7 +37,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def run_with(root: Path, name: str, file: str, fault: str) -> Path:
+def make_faulty_run(root: Path, name: str, file: str, fault: str) -> Path:
     """Make a run with a hostile file; it is the best run, so most of its files are read."""
     folder = make_run_folder(root, name, top1=80.0)
     (folder / file).unlink(missing_ok=True)
@@ -55,7 +55,7 @@ FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt")
 def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, capsys):
     runs = tmp_path / "runs"
     good = make_run_folder(runs, "good", top1=76.54)
-    bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in faults]
+    bad = [make_faulty_run(runs, f"bad-{fault}", file, fault) for fault in faults]
     out = enter(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
     names = sorted(path.name for path in (*bad, good))

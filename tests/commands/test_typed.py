@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -194,12 +193,7 @@ def test_golden_lines_all_belong_to_a_case():
     assert list(read_golden()) == LINES
 
 
-def format_golden(lines: list[str], show: Callable[[str], str]) -> str:
-    """Return commands with their messages."""
-    return "\n".join(f"$ {line}\n{show(line)}" for line in lines)
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         root = create_files(Path(temporary).resolve())
-        GOLDEN.write_text(format_golden(LINES, lambda line: show_message(line, root)))
+        GOLDEN.write_text("\n".join(f"$ {line}\n{show_message(line, root)}" for line in LINES))

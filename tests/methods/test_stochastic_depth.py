@@ -15,12 +15,6 @@ from tests.methods.inputs import make_network
 WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}
 
 
-def make_dropping(rate: float) -> DropSamplesBatchNorm2d:
-    norm = nn.BatchNorm2d(4)
-    adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
-    return norm
-
-
 def test_resnet50_rates_rise_linearly_to_drop_rate():
     rates = StochasticDepth(drop_rate=0.1).rates(16)
     assert rates == pytest.approx([0.00625 * block for block in range(1, 17)])
@@ -51,7 +45,8 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
 
 
 def test_examples_are_dropped_at_rate_of_block():
-    norm = make_dropping(0.1).train()
+    norm = nn.BatchNorm2d(4)
+    adopt(norm, DropSamplesBatchNorm2d, drop_rate=0.1)
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
     actual = norm(x)

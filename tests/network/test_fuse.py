@@ -42,11 +42,6 @@ def make_twins(network, *methods):
     return unfused, fused
 
 
-def make_images(side=33):
-    """Return two channels_last images."""
-    return torch.randn(2, 3, side, side, dtype=torch.float64).to(memory_format=torch.channels_last)
-
-
 def make_four_bottlenecks(num_classes):
     """Return a small network with the blocks of a ResNet-50, an eighth as wide inside."""
     return ResNet(Bottleneck, [1, 1, 1, 1], num_classes, width_per_group=8)
@@ -95,7 +90,8 @@ def test_other_first_convolution_is_not_folded(kernel, stride, padding):
 def test_fused_network_matches_outputs_gradients_and_statistics(network, methods, norms, dropping):
     unfused, fused = make_twins(network, *methods)
     for _ in range(2):
-        x, outputs = make_images(), []
+        x, outputs = torch.randn(2, 3, 33, 33, dtype=torch.float64), []
+        x = x.to(memory_format=torch.channels_last)
         for model in (unfused, fused):
             torch.manual_seed(1)
             outputs.append(model(x))

@@ -53,17 +53,11 @@ def test_published_results_name_source_and_are_possible():
             assert figure is None or least <= figure <= most
 
 
-def read_curves() -> dict[str, list[Published]]:
-    """Return the published results in the file of each packaged recipe."""
-    return {
-        name: compose(name, needs_data=False).recipe.published for name in Library().list_names()
-    }
-
-
 def test_interpolation_error_is_the_largest_of_omitted_rows():
     listed = {(one.recipe, one.epochs, one.top1_percent) for one in read_published()}
     errors = []
-    for recipe, results in read_curves().items():
+    for recipe in Library().list_names():
+        results = compose(recipe, needs_data=False).recipe.published
         lengths = sorted({one.epochs for one in results if one.epochs})
         for left_out in lengths[1:-1]:
             rest = [one for one in results if one.epochs != left_out]

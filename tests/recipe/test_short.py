@@ -13,11 +13,6 @@ from resnet_recipes.recipe.strict_yaml import parse
 PATH = Path("recipes/mine.yaml")
 
 
-def read_tree(text: str) -> dict:
-    """Return the full settings of a file with abbreviations."""
-    return expand_document(parse(text.encode(), PATH)).tree
-
-
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
@@ -72,7 +67,7 @@ def test_command_overrides_short_settings_which_override_parents(tmp_path, monke
 )
 def test_setting_set_twice_is_rejected_with_both_lines(text, message):
     with pytest.raises(RecipeError) as caught:
-        read_tree(text)
+        expand_document(parse(text.encode(), PATH))
     assert message in str(caught.value)
 
 

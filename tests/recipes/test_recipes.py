@@ -96,18 +96,12 @@ def list_settings(tree: dict, prefix: str = "") -> dict:
     return settings
 
 
-def read_file_settings(name: str) -> dict:
-    """Return the settings in the file of a packaged recipe."""
-    return list_settings(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_equals_its_published_value(name):
     column = NAMES.index(name)
     expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
-    assert {
-        key: value for key, value in read_file_settings(name).items() if key not in OWN
-    } == expected
+    settings = list_settings(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
+    assert {key: value for key, value in settings.items() if key not in OWN} == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
