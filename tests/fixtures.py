@@ -75,10 +75,10 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def set_free_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that sets the free bytes of every disk."""
+    """Return a function that sets the free bytes of all disks, of one block each."""
 
     def leave(size: int) -> None:
-        status = os.statvfs_result((1, 1, 0, 0, size, 0, 0, 0, 0, 255))
+        status = os.statvfs_result((1, 1, 1, 0, size, 0, 0, 0, 0, 255))
         monkeypatch.setattr(os, "statvfs", lambda _: status)
 
     return leave
