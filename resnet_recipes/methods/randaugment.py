@@ -30,7 +30,7 @@ class RandAugment(Method):
 
     name = "randaugment"
     cost = (
-        "18% of throughput at depth 1 and 28% at depth 2 in the workers of 8 A100 (MosaicML, "
+        "18% of throughput at depth 1 and 28% at depth 2 in the workers of 8x A100 (MosaicML, "
         "Mosaic ResNet deep dive, Table 2)."
     )
     gain = (

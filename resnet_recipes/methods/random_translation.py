@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 
 @dataclass
 class RandomTranslation(Method):
-    """Translate each image by a few pixels (Krizhevsky et al., 2012, doi:10.1145/3065386).
+    """Translate each image by a few pixels (Krizhevsky et al., 2012; reprint: doi:10.1145/3065386).
 
     Each image has a separate translation along both axes, sampled uniformly. The uncovered area is
     filled with the reflection of the image, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs
