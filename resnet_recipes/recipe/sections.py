@@ -32,14 +32,15 @@ SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 
 @dataclass
 class BatchConfig(Section):
-    """The `batch` section: numbers of images, independent of the number of devices."""
+    """The `batch` section: numbers of images; only `global_size` counts all devices."""
 
     _place = "batch."
 
     # images per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # images that share BatchNorm statistics: the micro-batch of one device; auto: the most that
-    # fit in GPU memory, found by trying when the run starts
+    # images that share BatchNorm statistics: the micro-batch of one device, or all its images of
+    # a step if these are fewer; auto: the most that fit in GPU memory, found by trying when the
+    # run starts
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
     # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
