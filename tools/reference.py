@@ -41,6 +41,9 @@ LINKS: dict[str, str | Callable[[re.Match[str]], str]] = {
 #: The pages of sections with a page of their own.
 SECTION_PAGES = {"methods": "methods.md", "optimizer": "optimizers.md"}
 
+#: Recipes to train with, in the order of docs/howto/choose.md.
+FIRST_RECIPES = ("finetune", "gentle", "small", "mild", "medium", "hot", "demo")
+
 #: Keys of a published result, in the order of a table's columns.
 RESULT_KEYS = ("top1", "epochs", "minutes", "hardware", "source")
 
@@ -65,6 +68,8 @@ def describe_recipes() -> Iterator[str]:
     library = Library()
     rows = [summarize(library, library.find(name)) for name in library.packaged]
     rows.sort(key=lambda row: (row["group"] == "baselines", row["name"]))
+    order = (*FIRST_RECIPES, *(row["name"] for row in rows))
+    rows.sort(key=lambda row: order.index(row["name"]))
     yield "# Recipes\n"
     yield (
         "A recipe is one file, with the unit of every number, and its source if it was published. "
@@ -190,7 +195,7 @@ def describe_commands() -> Iterator[str]:
         about = get_usage(name).about
         title = _name_command(name)
         yield f"| [`{title}`](#{title.replace(' ', '-')}) | {_format_text(about)} |"
-    yield ""
+    yield "| [`resnet-recipes slurm`](#resnet-recipes-job) | short for `job --for slurm` |\n"
     for name in names:
         page = get_usage(name).format_page().rstrip()
         yield f"## {_name_command(name)}\n\n```text\n{page}\n```\n"

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes plan NAME [key=value ...]",
-    "print the plan of a run: time, memory, disk, settings",
+    "print the plan of a run: time, disk space, settings",
     "resnet-recipes plan mild data=/data/imagenet gpus=8",
     RECIPES
     | {
-        "--verbose": "also print learning rates and image sizes by epoch, hooks, memory and all "
-        "published results"
+        "--verbose": "also print learning rates and image sizes by epoch, hooks, all published "
+        "results and, on a machine with a GPU, its memory"
     }
     | JSON,
     "The same as `resnet-train NAME ... --dry-run`. Without data=, the plan assumes ImageNet.",
