@@ -16,7 +16,15 @@ from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration: a key, or a section.
-_VARYING_SETTINGS = ("seed", "about", "published", "run.", "log.", "checkpoint.")
+_VARYING_SETTINGS = (
+    "seed",
+    "about",
+    "published",
+    "run.",
+    "log.",
+    "checkpoint.",
+    "evaluation.interval",
+)
 
 #: Maximum settings in a label.
 _MAX_LABEL_SETTINGS = 4
@@ -143,7 +151,7 @@ def _find_own_settings(
 ) -> Iterator[str]:
     """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup".
 
-    `shared` counts the sections that have a setting of a name: "evaluation.interval 1ep".
+    `shared` counts the sections that have a setting of a name: "schedule.interval step".
     """
     for key in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")

@@ -64,11 +64,18 @@ def test_read_all_names_every_other_folder(tmp_path):
 
 
 def test_labels_name_the_section_of_an_ambiguous_setting(tmp_path):
-    for name, often in (("often", "0.1dur"), ("rarely", "1ep")):
-        sections = {"evaluation": {"interval": often}, "checkpoint": {"interval": "1ep"}}
+    for name, updated in (("often", "step"), ("rarely", "epoch")):
+        sections = {"schedule": {"interval": updated}, "checkpoint": {"interval": "1ep"}}
         make_run_folder(tmp_path, name, config=sections)
     groups = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
-    assert make_labels(groups) == ["evaluation.interval 0.1dur", "evaluation.interval 1ep"]
+    assert make_labels(groups) == ["schedule.interval step", "schedule.interval epoch"]
+
+
+def test_runs_evaluated_at_other_intervals_are_one_group(tmp_path):
+    for name, interval in (("often", "0.1dur"), ("rarely", "1ep")):
+        make_run_folder(tmp_path, name, config={"evaluation": {"interval": interval}})
+    (group,) = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
+    assert len(group.runs) == 2
 
 
 def test_labels_name_four_settings_and_count_the_rest(tmp_path):
