@@ -22,10 +22,11 @@ class RandAugment(Method):
 
     Composer's variant: 13 operations, without the identity, sampled uniformly with replacement,
     each with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees,
-    shear by 0.3, translate by a third of the image size, posterize to 4 to 1 bits, solarize at any
-    threshold, and change color, contrast, brightness and sharpness by factors of 0.1 to 10
-    (`original`: 0.1 to 1.9; `safe`: without these four). Runs on decoded images in the loader
-    workers.
+    shear by 0.3, translate by a third of the image size, posterize to 4 to 1 bits, and solarize at
+    any threshold. Color, contrast, brightness and sharpness change by a factor that is sampled
+    without this strength: below or above 1 with equal probability, and uniform from 0.1 to 1 or
+    from 1 to 10 (brightness: from 0.75 to 7.5). With `original`, 0.18 times the strength plus 0.1;
+    `safe` omits these four. Runs on decoded images in the loader workers.
     """
 
     name = "randaugment"

@@ -56,8 +56,9 @@ class StochasticDepth(Method):
         "is worth 0.1 points (Composer, pull request 376)."
     )
     avoid_when = (
-        "The run is short and needs no more regularization. The variant that drops whole blocks "
-        "kept ResNet-50's accuracy up to a drop rate of 0.2 (Composer, method card)."
+        "The run is short and needs no more regularization. Composer's variant that drops a "
+        "block for the entire batch, which is not available here, kept ResNet-50's accuracy up to "
+        "a drop rate of 0.2 (Composer, method card)."
     )
     draws_in_forward = True
     drop_rate: BelowOne = 0.1  # probability of skipping the last block, at least 0 and below 1
