@@ -129,7 +129,7 @@ def open_train(
         source, config, batching, augment, _make_name(config, facts, "train")
     )
     if config.order == "quasi_random" and isinstance(source, Samples):
-        pipeline.permute = make_quasi_random_order(source.beton)
+        pipeline.order_epoch = make_quasi_random_order(source.beton)
     return TrainLoader(config, batching, pipeline)
 
 

@@ -14,16 +14,16 @@ _ORDER_SEED = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
 #: an order that repeats some images and omits others.
-Permute = Callable[[int, int, int], np.ndarray]
+EpochOrder = Callable[[int, int, int], np.ndarray]
 
 
 class BatchOrder(NamedTuple):
     """A batch, or some rows of it, that a rank still has to read.
 
-    Seed, epoch, index and copy determine each image's crop.
+    Seed, crop epoch, index and copy determine each image's crop.
     """
 
-    epoch: int
+    crop_epoch: int  # epoch, or with stored soft labels its place in their cycle
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
     # int64 [N], earlier uses of the image in this epoch
     copies: np.ndarray
@@ -52,13 +52,13 @@ def generate_train_batches(
     batching: Batching,
     examples: int,
     first_step: int,
-    permute: Permute = shuffle,
+    order_epoch: EpochOrder = shuffle,
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
     steps = steps_per_epoch(examples, batching.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
-        order = permute(batching.seed, epoch, examples)
+        order = order_epoch(batching.seed, epoch, examples)
         before = count_occurrences(order)
         image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
         crop_epoch = epoch % batching.stored.epochs if batching.stored else epoch
@@ -127,8 +127,8 @@ _SAMPLING_SEED = 0x73616D70
 MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance
 
 
-def sample_classes(labels: np.ndarray, balance: float) -> Permute:
-    """Return an order that samples a class in proportion to its images ** (1 - `balance`).
+def make_balanced_order(labels: np.ndarray, balance: float) -> EpochOrder:
+    """Return a function that samples a class in proportion to its images ** (1 - `balance`).
 
     0 is natural, 1 is equal for all classes with images. The length of an epoch does not change.
     Within a class, image counts differ by at most one: every epoch chooses the images that occur

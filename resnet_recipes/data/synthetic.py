@@ -62,7 +62,7 @@ class Synthetic(BatchSource):
         images = lru_cache(1)(SyntheticImages)
         return (
             images(order.image_size, self._classes).batch(
-                order.indices, order.epoch if self._epoch is None else self._epoch
+                order.indices, order.crop_epoch if self._epoch is None else self._epoch
             )
             for order in orders
         )

@@ -11,7 +11,7 @@ from resnet_recipes.data.order import (
     describe_imbalance,
     generate_train_batches,
     list_epoch_batches,
-    sample_classes,
+    make_balanced_order,
     shuffle,
 )
 from tests.tables import parse_rows, parse_settings
@@ -29,7 +29,7 @@ def test_global_batch_is_a_slice_of_permutation():
     orders = list(
         itertools.islice(generate_train_batches(DataConfig(), share, 50, first_step=3), 3)
     )
-    assert [order.epoch for order in orders] == [0, 1, 1]
+    assert [order.crop_epoch for order in orders] == [0, 1, 1]
     assert np.array_equal(orders[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
     assert np.array_equal(orders[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
@@ -70,7 +70,7 @@ def count_occurrences_in_epoch(
     share: float, epoch: int = 0, labels: np.ndarray = LABELS
 ) -> np.ndarray:
     """Return how often each image occurs in an epoch."""
-    order = sample_classes(labels, share)(7, epoch, len(labels))
+    order = make_balanced_order(labels, share)(7, epoch, len(labels))
     assert len(order) == len(labels)
     return np.bincount(order, minlength=len(labels))
 
@@ -95,7 +95,7 @@ def test_remainder_images_vary_by_epoch():
         for epoch in range(40)
     ]
     assert len(set(map(tuple, counts))) > 1
-    order = sample_classes(LABELS, 1.0)
+    order = make_balanced_order(LABELS, 1.0)
     assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # also depends on the seed
     assert np.mean(counts, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
@@ -153,15 +153,15 @@ def test_unequal_classes_suggest_a_setting():
 
 def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
-    config, permute = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
+    config, order_epoch = DataConfig(repeats=repeats), make_balanced_order(LABELS, 1.0)
     if repeats > 1:
-        permute = shuffle
+        order_epoch = shuffle
     shares = [Batching(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
     orders = [
-        generate_train_batches(config, share, len(LABELS), first, permute) for share in shares
+        generate_train_batches(config, share, len(LABELS), first, order_epoch) for share in shares
     ]
     return [
-        (order.epoch, *key)
+        (order.crop_epoch, *key)
         for _ in range(steps)
         for order in map(next, orders)
         for key in zip(order.indices.tolist(), order.copies.tolist(), strict=True)

@@ -12,7 +12,7 @@ from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
-from resnet_recipes.data.order import Permute
+from resnet_recipes.data.order import EpochOrder
 
 
 class Samples:
@@ -130,7 +130,7 @@ WINDOW_PAGES = 256
 _PAGE_ORDER_SEED = 0x70616765
 
 
-def make_quasi_random_order(beton: Beton) -> Permute:
+def make_quasi_random_order(beton: Beton) -> EpochOrder:
     """Return a training order that needs only a few GB of the file in memory at a time.
 
     The result is a function (seed, epoch, examples) -> permutation. Pages are in random order, and

@@ -11,7 +11,7 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.data.native.rows import Status
-from resnet_recipes.data.order import sample_classes
+from resnet_recipes.data.order import make_balanced_order
 from resnet_recipes.data.soft_labels import TeacherStorage
 
 
@@ -26,7 +26,7 @@ def build_train_pipeline(
         images = TeacherStorage(images, batching.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
     if config.class_balance:
-        pipeline.permute = sample_classes(source.labels, config.class_balance)
+        pipeline.order_epoch = make_balanced_order(source.labels, config.class_balance)
     return pipeline
 
 

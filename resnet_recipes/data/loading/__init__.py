@@ -16,7 +16,7 @@ from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.order import (
     BatchOrder,
-    Permute,
+    EpochOrder,
     generate_train_batches,
     list_epoch_batches,
     list_eval_batches,
@@ -30,7 +30,7 @@ class BatchSource:
     examples: int
     notes: Sequence[str] = ()  # printed and recorded when training starts
     skipped: Sequence[str] = ()
-    permute: Permute = staticmethod(shuffle)
+    order_epoch: EpochOrder = staticmethod(shuffle)
 
     def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each order, in turn; it is valid until the next one is requested."""
@@ -97,7 +97,7 @@ class TrainLoader(EvalLoader):
         """
         return self.source.run(
             generate_train_batches(
-                self._config, self._batching, self.examples, first_step, self.source.permute
+                self._config, self._batching, self.examples, first_step, self.source.order_epoch
             )
         )
 

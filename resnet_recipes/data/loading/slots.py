@@ -109,7 +109,7 @@ class Slots:
         rows = slice(order.first, order.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
         return Rows(
-            order.epoch,
+            order.crop_epoch,
             order.indices,
             order.copies,
             pixels.reshape(count, order.image_size, order.image_size, 3),
