@@ -124,8 +124,6 @@ def list_eval_batches(
 #: Part of the seed of class sampling, so that no other generator repeats its numbers.
 _SAMPLING_SEED = 0x73616D70
 
-MIN_CLASS_IMAGES = 20  # images per class below which its accuracy is mostly chance
-
 
 def make_balanced_order(labels: np.ndarray, balance: float) -> EpochOrder:
     """Return a function that samples a class in proportion to its images ** (1 - `balance`).
@@ -162,17 +160,3 @@ def _sample_class(rng: np.random.Generator, images: np.ndarray, quota: int) -> n
     """Return `quota` images of a class; their counts differ by at most one."""
     rounds, rest = divmod(quota, len(images))
     return np.concatenate([np.tile(images, rounds), rng.permutation(images)[:rest]])
-
-
-def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
-    """Yield a note if the largest class has at least three times the images of the smallest."""
-    most, least = int(counts.max()), int(counts[counts > 0].min())
-    if most < 3 * least:
-        return
-    few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
-    rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
-    note = f"data.sampling={config.sampling} shows images of rare classes more often"
-    if config.sampling == "natural":
-        note = "data.sampling=sqrt shows images of rare classes more often"
-        note += ", 'methods.class_weights={}' gives them a larger weight"
-    yield f"classes have from {least:,} to {most:,} training images{rare}: {note}"

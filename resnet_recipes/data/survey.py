@@ -25,7 +25,6 @@ from resnet_recipes.data.files.class_folders import find_doubts, find_inner_fold
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, list_images
-from resnet_recipes.data.order import describe_imbalance
 from resnet_recipes.data.root import (
     LAYOUT,
     SPLITS,
@@ -38,6 +37,9 @@ from resnet_recipes.data.root import (
 
 #: Suggested value of data.val_share.
 _SUGGESTED_VAL_SHARE = 0.1
+
+#: Images of a class below which its accuracy is mostly chance.
+MIN_CLASS_IMAGES = 20
 
 
 def survey_files(
@@ -219,6 +221,20 @@ def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: boo
             "these a class"
         )
     yield from describe_imbalance(train.counts, config)
+
+
+def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
+    """Yield a note if the largest class has at least three times the images of the smallest."""
+    most, least = int(counts.max()), int(counts[counts > 0].min())
+    if most < 3 * least:
+        return
+    few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
+    rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
+    note = f"data.sampling={config.sampling} shows images of rare classes more often"
+    if config.sampling == "natural":
+        note = "data.sampling=sqrt shows images of rare classes more often"
+        note += ", 'methods.class_weights={}' gives them a larger weight"
+    yield f"classes have from {least:,} to {most:,} training images{rare}: {note}"
 
 
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:

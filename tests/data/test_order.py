@@ -8,7 +8,6 @@ import pytest
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.order import (
     count_occurrences,
-    describe_imbalance,
     generate_train_batches,
     list_epoch_batches,
     make_balanced_order,
@@ -142,13 +141,6 @@ sampling=1 |
 def test_impossible_settings_are_named(words, message):
     problems = list(DataConfig(root="images", **parse_settings(words)).problems())
     assert [message in str(problem) for problem in problems] == [True] * bool(message)
-
-
-def test_unequal_classes_suggest_a_setting():
-    (note,) = describe_imbalance(np.array(COUNTS), DataConfig())
-    assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
-    assert "data.sampling=sqrt" in note
-    assert not list(describe_imbalance(np.array([100, 150]), DataConfig()))
 
 
 def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:

@@ -6,6 +6,7 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from resnet_recipes import data
@@ -13,6 +14,7 @@ from resnet_recipes.commands import registry
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.survey import describe_imbalance
 from tests.data.loaders import CLASSES, count_images, explain_rejected_images, make_small_config
 
 
@@ -133,3 +135,10 @@ def test_files_are_sorted_by_class_and_name(copied_images):
         path for name in CLASSES for path in sorted((copied_images / "train" / name).iterdir())
     ]
     assert [path.parent.name for path in paths] == [CLASSES[label] for label in files.labels]
+
+
+def test_unequal_classes_suggest_a_setting():
+    (note,) = describe_imbalance(np.array([400, 90, 9, 1]), DataConfig())
+    assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
+    assert "data.sampling=sqrt" in note
+    assert not list(describe_imbalance(np.array([100, 150]), DataConfig()))
