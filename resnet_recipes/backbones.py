@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.base.text import get_first_line
 
 #: The parts of a ResNet from the input up, by torchvision name; `stem` is the first two.
 STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
@@ -205,11 +206,6 @@ def is_resnet(model: nn.Module) -> bool:
     from torchvision.models import ResNet
 
     return isinstance(model, ResNet)
-
-
-def get_first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
-    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 def get_library(name: str) -> str:

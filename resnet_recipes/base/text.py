@@ -41,6 +41,11 @@ def escape_controls(text: object) -> str:
 TRY = "try"
 
 
+def get_first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type if it has none."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
 def wrap_text(
     text: object, width: int, first: str = "", rest: str = "", glue: str = ""
 ) -> list[str]:

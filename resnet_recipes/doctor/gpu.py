@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from resnet_recipes import ops
 from resnet_recipes.base.errors import Hint
-from resnet_recipes.base.text import format_bytes
+from resnet_recipes.base.text import format_bytes, get_first_line
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
     DRIVER,
@@ -40,9 +40,7 @@ def check_packages() -> Iterator[Finding]:
 
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        what = (
-            f"torchvision does not match torch {torch.__version__} ({str(error).splitlines()[0]})"
-        )
+        what = f"torchvision does not match torch {torch.__version__} ({get_first_line(error)})"
         fix = "pip install --upgrade torch torchvision", Hint("install both from the same index")
         yield Finding("fix", what, fix)
         return
@@ -106,7 +104,7 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
             (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
         )
     except RuntimeError as failure:
-        why = str(failure).splitlines()[0]
+        why = get_first_line(failure)
         fix = Hint(make_ending(failure).hint or _HARDWARE)
         return Finding("fix", f"{name} cannot compute a convolution: {why}", fix)
     if not error < 0.5:
@@ -153,7 +151,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
     except RuntimeError as failure:
         yield Finding(
             "warn",
-            f"GPU {device.index}: its speed could not be measured: {str(failure).splitlines()[0]}",
+            f"GPU {device.index}: its speed could not be measured: {get_first_line(failure)}",
             ("nvidia-smi", Hint("this shows what else uses its memory")),
         )
         return
@@ -189,7 +187,7 @@ def check_all_reduce(devices: list[torch.device]) -> Finding:
         all_reduce(tensors)
         seconds = time.perf_counter() - start
     except RuntimeError as failure:
-        return Finding("fix", f"NCCL cannot sum over the GPUs: {str(failure).splitlines()[0]}", fix)
+        return Finding("fix", f"NCCL cannot sum over the GPUs: {get_first_line(failure)}", fix)
     rate = 2 * (len(devices) - 1) / len(devices) * 4 * size / seconds / 1e9
     return Finding(
         "ok",

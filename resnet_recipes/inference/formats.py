@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, get_first_line, show_nothing
 from resnet_recipes.inference.inputs import (
     RunProgram,
     is_any_size_accepted,
@@ -288,7 +288,7 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
         except OSError:
             raise
         except Exception as error:  # libraries may raise any exception for a network
-            why = backbones.get_first_line(error)
+            why = get_first_line(error)
             text = f"{to} cannot hold {network.about.architecture}: {why}"
             raise TrainingError(text) from error
         return target.read(folder / target.file, network.about)

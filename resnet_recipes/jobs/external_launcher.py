@@ -25,7 +25,7 @@ from resnet_recipes.base.errors import (
     Statement,
     TrainingError,
 )
-from resnet_recipes.base.text import Say, format_duration
+from resnet_recipes.base.text import Say, format_duration, get_first_line
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import (
     LOOPBACK_VARIABLES,
@@ -290,7 +290,7 @@ def _join_rendezvous(topic: str) -> "Rendezvous":
         return Rendezvous.for_topic(topic, read_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
-        reason = str(error).splitlines()[0]
+        reason = get_first_line(error)
         rule = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
         raise NotReadyError.of(
             "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"

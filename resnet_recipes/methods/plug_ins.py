@@ -10,6 +10,7 @@ from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, Statement
 from resnet_recipes.base.section import Section
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.methods.base import Method
 
 GROUP = "resnet_recipes.methods"
@@ -80,4 +81,4 @@ def _find_package(module: str) -> str:
 
 def _describe(error: BaseException) -> str:
     """Return the class of an error and the first line of its message."""
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return f"{type(error).__name__}: {get_first_line(error)}"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.reading import open_regular
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.tensors import MAX_ENTRIES
 
 State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
@@ -81,8 +82,7 @@ def read(path: Path, check_crc: bool = True) -> State:
     except (ArchiveError, OSError):
         raise
     except Exception as error:  # zipfile and torch raise many types of errors for damaged files
-        reason = str(error).partition("\n")[0][:200]
-        rule = f"it is damaged or incomplete ({type(error).__name__}: {reason})"
+        rule = f"it is damaged or incomplete ({type(error).__name__}: {get_first_line(error)})"
         raise DamagedError(rule) from None
     if not isinstance(state, dict):
         raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")

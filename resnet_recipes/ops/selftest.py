@@ -19,6 +19,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.ops import MODULES
 from resnet_recipes.ops.library import SampleCall
 
@@ -58,8 +59,7 @@ def find_mismatch(
                     return why
         # Triton may raise any exception (no compiler, an old device); plain torch still works
         except Exception as error:
-            why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-            return find_missing_package() or f"{type(error).__name__}: {why}"
+            return find_missing_package() or f"{type(error).__name__}: {get_first_line(error)}"
     return ""
 
 

@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem, Statement
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
@@ -144,7 +145,7 @@ class BuiltNetwork:
         try:
             self.operations(side)
         except Exception as error:  # a network may raise any exception for a size
-            return backbones.get_first_line(error)
+            return get_first_line(error)
         return ""
 
     def _count_operations(self, side: int) -> OperationCount:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from resnet_recipes import data, ops
-from resnet_recipes.backbones import get_first_line, is_resnet
+from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.base import DataConfig, Normalization, normalize, relate_normalizations
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together

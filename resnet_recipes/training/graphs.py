@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.text import Say
+from resnet_recipes.base.text import Say, get_first_line
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.ops.capture import capture
 from resnet_recipes.training.all_reduce import AllReduce
@@ -108,10 +108,9 @@ class Graphs:
         try:
             return _Graph(compute, inputs, pool)
         except Exception as error:  # torch may raise any exception; no graph is needed
-            why = str(error).strip().partition("\n")[0]
             self._note(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
-                f"one by one: {why}"
+                f"one by one: {get_first_line(error)}"
             )
         return None
 
