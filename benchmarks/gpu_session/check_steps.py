@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.optimizers import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.training import build, graphs
+from resnet_recipes.training import graphs, micro_batch
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.precision import Precision
@@ -105,9 +105,9 @@ def compute_changes(chosen: dict, device: torch.device) -> list[Tensor]:
 def _check_largest_batch(device: torch.device) -> dict:
     """Find the largest batch, up to 4,096 images of 224 px, that fits, and train with it."""
     recipe = make_recipe("mild", 224, 4096, False)
-    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY_FRACTION, device)
+    torch.cuda.set_per_process_memory_fraction(micro_batch.USABLE_MEMORY_FRACTION, device)
     plan = make_plan(recipe, make_facts(recipe), 1)
-    size = build.find_micro_batch(plan, Rank(0, 1, device))
+    size = micro_batch.find_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
     run = make_run(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
     make_training_loop(run)(3)

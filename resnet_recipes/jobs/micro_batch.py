@@ -52,12 +52,13 @@ def run_job(process: RankProcess) -> int:
     import torch
 
     from resnet_recipes.jobs.prepare import prepare_rank
-    from resnet_recipes.training import build, distributed
+    from resnet_recipes.training import distributed, micro_batch
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY_FRACTION, rank_plan.rank.device)
-    size = build.find_micro_batch(rank_plan.plan, rank_plan.rank)
+    rank, plan = rank_plan
+    torch.cuda.set_per_process_memory_fraction(micro_batch.USABLE_MEMORY_FRACTION, rank.device)
+    size = micro_batch.find_micro_batch(plan, rank)
     atomic.write_text(process.folder / RESULT, str(size))
     distributed.leave()
     return ExitCode.DONE

@@ -1,17 +1,13 @@
 """Build a run from a plan: model, data and optimizer, in the required order."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import is_resnet
-from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.base import DataConfig, Normalization, normalize, relate_normalizations
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together
@@ -162,37 +158,3 @@ def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open the training images for this rank. Raises NotReadyError."""
     batching, augment = plan.batching(rank.rank), methods.augment_sample()
     return data.open_train(plan.recipe.data, plan.facts, batching, augment)
-
-
-#: Fraction of GPU memory that a trial may use. The rest is for the optimizer state, the all-reduce,
-#: evaluation and CUDA graphs, which a trial does not include.
-USABLE_MEMORY_FRACTION = 0.85
-
-
-def find_micro_batch(plan: Plan, rank: Rank) -> int:
-    """Return the largest divisor of a rank's batch size that fits in memory as one micro-batch.
-
-    Tries each divisor with the gradient of one step at the largest image size, until one fits.
-    Raises TrainingError if none does.
-    """
-    divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
-    for size in divisors:
-        if not (reason := _explain_misfit(plan, rank, size)):
-            return size
-        gc.collect()  # frees the run that did not fit
-        torch.cuda.empty_cache()
-    raise TrainingError(f"not even one image can be computed on this GPU: {reason}")
-
-
-def _explain_misfit(plan: Plan, rank: Rank, size: int) -> str:
-    """Return why a micro-batch does not fit, or "" if it does."""
-    batch = replace(plan.recipe.batch, bn_size=size)
-    try:
-        build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()
-    except TrainingError as error:
-        if isinstance(error.__cause__, torch.OutOfMemoryError):
-            return str(error)
-        raise
-    except RuntimeError as error:  # such as "unable to find an engine", for 2^31 values in a tensor
-        return get_first_line(error)
-    return ""
