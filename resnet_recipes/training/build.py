@@ -78,7 +78,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
     # the all-reduce and the optimizer refer to the parameters, so the network is complete here
-    train_data = open_train(plan, rank, methods)
+    train_data = open_rank_images(plan, rank, methods)
     all_reduce = AllReduce(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
     notes = Notes(operations.notes)
@@ -154,7 +154,7 @@ def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operation
     return operations
 
 
-def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
-    """Open the training images for this rank. Raises NotReadyError."""
+def open_rank_images(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
+    """Open this rank's training images. Raises NotReadyError if they differ from the plan."""
     batching, augment = plan.batching(rank.rank), methods.augment_sample()
     return data.open_train(plan.recipe.data, plan.facts, batching, augment)

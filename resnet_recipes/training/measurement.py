@@ -19,7 +19,7 @@ from resnet_recipes.data.loading import TrainLoader
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.training.build import build, choose_searched_sizes, open_train
+from resnet_recipes.training.build import build, choose_searched_sizes, open_rank_images
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import (
     Rank,
@@ -125,7 +125,7 @@ def measure_speeds(
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
         return speeds
-    with closing(open_train(plan, rank, plan.new_stack())) as loader:
+    with closing(open_rank_images(plan, rank, plan.new_stack())) as loader:
         first, later = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
         progress(len(sides) + 2, parts)
         # while the loader keeps its images in memory

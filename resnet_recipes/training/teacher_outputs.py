@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import open_teachers
-from resnet_recipes.training.build import build_teacher, open_train
+from resnet_recipes.training.build import build_teacher, open_rank_images
 from resnet_recipes.training.distributed import Rank, find_first_ranks, wait_for_ranks
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
@@ -34,7 +34,7 @@ def write_outputs(
     logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.new_stack()
     resizing = Stack({method.name: method for method in stack if method.changes == "sizes"})
-    loader = open_train(plan, rank, stack)
+    loader = open_rank_images(plan, rank, stack)
     for epoch in missing:
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         jobs = loader.list_epoch(epoch)

@@ -24,7 +24,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import describe_file, describe_images, make_cycle
 from resnet_recipes.run_folder import JOB
-from resnet_recipes.training.build import build, open_train
+from resnet_recipes.training.build import build, open_rank_images
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
@@ -388,9 +388,9 @@ def test_run_rejects_teacher_replaced_after_plan(make_settings, replace_teacher)
 def test_loader_rejects_labels_replaced_after_plan(make_settings, store_outputs, replace_teacher):
     path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
     plan = plan_recipe(make_settings(path))
-    open_train(plan, rank, plan.new_stack()).close()
+    open_rank_images(plan, rank, plan.new_stack()).close()
     path.unlink()
     replace_teacher()
     store_outputs()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
-        open_train(plan, rank, plan.new_stack())
+        open_rank_images(plan, rank, plan.new_stack())

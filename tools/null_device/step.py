@@ -101,7 +101,7 @@ def make_run(name: str, changes: list[str]) -> Run:
     loader = SimpleNamespace(
         batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )
-    building.open_train = building.data.open_eval = lambda *_: loader
+    building.open_rank_images = building.data.open_eval = lambda *_: loader
     # the device computes no results to compare
     trial.recall = lambda operations, *_: dict.fromkeys(operations, "")
     plan = make_plan(recipe, facts, 1, reads_teachers=False)
