@@ -62,10 +62,12 @@ def load_pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
         flip=False,
         reduced_decode=False,
     )
-    facts = rr.data.measure(config)
+    facts = rr.data.survey_images(config)
     count = facts.train_examples if split == "train" else facts.eval_examples
-    share = rr.data.Batching(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
-    opened = (rr.data.open_train if split == "train" else rr.data.open_eval)(config, facts, share)
+    batching = rr.data.Batching(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
+    opened = (rr.data.open_train if split == "train" else rr.data.open_eval)(
+        config, facts, batching
+    )
     batches = [
         (batch.pixels.clone(), batch.labels.clone())
         for _, batch in zip(range(count // 500), opened.batches(), strict=False)

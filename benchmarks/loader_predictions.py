@@ -41,7 +41,7 @@ def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[s
     """Yield the predictions and measurements for a folder."""
     share = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=share, workers=1, prefetch=1)
-    facts = data.measure(base)
+    facts = data.survey_images(base)
     sample = Sample.of(facts)
     for side, pixels in itertools.product(sizes, (0, memory)):
         config = replace(base, train_size=side, memory_pixels=pixels)

@@ -45,7 +45,7 @@ def measure_rows(
     """Yield a row for each size of crops and of images."""
     share = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=share, workers=1)
-    facts = data.measure(base)
+    facts = data.survey_images(base)
     for side in sizes:
         config = replace(base, train_size=side)
         expected = read_crops(replace(config, reduced_decode=False), facts)

@@ -117,7 +117,7 @@ def compose_words(
     """
     result = adopt_network(composing.compose(name, words, folder, needs_data))
     if result.origin.entry.path.name == CONFIG:  # from a run folder
-        data.refuse_unasked(result.recipe.data, words)
+        data.require_trusted_url(result.recipe.data, words)
     return result
 
 
@@ -177,7 +177,9 @@ def plan(
         )
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts = data.measure(recipe.data, on_progress=on_progress) if has_images else IMAGENET_FACTS
+    facts = (
+        data.survey_images(recipe.data, on_progress=on_progress) if has_images else IMAGENET_FACTS
+    )
     result = make_plan(recipe, facts, ranks, origin)
     if has_images:
         new_run.check(result)
@@ -383,7 +385,7 @@ def evaluate(
     """
     words = _format_changes(changes, settings)
     network = _open(place, words)
-    data.refuse_unasked(network.recipe.data, words, "evaluate with")
+    data.require_trusted_url(network.recipe.data, words, "evaluate with")
     return network.evaluate()
 
 

@@ -45,7 +45,7 @@ def make_recipe(words: str = "", **changes: Any) -> Recipe:
 def plan_recipe(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
     """Return the plan of a small recipe with changes."""
     recipe = make_recipe(words, **changes)
-    return make_plan(recipe, data.measure(recipe.data), ranks)
+    return make_plan(recipe, data.survey_images(recipe.data), ranks)
 
 
 @cache

@@ -161,7 +161,7 @@ rr.predict("nope", ".") | has no images
 rr.predict("nope", 5) | images.0. is of type int, not an image
 rr.predict("nope", [np.zeros((4, 4, 3))]) | float64 .4, 4, 3.; an image is uint8
 rr.predict("nope", [torch.zeros(3, 8, 9)]) | float32 .3, 8, 9.; an image is .* or a tensor .3, h
-rr.data.measure("images") | config must be a DataConfig, not 'images'
+rr.data.survey_images("images") | config must be a DataConfig, not 'images'
 setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 """
 

@@ -11,7 +11,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
-from resnet_recipes.planning.network_facts import BuiltNetwork
+from resnet_recipes.planning.network_facts import BuiltNetworkFacts
 from resnet_recipes.training.run import Run
 from tests.training.recording import record
 
@@ -39,10 +39,10 @@ NAMES = [f"torchvision:{name}" for name in TORCHVISION]
 NAMES += [f"timm:{find_smallest(family)}" for family in timm.list_modules()]
 
 
-def plan_network(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
+def plan_network(name: str) -> tuple[ModelConfig, BuiltNetworkFacts, int]:
     """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
-    facts = BuiltNetwork(model, 10, Stack({}))
+    facts = BuiltNetworkFacts(model, 10, Stack({}))
     network_facts = backbones.read_facts(backbones.build_structure(name, 10, model.args))
     return model, facts, network_facts.get("input_size", (3, 224))[1]
 

@@ -229,7 +229,7 @@ def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_file_cannot_request_huge_network_or_path():
-    standard = json.loads(about.About("timm:test_convnext", 4).to_json())
+    standard = json.loads(about.NetworkDescription("timm:test_convnext", 4).to_json())
     for arguments in ({"depth": 1e9}, {"checkpoint_path": "/etc/passwd"}, [1]):
         with pytest.raises(ValueError, match="arguments"):
             about.from_json(json.dumps(standard | {"arguments": arguments}))

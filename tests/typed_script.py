@@ -67,9 +67,9 @@ def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
 def open_loader() -> torch.Tensor:
     """Open the loader."""
     config = rr.data.DataConfig(root="images", train_size=64, workers=2)
-    facts = rr.data.measure(config)
-    share = rr.data.Batching(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
-    loader = rr.data.open_train(config, facts, share)
+    facts = rr.data.survey_images(config)
+    batching = rr.data.Batching(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
+    loader = rr.data.open_train(config, facts, batching)
     batch = next(loader.batches())
     loader.close()
     return rr.data.normalize(batch.pixels)

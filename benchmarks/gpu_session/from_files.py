@@ -44,7 +44,7 @@ def _measure(
     batch, count = (4, 2) if quick else (256, STEPS)
     recipe = make_recipe("mild", side, batch, quick)
     recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
-    facts = data.measure(recipe.data)
+    facts = data.survey_images(recipe.data)
     run = make_run(recipe, device, True, facts)
     try:
         steps = kind(run)

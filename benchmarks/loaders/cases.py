@@ -48,9 +48,9 @@ def read_with_backend(
         workers=WORKERS,
         memory_pixels=memory,
     )
-    facts = data.measure(config)
-    share = Batching(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
-    return data.open_train(config, facts, share, augment).batches()
+    facts = data.survey_images(config)
+    batching = Batching(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
+    return data.open_train(config, facts, batching, augment).batches()
 
 
 def read_with_teacher(setting: Setting) -> Iterator:

@@ -103,8 +103,8 @@ BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
 
 #: A positive duration, and a duration that may be zero.
-Length = Annotated[str, IsDuration()]
-LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
+PositiveDuration = Annotated[str, IsDuration()]
+DurationOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 
 
 def find_number_problem(

@@ -33,7 +33,7 @@ _COPIES = {
 }
 
 
-def make_missing_data() -> Problem:
+def make_missing_data_problem() -> Problem:
     """Return the problem of a recipe that does not set data.root."""
     rule = "pass a folder of images, or a table of paths and labels"
     hints = (

@@ -91,7 +91,7 @@ def explain_key(problem: Problem) -> Problem:
     return apply_meaning(problem, meaning)
 
 
-def make_unknown(noun: str, name: str, names: Collection[str]) -> Problem:
+def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Problem:
     """Return the problem of a name that is not in `names`."""
     return Problem(name, None, noun, find_closest(name, names), tuple(names), Kind.UNKNOWN)
 

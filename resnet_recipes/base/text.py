@@ -103,7 +103,7 @@ def format_csv_line(values: Iterable[object]) -> str:
     return line.getvalue()
 
 
-def format_time(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Format a duration as 0:41, 27:38 or 5:04:10."""
     minutes, rest = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
@@ -135,7 +135,7 @@ def format_bytes(count: float) -> str:
     return f"{format_number(count)} TB"
 
 
-def format_duration(seconds: float) -> str:
+def format_long_time(seconds: float) -> str:
     """Format a duration to one or two digits, as "11 weeks".
 
     The unit is the largest that fits at least twice.

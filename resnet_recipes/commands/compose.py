@@ -121,11 +121,11 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
             images = [word for word in changes if word.startswith("data")]
             config = compose("finetune", images).recipe.data
             try:
-                facts = data.measure(config, on_progress=say)
+                facts = data.survey_images(config, on_progress=say)
             except NotReadyError as error:
                 problems += error.problems if os.path.exists(config.root) else ()
                 config = replace(config, val_share=config.val_share or 0.1)
-                facts = data.measure(config, on_progress=say)
+                facts = data.survey_images(config, on_progress=say)
             names, rule = rank_recipes(facts, find_usual_side(config, facts))
             if names:
                 command = shlex.join(["resnet-train", names[0], *changes])

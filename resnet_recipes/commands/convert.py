@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown
-from resnet_recipes.base.text import escape_controls, format_bytes, format_time
+from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown_problem
+from resnet_recipes.base.text import escape_controls, format_bytes, format_clock
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.strict_yaml import parse_scalar
@@ -100,7 +100,7 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
         return options, [*map(_add_help, (*problems, *options.problems()))]
 
     def explain_unknown(key: str, value: str) -> Problem:
-        unknown = make_unknown("option", key, kinds)._replace(typed=f"{key}={value}")
+        unknown = make_unknown_problem("option", key, kinds)._replace(typed=f"{key}={value}")
         parts = {part: name for name in kinds for part in name.split("_")}
         meant = "".join(unknown.fixes) or parts.get(find_misspelled(key, parts))
         if not meant:
@@ -132,7 +132,7 @@ def _add_help(problem: Problem) -> Problem:
 def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
     lines = [
         f"{expected.images:,} images to {target}: about {format_bytes(expected.bytes)} of "
-        f"{format_bytes(expected.free_bytes)} free, about {format_time(60 * expected.minutes)} "
+        f"{format_bytes(expected.free_bytes)} free, about {format_clock(60 * expected.minutes)} "
         f"(measured on {expected.sampled_images})"
     ]
     if names := expected.left_out:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import Hint, RecipeError, Rule
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import format_number, format_percent, format_time, wrap_text
+from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop_arguments
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
 from resnet_recipes.commands.printing import (
@@ -113,23 +113,23 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
             "IMAGES": f"{phase.pixels} px",
             "EPOCHS": str(phase.epochs),
             "IMAGES/S": format_number(phase.images_per_second),
-            "TIME": format_time(60 * phase.minutes),
+            "TIME": format_clock(60 * phase.minutes),
             "WAITS FOR": phase.limit,
         }
         for phase in result.phases
     ]
     yield from format_table(rows, ("EPOCHS", "WAITS FOR"))
     yield ""
-    low, high = (format_time(60 * minutes) for minutes in result.bounds)
+    low, high = (format_clock(60 * minutes) for minutes in result.bounds)
     bounds = f"   between {low} and {high}" if low != high else ""
-    yield f"training    {format_time(60 * result.minutes):>8}{bounds}"
+    yield f"training    {format_clock(60 * result.minutes):>8}{bounds}"
     left_out = "evaluations"
     if result.evaluation_minutes is not None:
-        yield f"evaluation  {format_time(60 * result.evaluation_minutes):>8}"
+        yield f"evaluation  {format_clock(60 * result.evaluation_minutes):>8}"
         left_out = "start-up"
     if result.other_minutes is not None:
-        yield f"the rest    {format_time(60 * result.other_minutes):>8}   start-up and checkpoints"
-    total = format_time(60 * result.total_minutes)
+        yield f"the rest    {format_clock(60 * result.other_minutes):>8}   start-up and checkpoints"
+    total = format_clock(60 * result.total_minutes)
     without = "" if result.other_minutes is not None else f"   without {left_out} and checkpoints"
     yield f"total       {total:>8}{without}"
     if price is not None:

@@ -61,14 +61,16 @@ def run(arguments: Arguments) -> int:
         open_network([*place, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
         for place in ([[place] for place in places] or [first])
     ]
-    from resnet_recipes.data import refuse_unasked
+    from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
     from resnet_recipes.jobs.evaluate import evaluate
 
     recipe = networks[0].recipe
     data, sizes = recipe.data, recipe.evaluation.sizes
     for place, network in zip(places, networks, strict=True):
-        refuse_unasked(network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", place]))
+        require_trusted_url(
+            network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", place])
+        )
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
             rule = f"is for one test size, but evaluation.sizes is {sizes}"

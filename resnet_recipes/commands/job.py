@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
 from resnet_recipes.commands.arguments import (
     GPUS_KEYS,
     Arguments,
@@ -122,14 +122,14 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
 
 def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:
     """Return the problems of a run with its images, if this machine can access them."""
-    from resnet_recipes.data import measure
+    from resnet_recipes.data import survey_images
     from resnet_recipes.planning.planner import make_plan
 
     if not os.path.exists(point.recipe.data.root):
         return ()
     ranks = allocation.nodes * allocation.ranks
     try:
-        make_plan(point.recipe, measure(point.recipe.data), ranks, point.origin, False)
+        make_plan(point.recipe, survey_images(point.recipe.data), ranks, point.origin, False)
     except RecipeError as error:
         return error.problems
     return ()
@@ -180,7 +180,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:
         is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
-        unknown = make_unknown("engine", engine, engines) if engine else is_missing
+        unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
         meaning = FOREIGN_VALUES["engine"].get(engine or "")
         yield unknown._replace(fix=meaning.words) if meaning else unknown
         return

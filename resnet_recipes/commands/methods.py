@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import make_unknown
+from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.commands.arguments import Arguments, Usage, format_row
 from resnet_recipes.commands.printing import get_page_width
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
     words, width = arguments.words, get_page_width()
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if unknown := [word for word in words if word not in cards]:
-        problem = make_unknown("method", unknown[0], cards)
+        problem = make_unknown_problem("method", unknown[0], cards)
         problem = problem._replace(fix=problem.fix or find_part(unknown[0], cards))
         if named := [word for word in words if word in cards]:  # as in: methods show mixup
             fix = f"resnet-recipes methods {' '.join(named)}"

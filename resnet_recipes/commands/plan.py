@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.text import TRY, format_bytes, format_count, format_number, format_time
+from resnet_recipes.base.text import TRY, format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
 from resnet_recipes.commands.printing import get_page_width, say, show
@@ -225,7 +225,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if forecast:
         result, bounds = forecast.estimate, ""
         if forecast.when:
-            low, high = (format_time(60 * minutes) for minutes in result.bounds)
+            low, high = (format_clock(60 * minutes) for minutes in result.bounds)
             bounds = f", training {low} to {high}"
         yield (
             "time",

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.text import escape_controls, format_csv_line, format_time
+from resnet_recipes.base.text import escape_controls, format_clock, format_csv_line
 from resnet_recipes.commands.arguments import Arguments
 
 _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+(%| \w+)?")
@@ -95,4 +95,4 @@ def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:
 
 def format_minutes(count: float) -> str:
     """Format minutes like a clock."""
-    return format_time(60 * count)
+    return format_clock(60 * count)

@@ -8,8 +8,8 @@ from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
-from resnet_recipes.base.paths import make_missing_data
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, find_misspelled, make_unknown
+from resnet_recipes.base.paths import make_missing_data_problem
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, find_misspelled, make_unknown_problem
 from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
@@ -127,7 +127,7 @@ def run(argv: Sequence[str]) -> int:
             raise RecipeError.of("COMMAND", name, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest], name)
         raise RecipeError(
-            [make_unknown("command", name, (*COMMANDS, "train", "--help", "--version"))]
+            [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
     usage = get_usage(name)
     if {"--help", "-h"} & set(rest):
@@ -185,7 +185,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             is_set = select_arguments(arguments.words, *DATA_KEYS) or "root" in read(
                 entry
             ).tree.get("data", {})
-            return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
+            return [*wrong, *([] if is_set or not needs_data else [make_missing_data_problem()])]
         return [
             *wrong,
             *collect_problems(partial(_check, module, needs_data=needs_data), arguments),

@@ -11,7 +11,7 @@ from resnet_recipes import api, data
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import format_count, format_duration, format_number, format_time
+from resnet_recipes.base.text import format_clock, format_count, format_long_time, format_number
 from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import format_plan
@@ -20,7 +20,7 @@ from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.budget import fit_length
+from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
@@ -145,7 +145,7 @@ def _describe(
     several = f", {order}, the first as above" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
-    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_duration
+    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_long_time
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
@@ -155,7 +155,7 @@ def _describe(
         skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         operations, saved = operations + total - skipped, saved + skipped
         if forecast := predict_time(plan):
-            format_total = format_time if forecast.when else format_total
+            format_total = format_clock if forecast.when else format_total
             fraction = 1 - skipped / total
             minutes += fraction * forecast.estimate.total_minutes
             cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
@@ -184,13 +184,13 @@ def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     key = str(config)  # counting a million images takes seconds
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET_FACTS
-    facts[key] = facts.get(key) or data.measure(config)
+    facts[key] = facts.get(key) or data.survey_images(config)
     world_size = count_ranks(point.recipe.launch)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin)
     if not plan.recipe.launch.budget:
         return plan
     forecast = predict_time(plan)
-    return fit_length(plan, forecast) if forecast else plan
+    return fit_duration(plan, forecast) if forecast else plan
 
 
 def _name_run(point: Composed, varying: list[str]) -> str:

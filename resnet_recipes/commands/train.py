@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
-from resnet_recipes.base.text import format_time
+from resnet_recipes.base.text import format_clock
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import DEMO, compose_recipe, plan_demo
 from resnet_recipes.commands.printing import say
@@ -168,7 +168,7 @@ def _check(arguments: Arguments) -> int:
     check(plan, say)
     steps = min(CHECK_STEPS, plan.total_steps)
     print(
-        f"checked in {format_time(time.monotonic() - start)}: the last {steps} of "
+        f"checked in {format_clock(time.monotonic() - start)}: the last {steps} of "
         f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
         "The same command without --check trains."
     )

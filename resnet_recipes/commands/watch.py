@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.text import (
     escape_controls,
+    format_clock,
     format_number,
     format_percent,
-    format_time,
     wrap_text,
 )
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
@@ -122,7 +122,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
             last["epoch"] - first["epoch"], 1e-9
         )
         yield (
-            f"about {format_time(pace * (record.epochs - last['epoch']))} of training left "
+            f"about {format_clock(pace * (record.epochs - last['epoch']))} of training left "
             "at this pace"
         )
     if record.reason:

@@ -28,14 +28,14 @@ __all__ = [
     "DataConfig",
     "DataFacts",
     "fetch",
-    "measure",
     "normalize",
     "open_eval",
     "open_train",
+    "survey_images",
 ]
 
 
-def measure(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
+def survey_images(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
     """Survey the images at `config.root` and choose the backend.
 
     Takes seconds for ImageNet and decodes nothing. `on_progress` gets lines of text. Raises
@@ -49,7 +49,7 @@ def measure(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
     if is_fetched(config.root):
         root, note = remote.fetch_outline(config)
         try:
-            facts = measure(replace(config, root=str(root)), on_progress)
+            facts = survey_images(replace(config, root=str(root)), on_progress)
         except NotReadyError as error:
             raise error.with_path_replaced(root, config.root) from None
 
@@ -77,7 +77,7 @@ def measure(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
     return replace(facts, notes=tuple(notes), details=tuple(details))
 
 
-def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str = "") -> None:
+def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str = "") -> None:
     """Raise NotReadyError for remote images whose URL comes only from a run folder.
 
     The run folder may come from anyone. Its URL is requested and its cache is written only if this

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem, Rule, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
-from resnet_recipes.base.paths import make_missing_data
+from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.value_suggestions import add_likely_value
@@ -130,7 +130,7 @@ class DataConfig(Section):
         """Yield the problems with these values; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
-            yield make_missing_data()._replace(key="root")
+            yield make_missing_data_problem()._replace(key="root")
         yield from find_address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = Rule(

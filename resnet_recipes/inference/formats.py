@@ -25,7 +25,7 @@ from resnet_recipes.inference.inputs import (
     is_preprocessed,
     make_inputs,
 )
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
 
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
     file: str
     write: Callable[[Network, Path], None]
-    read: Callable[[Path, About], RunProgram]
+    read: Callable[[Path, NetworkDescription], RunProgram]
     # whether it supports any network; if not, only weights of the program's own architectures
     supports_any: bool
     use: str  # Python code that reads it
@@ -47,7 +47,7 @@ def _write_weights(network: Network, path: Path) -> None:
     write_weights(network.model, path, network.about)
 
 
-def _read_torchvision(path: Path, about: About) -> RunProgram:
+def _read_torchvision(path: Path, about: NetworkDescription) -> RunProgram:
     name = about.architecture.removeprefix("torchvision:")
     make = getattr(torchvision.models, name)
     model = make(num_classes=about.num_classes, **about.arguments).eval()
@@ -88,7 +88,7 @@ def compute_crop_fraction(size: int, resize: int) -> float:
     return fraction
 
 
-def _read_timm(path: Path, _: About) -> RunProgram:
+def _read_timm(path: Path, _: NetworkDescription) -> RunProgram:
     import timm
 
     return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
@@ -121,7 +121,7 @@ def _write_description(path: Path, network: Network) -> None:
     onnx.save(model, path)
 
 
-def _read_onnx(path: Path, _: About) -> RunProgram:
+def _read_onnx(path: Path, _: NetworkDescription) -> RunProgram:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

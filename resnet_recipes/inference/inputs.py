@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.data.base import compute_shift_and_scale
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
 #: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
@@ -39,7 +39,7 @@ class PreprocessingNetwork(nn.Module):
     shift_and_scale: Tensor  # -mean / std and 1 / std, [2, 3]
     mean: Tensor  # padding color, [3, 1, 1]
 
-    def __init__(self, model: nn.Module, about: About):
+    def __init__(self, model: nn.Module, about: NetworkDescription):
         super().__init__()
         self.model = model
         self.resize, self.size, self.flip = about.eval_resize, about.eval_size, about.flip

@@ -5,7 +5,7 @@ import yaml
 from resnet_recipes import __version__
 from resnet_recipes.backbones import get_library
 from resnet_recipes.base.text import escape_markdown
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 
 _MAX_CLASSES = 20  # number of class names shown
 
@@ -20,7 +20,7 @@ _SIDES = {
 }
 
 
-def make_model_card(about: About, to: str, use: str, checked: str) -> str:
+def make_model_card(about: NetworkDescription, to: str, use: str, checked: str) -> str:
     """Return the README.md of an exported network.
 
     `use` is Python code, and `checked` is a sentence about how the export was verified.
@@ -50,7 +50,7 @@ def make_model_card(about: About, to: str, use: str, checked: str) -> str:
     )
 
 
-def _make_header(about: About, to: str, title: str) -> dict[str, object]:
+def _make_header(about: NetworkDescription, to: str, title: str) -> dict[str, object]:
     header: dict[str, object] = {
         "license": "other",
         "license_name": "that-of-the-images",
@@ -73,7 +73,7 @@ def _make_header(about: About, to: str, title: str) -> dict[str, object]:
     return header | {"model-index": [{"name": title, "results": [result]}]}
 
 
-def _make_rows(about: About) -> list[tuple[str, str]]:
+def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
     library, name = get_library(about.architecture), about.architecture.rpartition(":")[2]
     arguments = [f"{key}={value}" for key, value in about.arguments.items()]
     architecture = ", ".join([f"{library}'s {name}", *arguments])

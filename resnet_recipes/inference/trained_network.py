@@ -19,7 +19,7 @@ from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.inference.images import UnlabeledImages, open_labeled
-from resnet_recipes.network.about import About, select_image_settings
+from resnet_recipes.network.about import NetworkDescription, select_image_settings
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen_recipe
@@ -79,7 +79,7 @@ class TrainedNetwork:
         return self.network.model
 
     @property
-    def about(self) -> About:
+    def about(self) -> NetworkDescription:
         """The description of the network, with the evaluation settings of the recipe.
 
         If these differ from the settings used to measure its accuracy, the accuracy is omitted.

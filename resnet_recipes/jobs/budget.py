@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, parse_budget
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
-from resnet_recipes.base.text import Say, format_duration, format_time
+from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
@@ -18,7 +18,7 @@ from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import MAX_EPOCHS, make_plan
-from resnet_recipes.planning.stable_phase import change_length
+from resnet_recipes.planning.stable_phase import change_duration
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -33,7 +33,7 @@ _LONG_MINUTES = 2 * 24 * 60
 def plan_here(composed: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe on the devices of this machine."""
     recipe = composed.recipe
-    facts, group = data.measure(recipe.data), make_group(recipe.launch)
+    facts, group = data.survey_images(recipe.data), make_group(recipe.launch)
     plan = make_plan(recipe, facts, group.ranks, composed.origin)
     return resolve_plan(plan, say)
 
@@ -59,7 +59,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
-    plan = fit_length(plan, forecast)
+    plan = fit_duration(plan, forecast)
     expected = estimate(plan, forecast.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
@@ -70,7 +70,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     return plan
 
 
-def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
+def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
     Raises RecipeError if the run would be too short for a warm-up.
@@ -79,7 +79,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
     minutes = parse_budget(launch.budget, launch.price) / 60
 
     def estimate_epochs(epochs: Fraction) -> Estimate:
-        return estimate(change_length(plan, epochs), forecast.speeds)
+        return estimate(change_duration(plan, epochs), forecast.speeds)
 
     min_epochs = find_shortest(plan)
     epochs = find_longest(
@@ -89,7 +89,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
-        write = format_time if max_minutes < _LONG_MINUTES else format_duration
+        write = format_clock if max_minutes < _LONG_MINUTES else format_long_time
         rule = (
             f"is too small: with a warm-up of {warmup}, the shortest sensible "
             f"run is epochs={float(min_epochs):g}, which takes up to {write(60 * max_minutes)}"
@@ -98,7 +98,7 @@ def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
         if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
             fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
         raise RecipeError.of("budget", launch.budget, rule, tuple(fix))
-    return change_length(plan, epochs)
+    return change_duration(plan, epochs)
 
 
 def find_longest(

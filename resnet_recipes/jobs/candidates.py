@@ -18,7 +18,7 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, show_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
-from resnet_recipes.jobs.budget import fit_length
+from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import predict_time
 from resnet_recipes.network import pretrained
@@ -31,7 +31,7 @@ from resnet_recipes.planning.published_results import (
     estimate_accuracy,
     find_shortest,
 )
-from resnet_recipes.planning.stable_phase import change_length
+from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import list_runs
@@ -76,13 +76,13 @@ def find_candidates(
     words: Sequence[str],
     folder: Path | None,
     names: Sequence[str],
-    reach: float | None = None,
+    min_top1_percent: float | None = None,
     say: Say = show_nothing,
 ) -> Candidates:
     """Return the candidates of some recipes with these changes.
 
-    With a budget, this is the longest run of each recipe, best first. With `reach`, it is the
-    shortest run with at least this known accuracy, in percent, fastest first. Otherwise it is every
+    With a budget, this is the longest run of each recipe, best first. With `min_top1_percent`, it
+    is the shortest run with at least this known accuracy, fastest first. Otherwise it is every
     duration with a known accuracy, and the default duration. Raises RecipeError if no recipe fits.
 
     If there are several recipes, recipes for small images are skipped for photographs. A recipe
@@ -96,7 +96,7 @@ def find_candidates(
         try:
             recipe = compose(name, words, folder).recipe
             if facts is None:
-                facts = data.measure(recipe.data, on_progress=say)
+                facts = data.survey_images(recipe.data, on_progress=say)
                 side = find_usual_side(recipe.data, facts)
                 best, rule = rank_recipes(facts, side)
             if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
@@ -105,7 +105,7 @@ def find_candidates(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
-            candidates += _find_lengths(plan, results, reach)
+            candidates += _find_lengths(plan, results, min_top1_percent)
             if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
                 absent[name] = problem
         except RecipeError as error:
@@ -114,7 +114,7 @@ def find_candidates(
             skipped[name] = first.about(first.key)
     if errors and len(skipped) == len(names):
         raise next(errors[name] for name in (*best, *names) if name in errors)
-    if reach is not None:
+    if min_top1_percent is not None:
         candidates.sort(
             key=lambda candidate: (
                 candidate.estimate.max_minutes if candidate.estimate else float("inf")
@@ -130,7 +130,7 @@ def find_candidates(
 
 
 def _find_lengths(
-    plan: Plan, results: Mapping[tuple[str, float], Accuracy], reach: float | None
+    plan: Plan, results: Mapping[tuple[str, float], Accuracy], min_top1_percent: float | None
 ) -> Iterator[Candidate]:
     """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
     name, forecast, lengths = plan.recipe.name, predict_time(plan), set[float | Fraction]()
@@ -138,13 +138,15 @@ def _find_lengths(
         epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
     }
     if plan.recipe.launch.budget:
-        fitting = [fit_length(plan, forecast).recipe.max_duration] if forecast else []
+        fitting = [fit_duration(plan, forecast).recipe.max_duration] if forecast else []
         lengths = {Duration.parse(length).value for length in fitting}
-    elif reach is not None:
+    elif min_top1_percent is not None:
         sufficient = [
-            epochs for epochs, accuracy in own_accuracies.items() if accuracy.top1 >= reach
+            epochs
+            for epochs, accuracy in own_accuracies.items()
+            if accuracy.top1 >= min_top1_percent
         ]
-        sufficient += filter(None, [find_shortest(plan.published, reach)])
+        sufficient += filter(None, [find_shortest(plan.published, min_top1_percent)])
         lengths = {min(sufficient)} if sufficient else lengths
     else:
         lengths = {
@@ -153,7 +155,7 @@ def _find_lengths(
             *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
         }
     for epochs in sorted(Fraction(length) for length in lengths):
-        changed_plan = change_length(plan, epochs)
+        changed_plan = change_duration(plan, epochs)
         yield Candidate(
             changed_plan,
             estimate(changed_plan, forecast.speeds) if forecast else None,

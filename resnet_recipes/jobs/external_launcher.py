@@ -25,7 +25,7 @@ from resnet_recipes.base.errors import (
     Statement,
     TrainingError,
 )
-from resnet_recipes.base.text import Say, format_duration, get_first_line
+from resnet_recipes.base.text import Say, format_long_time, get_first_line
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import (
     LOOPBACK_VARIABLES,
@@ -268,7 +268,7 @@ def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
         seconds = time.monotonic() - start
         if seconds > _MAX_WAIT_SECONDS:
             rule = Statement(
-                f"not all of these ranks have started within {format_duration(seconds)}"
+                f"not all of these ranks have started within {format_long_time(seconds)}"
             )
             raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
         if seconds > _SILENCE_SECONDS and not is_quiet:

@@ -37,9 +37,9 @@ from resnet_recipes.planning.estimate import (
     make_key,
     make_speeds,
     predict_gpu_speeds,
-    recall,
-    remember,
+    read_measurement,
     sample_epochs,
+    write_measurement,
 )
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import find_gpu
@@ -57,7 +57,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
 
     None for GPUs without a known datasheet.
     """
-    if measurement := recall(make_speed_key(plan)):
+    if measurement := read_measurement(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
     launch, ranks = plan.recipe.launch, plan.world_size
     needs_gpu = launch.device == "cuda" or launch.gpus != "auto" or cuda.find_gpus().count
@@ -139,7 +139,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
         return forecast
     say("measuring this machine (about a minute) ...")
     new = measure_speeds(plan, make_group(plan.recipe.launch), say)
-    remember(make_speed_key(plan), new)
+    write_measurement(make_speed_key(plan), new)
     return make_forecast(plan, new, time.time())
 
 

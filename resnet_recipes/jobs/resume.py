@@ -109,7 +109,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
             pass
     if isinstance(changes, Sequence):  # a complete recipe comes from the user
         command = f"resnet-train --resume {shlex.quote(str(folder))}"
-        data.refuse_unasked(recipe.data, changes, command)
+        data.require_trusted_url(recipe.data, changes, command)
     NotReadyError.raise_if_any(
         [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
     )
@@ -185,7 +185,7 @@ def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
 def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if the images have changed."""
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
-    facts = data.measure(replace(recipe.data, backend=known_facts.backend), on_progress=say)
+    facts = data.survey_images(replace(recipe.data, backend=known_facts.backend), on_progress=say)
     if differing := facts.describe_differences(known_facts):
         rule = f"has changed since the run started: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")

@@ -15,7 +15,7 @@ from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.estimate import estimate, recall
+from resnet_recipes.planning.estimate import estimate, read_measurement
 from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
@@ -181,7 +181,7 @@ def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> W
 def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
-    measured = recall(make_speed_key(plan))
+    measured = read_measurement(make_speed_key(plan))
     return RunFacts(
         recipe=plan.recipe.name,
         folder=process.folder,

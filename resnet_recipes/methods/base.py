@@ -276,16 +276,16 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)
 
 
-def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+def select_pixels(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
     """Return only these rows and columns of [N, C, H, W] images, still channels_last."""
-    indices = send(np.concatenate([rows, columns]), images.device)
+    indices = copy_to_device(np.concatenate([rows, columns]), images.device)
     y, x = indices.split([len(rows), len(columns)])
     # indexing the NHWC view keeps channels_last memory; index_select on the NCHW view would not
     lines = images.permute(0, 2, 3, 1).index_select(1, y).index_select(2, x)
     return lines.permute(0, 3, 1, 2)
 
 
-def send(array: np.ndarray, device: torch.device) -> Tensor:
+def copy_to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """Copy a small array to `device` as a tensor, without waiting for the device."""
     tensor = torch.from_numpy(array)
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.module_class import adopt
+from resnet_recipes.methods.module_class import change_class
 from resnet_recipes.ops.blur import Blurring
 
 
@@ -91,7 +91,7 @@ class BlurPool(Method):
 
     def modify_model(self, model: nn.Module) -> None:
         for module, kind in self._find_layers(model):
-            adopt(module, kind)
+            change_class(module, kind)
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._find_layers(model)):

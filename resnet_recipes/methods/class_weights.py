@@ -8,7 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 
 
 @dataclass
@@ -56,5 +56,5 @@ class ClassWeights(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         if self._weights is None:
             return batch
-        weights = batch.targets @ send(self._weights, batch.targets.device)
+        weights = batch.targets @ copy_to_device(self._weights, batch.targets.device)
         return batch._replace(weights=weights if batch.weights is None else batch.weights * weights)

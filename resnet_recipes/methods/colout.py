@@ -6,7 +6,7 @@ import numpy as np
 
 from resnet_recipes.base.duration import Horizon, parse_fraction
 from resnet_recipes.base.limits import BelowOne
-from resnet_recipes.methods.base import Batch, Method, Now, select
+from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
 
 
 @dataclass
@@ -38,7 +38,7 @@ class ColOut(Method):
         height, width = batch.images.shape[-2:]
         rows = _choose(height, _count_kept(height, self.p_row), now.rng)
         cols = _choose(width, _count_kept(width, self.p_col), now.rng)
-        return batch._replace(images=select(batch.images, rows, cols))
+        return batch._replace(images=select_pixels(batch.images, rows, cols))
 
 
 def _count_kept(size: int, fraction: float) -> int:

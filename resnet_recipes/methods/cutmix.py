@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.limits import Bounds
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 from resnet_recipes.methods.mixup import mix_labels
 
 
@@ -39,7 +39,7 @@ class CutMix(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         rows, cols, weight = draw_box(batch.images, self.alpha, now.rng)
-        order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
+        order = copy_to_device(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = paste(batch.images, batch.images[..., rows, cols][order], rows, cols)
         return mix_labels(batch._replace(images=images), order, weight)
 

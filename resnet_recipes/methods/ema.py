@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Duration, Horizon
-from resnet_recipes.base.limits import Length, LengthOrZero
+from resnet_recipes.base.limits import DurationOrZero, PositiveDuration
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.base import Method, Now
@@ -48,10 +48,10 @@ class EMA(Method):
         "steps: it counts steps, not images."
     )
     extra_weights = 1
-    half_life: Length = "100ba"  # time until the contribution of past weights has halved
-    update_interval: Length = "20ba"  # time between updates
+    half_life: PositiveDuration = "100ba"  # time until the contribution of past weights has halved
+    update_interval: PositiveDuration = "20ba"  # time between updates
     # time before averaging starts; until then the average is a copy
-    delay: LengthOrZero = "0ba"
+    delay: DurationOrZero = "0ba"
     # also update after each epoch's first step, and count update_interval from it
     each_epoch: bool = False
 

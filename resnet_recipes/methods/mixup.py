@@ -8,7 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds
-from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, one_hot
 
 
 @dataclass
@@ -48,7 +48,7 @@ class MixUp(Method):
         weight = now.rng.beta(self.alpha, self.alpha)
         weight = min(weight, 1 - weight)
         order = now.rng.permutation(len(batch.labels))
-        order = send(order, batch.labels.device)
+        order = copy_to_device(order, batch.labels.device)
         images = batch.images.lerp(batch.images[order], weight)
         return mix_labels(batch._replace(images=images), order, weight)
 

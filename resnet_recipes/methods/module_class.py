@@ -3,7 +3,7 @@
 from torch import nn
 
 
-def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> None:
+def change_class(module: nn.Module, kind: type[nn.Module], **attributes: object) -> None:
     """Turn `module` into a `kind`, a subclass of its class, in place.
 
     Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
@@ -17,8 +17,8 @@ def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> Non
         setattr(module, name, value)
 
 
-def release(module: nn.Module, kind: type[nn.Module]) -> None:
-    """Undo every `adopt` of a module that was built as a `kind`."""
+def restore_class(module: nn.Module, kind: type[nn.Module]) -> None:
+    """Undo every `change_class` of a module that was built as a `kind`."""
     if not isinstance(module, kind):
         raise TypeError(f"{type(module).__name__} was not built as a {kind.__name__}")
     module.__class__ = kind

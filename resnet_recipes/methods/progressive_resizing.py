@@ -13,7 +13,7 @@ from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_f
 from resnet_recipes.base.errors import Problem, Rule, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.methods.base import Batch, Method, Now, select
+from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
 
 _SCALE = Bounds(above=0, most=1)
 
@@ -178,7 +178,7 @@ class ProgressiveResizing(Method):
             columns += now.rng.integers(full - width, endpoint=True)
         else:  # integers: at some sizes the float32 scale of F.interpolate is off by one pixel
             rows, columns = rows * full_height // height, columns * full // width
-        return batch._replace(images=select(batch.images, rows, columns))
+        return batch._replace(images=select_pixels(batch.images, rows, columns))
 
 
 def _parse_fraction(text: str) -> Fraction:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.base.limits import Span, ZeroToOne
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 
 _ATTEMPTS = 10  # to sample a box that fits; if all fail the image is unchanged, as in torchvision
 
@@ -37,7 +37,9 @@ class RandomErasing(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         examples, _, height, width = batch.images.shape
-        boxes = send(self.sample_boxes(examples, height, width, now.rng), batch.images.device)
+        boxes = copy_to_device(
+            self.sample_boxes(examples, height, width, now.rng), batch.images.device
+        )
         top, bottom, left, right = boxes.view(4, examples, 1, 1, 1).unbind()
         y = torch.arange(height, device=boxes.device).view(height, 1, 1)
         x = torch.arange(width, device=boxes.device).view(width, 1)

@@ -8,7 +8,7 @@ import torch
 
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 
 
 @dataclass
@@ -35,7 +35,7 @@ class RandomTranslation(Method):
         device = batch.images.device
         moves = now.rng.integers(-self.pixels, self.pixels, (2, examples, 1), endpoint=True)
         rows, columns = (
-            send(_reflect(np.arange(side) - move), device)
+            copy_to_device(_reflect(np.arange(side) - move), device)
             for side, move in zip(sides, moves, strict=True)
         )
         example = torch.arange(examples, device=device)[:, None, None]

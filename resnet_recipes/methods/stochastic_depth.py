@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resnet_recipes.base.errors import Problem, Statement
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.module_class import adopt, release
+from resnet_recipes.methods.module_class import change_class, restore_class
 
 
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):
@@ -77,7 +77,7 @@ class StochasticDepth(Method):
         norms = [block.bn3 if hasattr(block, "bn3") else block.bn2 for block in blocks]
         for norm, rate in zip(norms, self.rates(len(norms)), strict=True):
             if type(norm) is nn.BatchNorm2d:
-                adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
+                change_class(norm, DropSamplesBatchNorm2d, drop_rate=rate)
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
@@ -114,7 +114,7 @@ def fold(model: nn.Module) -> None:
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
             module.bias.mul_(1 - module.drop_rate)
-            release(module, nn.BatchNorm2d)
+            restore_class(module, nn.BatchNorm2d)
             del module.drop_rate
 
 

@@ -31,7 +31,7 @@ _MAX_CHARACTERS = 1 << 24  # characters
 _MAX_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
 
 
-#: Settings of evaluation images, which are fields of About and of DataConfig.
+#: Settings of evaluation images, which are fields of NetworkDescription and of DataConfig.
 _IMAGE_SETTINGS = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
 
 #: Settings of a method, by name.
@@ -41,7 +41,7 @@ NetworkSize = Annotated[int, Bounds(8, 4096)]  # pixels
 
 
 @dataclass(frozen=True)
-class About:
+class NetworkDescription:
     """The description of a network: its architecture, classes, input images and accuracy."""
 
     architecture: str  # name of a torchvision ResNet, or library:name
@@ -102,11 +102,11 @@ def describe(
     num_classes: int,
     epochs: float = 0.0,
     metrics: Metrics | None = None,
-) -> About:
+) -> NetworkDescription:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
     methods, data = list_enabled(recipe.methods), recipe.data
     top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
-    return About(
+    return NetworkDescription(
         recipe.model.name,
         num_classes,
         tuple(classes) if len(classes) == num_classes else (),
@@ -124,12 +124,12 @@ def describe(
     )
 
 
-def select_image_settings(source: About | DataConfig) -> dict[str, Any]:
+def select_image_settings(source: NetworkDescription | DataConfig) -> dict[str, Any]:
     """Return the settings of evaluation images, by name."""
     return {name: getattr(source, name) for name in _IMAGE_SETTINGS}
 
 
-def from_json(text: str) -> About:
+def from_json(text: str) -> NetworkDescription:
     """Parse untrusted output of `to_json`. Raises ValueError with a message for the user."""
     try:
         content = parse_json(text) if len(text) <= _MAX_CHARACTERS else None
@@ -141,16 +141,16 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    if content.keys() != {item.name for item in fields(About)}:
+    if content.keys() != {item.name for item in fields(NetworkDescription)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
-    for name, kind in get_kinds(About).items():
+    for name, kind in get_kinds(NetworkDescription).items():
         try:
             values[name] = _read_field(content[name], kind)
         except WrongTypeError:
             invalid.append(name)
     if not invalid:
-        about = About(**values)
+        about = NetworkDescription(**values)
         invalid = list(_find_invalid_fields(about))
     if invalid:
         raise ValueError(
@@ -170,7 +170,7 @@ def _read_field(value: Any, kind: Any) -> Any:
     return value if kind is str and type(value) is str else convert(value, kind)
 
 
-def _find_invalid_fields(about: About) -> Iterator[str]:
+def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:
     """Yield fields whose values are invalid, or belong to a network too large for this machine."""
     yield from (problem.key for problem in find_broken_limits(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):

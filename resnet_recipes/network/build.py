@@ -68,7 +68,7 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     return model
 
 
-def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
+def cast_by_stage(model: nn.Module, dtype: torch.dtype) -> None:
     """Make convolutions and linear layers of `model` use weights that are cast stage by stage.
 
     Autocast takes one launch per weight in every forward pass, and one per gradient in every
@@ -83,7 +83,7 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
     model.register_forward_hook(_remove_cast_weights, always_call=True)
 
 
-def cast_once(model: nn.Module, dtype: torch.dtype) -> None:
+def cast_in_place(model: nn.Module, dtype: torch.dtype) -> None:
     """Cast, in place, the weights of a frozen network that autocast would cast at every call."""
     for layer, name in _find_cast_params(model):
         weight = getattr(layer, name)

@@ -15,7 +15,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes.methods.blurpool import BlurMaxPool2d, ConvBlur2d
-from resnet_recipes.methods.module_class import adopt
+from resnet_recipes.methods.module_class import change_class
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
@@ -38,7 +38,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             _fuse_norm(module.bn1, operations, relu=True)
             module.relu = nn.Identity()
             if module.avgpool.output_size == (1, 1):
-                adopt(module.avgpool, MeanPool2d)
+                change_class(module.avgpool, MeanPool2d)
         elif type(module) in BLOCKS:
             _fuse_block(module, operations)
     for module in model.modules():
@@ -61,14 +61,14 @@ def _fuse_pool(pool: nn.MaxPool2d, operations: Operations) -> None:
     if isinstance(pool, BlurMaxPool2d):
         pool.take_maxima = partial(operations.max_pool, stride=1)
     elif type(pool) is nn.MaxPool2d and not pool.return_indices:
-        adopt(pool, FusedMaxPool2d, operation=operations.max_pool)
+        change_class(pool, FusedMaxPool2d, operation=operations.max_pool)
 
 
 def _fold_stem(conv: nn.Module) -> None:
     """Replace the first convolution of a ResNet with a folded one."""
     sizes = conv.kernel_size, conv.stride, conv.padding, conv.dilation
     if type(conv) is nn.Conv2d and sizes == ((7, 7), (2, 2), (3, 3), (1, 1)):
-        adopt(conv, FoldedConv2d)
+        change_class(conv, FoldedConv2d)
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -79,7 +79,7 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
             _fuse_norm(norm, operations, relu=True)
         for norm in filter(_is_fusable, block.downsample or ()):
             _fuse_norm(norm, operations, relu=False)
-        adopt(block, BLOCKS[type(block)])
+        change_class(block, BLOCKS[type(block)])
 
 
 def _pair_blocks(network: ResNet) -> None:
@@ -102,7 +102,7 @@ def _is_fusable(norm: nn.Module) -> bool:
 
 
 def _fuse_norm(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
-    adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
+    change_class(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d):

@@ -16,7 +16,7 @@ _FITS = {"border": "pad", "squash": "squash"}
 
 
 def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
-    """Return the fields of About that a network's library publishes about its images.
+    """Return the fields of NetworkDescription that a network's library publishes about its images.
 
     `weights` is torchvision, torchvision:NAME, timm:NETWORK.TAG or a file, which may have the name
     of a torchvision file. Any other file is assumed to be the first published weights of the

@@ -27,7 +27,7 @@ from resnet_recipes.data.images.python import crop_center
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, image_settings
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
@@ -44,7 +44,7 @@ class Network(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        about: About,
+        about: NetworkDescription,
         is_described: bool = True,
         is_matched_by_order: bool = False,
     ):
@@ -133,7 +133,7 @@ class Network(nn.Module):
 _COPY = Hint("copy it again, or use another file that torch.save or safetensors wrote")
 
 
-def load(path: Path | str, assumed: About | None = None) -> Network:
+def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
     It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
@@ -159,7 +159,9 @@ def load(path: Path | str, assumed: About | None = None) -> Network:
         raise NotReadyError.at(path, rule, fix) from None
 
 
-def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
+def _build_undescribed(
+    state: dict[str, Tensor], path: Path, assumed: NetworkDescription | None
+) -> Network:
     """Return the network of a file without a description."""
     name = _recognize_resnet(state)
     if assumed and (not name or assumed.architecture not in NETWORKS):
@@ -168,7 +170,9 @@ def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | No
         rule = "it does not name its network, and its parameters are not named as in a ResNet"
         raise UnknownNetworkError(rule, state, path)
     else:
-        description = About(name, 1, **image_settings.find_image_settings(name, str(path)))
+        description = NetworkDescription(
+            name, 1, **image_settings.find_image_settings(name, str(path))
+        )
         if assumed and assumed.architecture == name:
             description = replace(assumed, arguments={})  # `find` compares stem, width and channels
     structure = backbones.build_structure(description.architecture, 2, dict(description.arguments))
@@ -271,7 +275,9 @@ def _recognize_resnet(state: Mapping[str, Any]) -> str:
     return next((name for name, network in NETWORKS.items() if network == depths), "")
 
 
-def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
+def _assemble(
+    description: NetworkDescription, methods: Stack, state: dict[str, Tensor]
+) -> nn.Module:
     """Return the network with these weights.
 
     Raises ArchiveError if any is missing, unknown or invalid.

@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeErr
 from resnet_recipes.base.paths import find_similar_path
 from resnet_recipes.base.suggestions import FOREIGN_VALUES
 from resnet_recipes.network import hub, image_settings, matching
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network, load
 
 
@@ -49,7 +49,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
             images = image_settings.find_image_settings(
                 model.name, source if is_published else str(path)
             )
-            assumed = About(model.name, 1, arguments=model.arguments, **images)
+            assumed = NetworkDescription(model.name, 1, arguments=model.arguments, **images)
         network = load(path, assumed)
     except NotReadyError as error:
         raise error.with_key(place) from None

@@ -13,14 +13,14 @@ from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConf
 from resnet_recipes.base.errors import Fix, NotReadyError, Statement
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
-from resnet_recipes.methods.module_class import adopt
+from resnet_recipes.methods.module_class import change_class
 from resnet_recipes.methods.stochastic_depth import unfold
-from resnet_recipes.network.about import About, select_image_settings
+from resnet_recipes.network.about import NetworkDescription, select_image_settings
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 
 
-class Start(NamedTuple):
+class PretrainedWeights(NamedTuple):
     """Pretrained weights for a new network."""
 
     network: Network  # the network in the file
@@ -28,7 +28,7 @@ class Start(NamedTuple):
     head: str  # text for the plan: whether the classifier is kept
 
     @property
-    def about(self) -> About:
+    def about(self) -> NetworkDescription:
         """The description of the file's network."""
         return self.network.about
 
@@ -65,7 +65,7 @@ def describe_frozen(config: ModelConfig) -> Iterator[str]:
         yield "BatchNorm statistics frozen"
 
 
-def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:
+def _find_other_image_settings(about: NetworkDescription, images: DataConfig) -> Iterator[str]:
     """Yield the image settings that a network needs and that differ from the recipe's."""
     for key, value in select_image_settings(about).items():
         if value != getattr(images, key):
@@ -73,7 +73,7 @@ def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str
             yield f"data.{key}={text}"
 
 
-def find(config: ModelConfig, classes: Sequence[str]) -> Start:
+def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
     """Return the weights that `config.weights` names, with their classifier rows for `classes`.
 
     Raises NotReadyError if they cannot be read or belong to another network, AbsentError if they
@@ -103,7 +103,7 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
             tensors[name] = weight[rows]
     if _must_sum_colors(config, about):
         tensors["conv1.weight"] = tensors["conv1.weight"].sum(1, keepdim=True)
-    return Start(network, tensors, text)
+    return PretrainedWeights(network, tensors, text)
 
 
 def open_weights(config: ModelConfig) -> Network:
@@ -115,7 +115,7 @@ def open_weights(config: ModelConfig) -> Network:
 
 
 @torch.no_grad()
-def load(model: nn.Module, start: Start) -> None:
+def load(model: nn.Module, start: PretrainedWeights) -> None:
     """Load the weights into `model`, in place; a new classifier keeps its initialization.
 
     If the network uses StochasticDepth, its factors are divided out, so that evaluation gives the
@@ -136,7 +136,7 @@ def freeze(model: nn.Module, config: ModelConfig) -> None:
     for name, module in model.named_modules():
         keeps = config.freeze_bn or is_frozen(name)
         if keeps and isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-            adopt(module, _make_frozen(type(module)))
+            change_class(module, _make_frozen(type(module)))
             module.eval()
 
 
@@ -151,7 +151,7 @@ def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
     return Frozen
 
 
-def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
+def _match_rows(about: NetworkDescription, classes: Sequence[str]) -> tuple[list[int], str]:
     """Return a file's classifier row for each class (none if the classifier is new), and a text."""
     new = f"new classifier for {len(classes):,} classes"
     theirs = about.classes or (get_wordnet_ids() if is_imagenet(classes) else ())
@@ -178,7 +178,7 @@ def _find_differing_settings(config: ModelConfig, theirs: ModelArguments) -> Ite
             yield f"model.{key}={value}"
 
 
-def _must_sum_colors(config: ModelConfig, about: About) -> bool:
+def _must_sum_colors(config: ModelConfig, about: NetworkDescription) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.base.atomic import replace_file
 from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.methods.stochastic_depth import fold_state
 from resnet_recipes.network import about, archive
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.archive import ArchiveError, State
 
 #: Key of the network description in the metadata of a file.
@@ -26,10 +26,10 @@ class WeightsFile(NamedTuple):
     """The contents of a weights file or checkpoint."""
 
     content: State
-    about: About | None  # None if the file does not describe its network
+    about: NetworkDescription | None  # None if the file does not describe its network
 
 
-def write_weights(model: nn.Module, path: Path, description: About) -> Path:
+def write_weights(model: nn.Module, path: Path, description: NetworkDescription) -> Path:
     """Write the weights of `model` with torchvision names and a description; return `path`.
 
     The suffix selects the format: .safetensors, or torch.save for any other suffix. StochasticDepth

@@ -20,7 +20,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.paths import get_cache_folder
-from resnet_recipes.base.text import format_duration, format_time
+from resnet_recipes.base.text import format_clock, format_long_time
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
 
@@ -176,7 +176,7 @@ class RunForecast(NamedTuple):
 
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
-        return format_time(seconds) if self.when else f"about {format_duration(seconds)}"
+        return format_clock(seconds) if self.when else f"about {format_long_time(seconds)}"
 
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:
@@ -246,7 +246,7 @@ class Measurement(NamedTuple):
     when: float  # seconds since 1970
 
 
-def recall(key: str) -> Measurement | None:
+def read_measurement(key: str) -> Measurement | None:
     """Return an earlier measurement; None if it is missing or damaged."""
     try:
         value = json.loads(_get_path(key).read_bytes())
@@ -255,7 +255,7 @@ def recall(key: str) -> Measurement | None:
         return None
 
 
-def remember(key: str, speeds: Speeds) -> None:
+def write_measurement(key: str, speeds: Speeds) -> None:
     """Store speeds for later commands.
 
     Has no effect if the home folder is not writable.

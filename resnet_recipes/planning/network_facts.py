@@ -48,12 +48,12 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
     key = f"{model} {classes} {list(methods)}"
     if key not in _MADE:
         is_closed = model.name in NETWORKS and not model.arguments
-        kind = ResNet if is_closed else BuiltNetwork
+        kind = ResNetFacts if is_closed else BuiltNetworkFacts
         _MADE[key] = kind(model, classes, methods)
     return _MADE[key]
 
 
-class ResNet:
+class ResNetFacts:
     """A ResNet of the recipes, whose facts are computed from its layers without torch."""
 
     draws_in_forward, is_predicted, text = False, True, ""
@@ -74,7 +74,7 @@ class ResNet:
         return iter(())
 
 
-class BuiltNetwork:
+class BuiltNetworkFacts:
     """Any other network; facts come from its structure without values."""
 
     is_predicted = False
@@ -187,6 +187,6 @@ class BuiltNetwork:
 
 
 #: The facts about a network that a plan uses.
-NetworkFacts = ResNet | BuiltNetwork
+NetworkFacts = ResNetFacts | BuiltNetworkFacts
 
 _MADE: dict[str, NetworkFacts] = {}  # by everything that defines a network

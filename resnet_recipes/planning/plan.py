@@ -203,7 +203,9 @@ class Plan:
         """Return the learning rate of a step, counted from 0."""
         size, start = self.steps_per_epoch, self.recipe.schedule.start
         if self.recipe.schedule.interval == "epoch":
-            step = schedule.epochwise(step, steps_per_epoch=size, warmup=self.warmup, start=start)
+            step = schedule.get_rate_step(
+                step, steps_per_epoch=size, warmup=self.warmup, start=start
+            )
         return (
             self.recipe.optimizer.lr
             * schedule.rise(step, self.warmup, start)

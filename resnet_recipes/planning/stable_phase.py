@@ -27,7 +27,7 @@ def copy_length(recipe: Recipe, other: Recipe) -> Recipe:
     )
 
 
-def change_length(plan: Plan, epochs: Fraction) -> Plan:
+def change_duration(plan: Plan, epochs: Fraction) -> Plan:
     """Return the plan with another duration and without a budget."""
     recipe = plan.recipe
     recipe = replace(

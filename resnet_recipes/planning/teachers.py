@@ -21,7 +21,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.stable_phase import change_length
+from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.schema import list_enabled
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
@@ -194,7 +194,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
         name: method for name, method in list_enabled(methods).items() if method.changes != "sizes"
     }
     recipe = replace(plan.recipe, methods=type(methods)(**fixed_size))
-    return change_length(replace(plan, recipe=recipe), Fraction(epochs))
+    return change_duration(replace(plan, recipe=recipe), Fraction(epochs))
 
 
 def find_unstorable(plan: Plan) -> Iterator[Problem]:

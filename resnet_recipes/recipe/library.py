@@ -29,7 +29,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.suggestions import make_unknown
+from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import Document, parse_scalar, shorten_path
 from resnet_recipes.run_folder import CONFIG
@@ -280,7 +280,7 @@ def expand_document(document: Document) -> Document:
 
 
 def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
-    problem = make_unknown(key, find_part(name, choices) or name, choices)
+    problem = make_unknown_problem(key, find_part(name, choices) or name, choices)
     return RecipeError([problem._replace(key=key, value=name, typed=name)])
 
 

@@ -15,10 +15,10 @@ from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
     Bounds,
-    Length,
-    LengthOrZero,
+    DurationOrZero,
     OneOf,
     Positive,
+    PositiveDuration,
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
@@ -71,17 +71,19 @@ class ScheduleConfig(Section):
     # cosine | linear | multistep (schedule=step) | polynomial | wsd | constant
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
     # linear rise to the peak; never stretched by scale_schedule_ratio
-    warmup: LengthOrZero = "8ep"
+    warmup: DurationOrZero = "8ep"
     start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
     # cosine: the decay starts at step 0, and the warm-up replaces its first part
     from_start: bool = False
     final: ZeroToOne = 0.0  # cosine, linear, polynomial: fraction of the peak lr at the end
     power: Positive = 2.0  # polynomial: exponent of the decay
     # wsd: duration of the decay at the end of the run; lr is constant before it
-    cooldown: Length = "0.2dur"
+    cooldown: PositiveDuration = "0.2dur"
     # wsd: shape of the decay: linear | sqrt (1 - sqrt of the fraction of the decay)
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
-    milestones: list[Length] = field(default_factory=list)  # multistep: times when lr falls
+    milestones: list[PositiveDuration] = field(
+        default_factory=list
+    )  # multistep: times when lr falls
     # multistep: factor on lr at each milestone
     gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1
     # step: update lr at every step | epoch: once per epoch
@@ -134,9 +136,9 @@ class EvaluationConfig(Section):
     # percent: end the run at the first evaluation that reaches it
     stop_at_top1: Annotated[float | None, _PERCENT] = None
     # time between evaluations; the last step is always evaluated
-    interval: Length = "1ep"
+    interval: PositiveDuration = "1ep"
     # shift of the evaluations: 3ep with interval=4ep evaluates after epochs 3, 7, 11 ...
-    offset: LengthOrZero = "0ep"
+    offset: DurationOrZero = "0ep"
     flip: bool = False  # average the predictions for an image and its horizontal flip (2x compute)
     # image sizes in pixels, of which `resnet-recipes eval` prints a table
     sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
@@ -149,7 +151,7 @@ class CheckpointConfig(Section):
     _place = "checkpoint."
 
     # time between checkpoints; the last step is always saved
-    interval: Length = "1ep"
+    interval: PositiveDuration = "1ep"
     # how many of the newest checkpoints stay on disk; with 2, one damaged file never loses the run
     keep: Annotated[int, Bounds(least=2, most=10_000)] = 2
     # also keep the weights of the best evaluation: off | top1 | balanced_accuracy | loss
@@ -163,7 +165,7 @@ class LogConfig(Section):
     _place = "log."
 
     # time between logged steps; only these steps wait for the device
-    interval: Length = "20ba"
+    interval: PositiveDuration = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
 

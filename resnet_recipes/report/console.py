@@ -15,9 +15,9 @@ from rich.text import Text
 
 from resnet_recipes.base.text import (
     escape_controls,
+    format_clock,
     format_number,
     format_percent,
-    format_time,
     wrap_text,
 )
 from resnet_recipes.report.summary_text import describe_run, format_title
@@ -195,11 +195,11 @@ class LiveConsole:
                 progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
             )
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
-            after = (format_number(speed), format_time(self._since[-1].training_seconds))
+            after = (format_number(speed), format_clock(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
         self._console.print(
-            Text(self._format_row(epoch, *before, *cells, *after, format_time(seconds)))
+            Text(self._format_row(epoch, *before, *cells, *after, format_clock(seconds)))
         )
 
     def show_note(self, text: str) -> None:
@@ -236,7 +236,7 @@ class LiveConsole:
         head = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None, None):
             head.add_column(ratio=ratio, no_wrap=True)
-        left = "" if seconds_left is None else f"{format_time(seconds_left)} left"
+        left = "" if seconds_left is None else f"{format_clock(seconds_left)} left"
         head.add_row(
             f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}",
             ProgressBar(facts.total_steps, done),

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from math import ceil
 from typing import TYPE_CHECKING, TextIO
 
-from resnet_recipes.base.text import format_time
+from resnet_recipes.base.text import format_clock
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
 
@@ -40,7 +40,7 @@ class ProgressLine(AbstractContextManager):
             return
         self._shown, text = now, f"{done:,} of {total:,} {self._unit}"
         if done > first:
-            text += f", {format_time((now - start) / (done - first) * (total - done))} left"
+            text += f", {format_clock((now - start) / (done - first) * (total - done))} left"
         if not is_live(self._stream):
             self.say(f"{self.task}: {text}")
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
-from resnet_recipes.base.text import format_time
+from resnet_recipes.base.text import format_clock
 from resnet_recipes.planning.published_results import (
     CONTRADICTIONS,
     IMAGENET_IMAGES,
@@ -224,7 +224,7 @@ def _describe_best(
     yield (
         f"{'Best finished run: ' if runs > 1 else ''}{best['title']}, "
         f"{best['top1_percent']:.2f}% top-1{source} in "
-        f"{format_time(60 * best['minutes'])} of training{cost}."
+        f"{format_clock(60 * best['minutes'])} of training{cost}."
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.text import format_number, format_percent, format_time
+from resnet_recipes.base.text import format_clock, format_number, format_percent
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import MAX_POINTS_BEHIND
@@ -100,8 +100,8 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
     if summary.estimated_seconds:
         excess = 100 * (summary.training_seconds / summary.estimated_seconds - 1)
         change = f"{abs(excess):.0f}% {'longer' if excess > 0 else 'less'}"
-        estimate = f" (estimated {format_time(summary.estimated_seconds)}; took {change})"
-    seconds = format_time(summary.training_seconds)
+        estimate = f" (estimated {format_clock(summary.estimated_seconds)}; took {change})"
+    seconds = format_clock(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
@@ -121,7 +121,7 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
     }
     measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
     for index, (name, seconds) in enumerate(measured):
-        yield Line("" if index else "times", f"{format_time(seconds):>8}   {name}")
+        yield Line("" if index else "times", f"{format_clock(seconds):>8}   {name}")
     for index, (image_size, speed) in enumerate(summary.images_per_second_by_pixels.items()):
         yield Line(
             "" if index else "speed", f"{format_number(speed):>8} images/s at {image_size} px"

@@ -10,7 +10,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.data.base import DataConfig, Normalization, normalize, relate_normalizations
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.build import build_network, cast_once, cast_together
+from resnet_recipes.network.build import build_network, cast_by_stage, cast_in_place
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.pretrained import freeze
@@ -73,7 +73,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         and is_resnet(model)  # other networks may use their weights before the cast
     )
     if casts:
-        cast_together(model, precision.dtype)
+        cast_by_stage(model, precision.dtype)
     if recipe.precision.compile:
         model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
@@ -127,7 +127,7 @@ def build_teacher(
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:
-            cast_once(model, precision.dtype)
+            cast_in_place(model, precision.dtype)
     model.to(precision.device, memory_format=torch.channels_last)
 
     @torch.no_grad()

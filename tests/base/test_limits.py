@@ -10,11 +10,11 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import (
     BelowOne,
     Bounds,
+    DurationOrZero,
     IsDuration,
-    Length,
-    LengthOrZero,
     OneOf,
     Positive,
+    PositiveDuration,
     Span,
     ZeroToOne,
     find_broken_limits,
@@ -53,8 +53,8 @@ LIMITS = {
     "word": Bounds(least=0, most=64, word="auto"),
     "text": Bounds(least=0, text="a price"),
     "epochs": IsDuration(("ep",)),
-    "Length": Length.__metadata__[0],
-    "LengthOrZero": LengthOrZero.__metadata__[0],
+    "PositiveDuration": PositiveDuration.__metadata__[0],
+    "DurationOrZero": DurationOrZero.__metadata__[0],
     "ZeroToOne": ZeroToOne.__metadata__[0],
     "Span": Span(most=1),
 }
@@ -70,8 +70,8 @@ share | 1.0 | 0, 1.1 | must be above 0 and at most 1
 word | auto, 0 | 65, all | must be auto or between 0 and 6
 text | 0 | -1 | must be a price
 epochs | 8ep | 8ba | must be given in ep
-Length | 0.5dur | 0ep | must be positive
-LengthOrZero | 0ep | soon | must be a number and a unit
+PositiveDuration | 0.5dur | 0ep | must be positive
+DurationOrZero | 0ep | soon | must be a number and a unit
 ZeroToOne | 0, 1 | 1.1 | must be between 0 and 1
 Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 0 < low
 """

@@ -86,7 +86,7 @@ def test_cosine_from_start_falls_during_warmup():
     assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
 
 
-def test_epochwise_uses_epoch_start_unless_rate_is_zero():
+def test_get_rate_step_uses_epoch_start_unless_rate_is_zero():
     steps = (0, 9, 12, 15, 20, 39)
     for warmup, start, used in (
         (20, 0.0, [10, 10, 20, 20, 20, 30]),
@@ -94,7 +94,7 @@ def test_epochwise_uses_epoch_start_unless_rate_is_zero():
         (15, 0.0, [10, 10, 15, 15, 20, 30]),  # a warm-up that ends within an epoch
     ):
         settings = {"steps_per_epoch": 10, "warmup": warmup, "start": start}
-        assert [schedule.epochwise(step, **settings) for step in steps] == used
+        assert [schedule.get_rate_step(step, **settings) for step in steps] == used
 
 
 def test_polynomial_falls_by_its_power_to_final_value():
@@ -116,9 +116,9 @@ def test_multistep_multiplies_from_the_milestone_on():
 def test_warmup_epoch_uses_rate_of_its_end():
     """As in NVIDIA DeepLearningExamples, warm-up epoch e of 8 uses (e + 1) / 8 of the peak."""
     for epoch in range(8):
-        step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
+        step = schedule.get_rate_step(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
         assert compute_cosine(step, 90 * S, 8 * S) == pytest.approx((epoch + 1) / 8)
-    step = schedule.epochwise(8 * S, steps_per_epoch=S, warmup=8 * S)
+    step = schedule.get_rate_step(8 * S, steps_per_epoch=S, warmup=8 * S)
     assert compute_cosine(step, 90 * S, 8 * S) == 1
 
 

@@ -27,22 +27,22 @@ from tests.tables import parse_rows
     ("name", "number", "text"),
     parse_rows(
         """
-format_time | 0 | 0:00
-format_time | 41.4 | 0:41
-format_time | 59.6 | 1:00
-format_time | 1658 | 27:38
-format_time | 18250 | 5:04:10
-format_duration | 3 | 3 seconds
-format_duration | 100 | 100 seconds
-format_duration | 170 | 3 minutes
-format_duration | 3000 | 50 minutes
-format_duration | 5400 | 90 minutes
-format_duration | 86400 | 24 hours
-format_duration | 345600 | 4 days
-format_duration | 6912000 | 11 weeks
-format_duration | 63072000 | 100 weeks
-format_duration | 63936000 | 2 years
-format_duration | 3.2e9 | 100 years
+format_clock | 0 | 0:00
+format_clock | 41.4 | 0:41
+format_clock | 59.6 | 1:00
+format_clock | 1658 | 27:38
+format_clock | 18250 | 5:04:10
+format_long_time | 3 | 3 seconds
+format_long_time | 100 | 100 seconds
+format_long_time | 170 | 3 minutes
+format_long_time | 3000 | 50 minutes
+format_long_time | 5400 | 90 minutes
+format_long_time | 86400 | 24 hours
+format_long_time | 345600 | 4 days
+format_long_time | 6912000 | 11 weeks
+format_long_time | 63072000 | 100 weeks
+format_long_time | 63936000 | 2 years
+format_long_time | 3.2e9 | 100 years
 format_percent | 0 | 0%
 format_percent | 0.004 | <1%
 format_percent | 0.03 | 3%

@@ -31,7 +31,7 @@ def _list_few_recipes(monkeypatch):
 @pytest.fixture
 def imagenet(monkeypatch):
     """Report a million images that do not exist."""
-    monkeypatch.setattr(data, "measure", lambda *_, **__: IMAGENET_FACTS)
+    monkeypatch.setattr(data, "survey_images", lambda *_, **__: IMAGENET_FACTS)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
     rows = list_rows(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
-    (digest,) = {data.measure(data.DataConfig(root=str(folder))).train_digest}
+    (digest,) = {data.survey_images(data.DataConfig(root=str(folder))).train_digest}
     for name, top1, changes in (("a", 50.0, ""), ("b", 60.0, ""), ("c", 90.0, "optimizer.lr=9\n")):
         run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))

@@ -39,7 +39,7 @@ def evaluate_by_hand(
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
-    loader = data.open_eval(config, data.measure(config), Batching(0, 1, 8, 8, 0))
+    loader = data.open_eval(config, data.survey_images(config), Batching(0, 1, 8, 8, 0))
     right, loss = {}, 0.0
     for raw in loader.batches():
         with torch.no_grad():

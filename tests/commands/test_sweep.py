@@ -122,7 +122,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (speeds, 1.0)}
-    monkeypatch.setattr(measure, "recall", measurements.get)
+    monkeypatch.setattr(measure, "read_measurement", measurements.get)
     words = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
@@ -186,7 +186,7 @@ def test_sweep_plan_reports_shared_stable_phases(sweeps, enter):
 
 def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
-    monkeypatch.setattr(measure, "recall", lambda _: (speeds, 1.0))
+    monkeypatch.setattr(measure, "read_measurement", lambda _: (speeds, 1.0))
     words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
     out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out
     # 12,000 steps of the longer run; the shorter run trains 8,000 of them

@@ -45,20 +45,20 @@ def make_small_config(root: Path, backend: str = "torchvision", **changes) -> Da
 
 def count_images(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
     """Return the numbers of training and validation images, and the classes."""
-    facts = data.measure(config)
+    facts = data.survey_images(config)
     return facts.train_examples, facts.eval_examples, facts.classes
 
 
-def explain_rejected_images(config: DataConfig, ask: Callable = data.measure) -> str:
+def explain_rejected_images(config: DataConfig, ask: Callable = data.survey_images) -> str:
     """Return why images are rejected."""
     return str(get_error(NotReadyError, ask, config))
 
 
 def open_training(
-    config: DataConfig, augment: object = None, share: Batching = ONE_RANK
+    config: DataConfig, augment: object = None, batching: Batching = ONE_RANK
 ) -> data.TrainLoader:
     """Open the training images."""
-    return data.open_train(config, data.measure(config), share, augment)
+    return data.open_train(config, data.survey_images(config), batching, augment)
 
 
 def train_pixels(config: DataConfig, steps: int, augment: object = None) -> np.ndarray:

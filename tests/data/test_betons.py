@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data import measure
+from resnet_recipes.data import survey_images
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
@@ -102,14 +102,14 @@ def test_mismatched_betons_are_rejected(copied_betons):
     shutil.copy(copied_betons / "val.beton", copied_betons / "train.beton")
     shutil.copy(val, train)
     with pytest.raises(NotReadyError, match=r"train\.beton is the val split according to its"):
-        measure(make_config(copied_betons))
+        survey_images(make_config(copied_betons))
     older = json.loads(train.read_text())
     del older["split"]
     train.write_text(json.dumps(older))
-    assert measure(make_config(copied_betons)).train_examples == 11
+    assert survey_images(make_config(copied_betons)).train_examples == 11
     val.write_text(val.read_text().replace('"ant"', '"zebra"'))
     with pytest.raises(NotReadyError, match=r"differs from train\.beton in its classes"):
-        measure(make_config(copied_betons))
+        survey_images(make_config(copied_betons))
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_mismatched_betons_are_rejected(copied_betons):
 )
 def test_settings_of_image_files_are_rejected(betons, changes, message):
     with pytest.raises(NotReadyError, match=message):
-        measure(make_config(betons, **changes))
+        survey_images(make_config(betons, **changes))
 
 
 def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
-    assert "os_cache=true" in measure(make_config(betons)).details[0]
+    assert "os_cache=true" in survey_images(make_config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.get_available_memory", lambda: 1 << 10)
-    assert "os_cache=false" in measure(make_config(betons)).notes[0]
+    assert "os_cache=false" in survey_images(make_config(betons)).notes[0]
     train_pixels(make_config(betons), 3)  # looks ahead instead of relying on the page cache

@@ -47,7 +47,7 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
     root = request.getfixturevalue("betons") if backend == "ffcv" else folder
     order = "quasi_random" if backend == "ffcv" else "random"
     config = make_small_config(root, backend, workers=workers, order=order)
-    return Case(config, data.measure(config))
+    return Case(config, data.survey_images(config))
 
 
 def test_batches_are_uint8_channels_last_with_int64_labels(case):

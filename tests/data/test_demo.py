@@ -14,7 +14,7 @@ from resnet_recipes.data.base import DataConfig
 def test_demo_writes_an_image_folder_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = tmp_path / demo.write(Path("set"), train_images=2, val_images=1)
-    facts = data.measure(DataConfig(root=str(root)))
+    facts = data.survey_images(DataConfig(root=str(root)))
     assert (facts.train_examples, facts.eval_examples, len(facts.classes)) == (24, 12, 12)
     sizes = {Image.open(path).size for path in root.rglob("*.jpg")}
     assert len(sizes) > 10

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.text import show_nothing
-from resnet_recipes.data import measure, open_eval
+from resnet_recipes.data import open_eval, survey_images
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
@@ -104,7 +104,7 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     ffcv(WRITES, tmp_path)
     whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
     settings = make_small_config(tmp_path, "ffcv", eval_resize=32, **whole)
-    facts = measure(settings)
+    facts = survey_images(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
     assert "has no sidecar" in "".join(facts.notes)
     drawn = [

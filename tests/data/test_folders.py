@@ -51,7 +51,7 @@ def broken_images(copied_images: Path) -> Path:
 
 def read_evaluation(settings: DataConfig) -> np.ndarray:
     """Return all evaluation images, int [N, S, S, 3]."""
-    with closing(data.open_eval(settings, data.measure(settings), ONE_RANK)) as loader:
+    with closing(data.open_eval(settings, data.survey_images(settings), ONE_RANK)) as loader:
         batches = [pixels for pixels, _ in copy_batches(loader.batches(), 99)]
     return np.concatenate(batches).transpose(0, 2, 3, 1).astype(int)
 
@@ -170,7 +170,7 @@ from resnet_recipes.data.base import Batching, DataConfig
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,
                       eval_size=32, workers=2)
-loader = data.open_train(settings, data.measure(settings), Batching(0, 1, 12, 4, 5))
+loader = data.open_train(settings, data.survey_images(settings), Batching(0, 1, 12, 4, 5))
 batches = loader.batches()
 next(batches)
 print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)
@@ -202,7 +202,7 @@ def test_workers_die_with_the_trainer(folder, forks, tmp_path):
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_changed_images_are_not_opened(copied_images, split):
     facts, path = (
-        data.measure(make_small_config(copied_images)),
+        data.survey_images(make_small_config(copied_images)),
         next((copied_images / split).glob("*/*")),
     )
     path.write_bytes(path.read_bytes() + b" ")

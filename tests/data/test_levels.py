@@ -15,7 +15,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import show_nothing
 from resnet_recipes.data import convert as convert_module
-from resnet_recipes.data import measure, open_train
+from resnet_recipes.data import open_train, survey_images
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, get_half_path, open_beton
 from resnet_recipes.data.beton.samples import open_samples
@@ -140,7 +140,7 @@ def test_small_level_of_other_images_is_rejected(copied_levels, betons):
     with pytest.raises(
         NotReadyError, match=r"train\.half\.beton does not hold the images of train\.beton at half"
     ):
-        measure(make_config(copied_levels))
+        survey_images(make_config(copied_levels))
 
 
 def test_evaluation_ignores_the_small_level(folder, copied_levels):
@@ -153,7 +153,7 @@ def test_evaluation_ignores_the_small_level(folder, copied_levels):
 
 def test_resume_checks_the_small_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
-    before, after = (measure(make_config(root)) for root in (levels, copied_levels))
+    before, after = (survey_images(make_config(root)) for root in (levels, copied_levels))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
         open_train(make_config(copied_levels), replace(before, root=copied_levels), ONE_RANK)

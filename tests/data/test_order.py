@@ -24,9 +24,9 @@ def test_every_epoch_has_another_permutation():
 
 
 def test_global_batch_is_a_slice_of_permutation():
-    share = Batching(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
+    batching = Batching(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     orders = list(
-        itertools.islice(generate_train_batches(DataConfig(), share, 50, first_step=3), 3)
+        itertools.islice(generate_train_batches(DataConfig(), batching, 50, first_step=3), 3)
     )
     assert [order.crop_epoch for order in orders] == [0, 1, 1]
     assert np.array_equal(orders[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
@@ -34,8 +34,8 @@ def test_global_batch_is_a_slice_of_permutation():
 
 
 def test_sizes_follow_the_epoch_and_last_stays():
-    share = Batching(0, 1, 1, 1, 0, train_sizes=(96, 128))
-    orders = generate_train_batches(DataConfig(), share, 1, 0)
+    batching = Batching(0, 1, 1, 1, 0, train_sizes=(96, 128))
+    orders = generate_train_batches(DataConfig(), batching, 1, 0)
     assert [order.image_size for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
     assert (
         next(
@@ -56,8 +56,8 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     dealt = np.repeat(shuffle(5, 0, examples), repeats)
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
-        share = Batching(rank, world_size, batch, 1, 5, groups=world_size)
-        order = next(generate_train_batches(DataConfig(repeats=repeats), share, examples, 0))
+        batching = Batching(rank, world_size, batch, 1, 5, groups=world_size)
+        order = next(generate_train_batches(DataConfig(repeats=repeats), batching, examples, 0))
         assert order.indices.tolist() == theirs
 
 
@@ -148,9 +148,10 @@ def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[in
     config, order_epoch = DataConfig(repeats=repeats), make_balanced_order(LABELS, 1.0)
     if repeats > 1:
         order_epoch = shuffle
-    shares = [Batching(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
+    batchings = [Batching(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
     orders = [
-        generate_train_batches(config, share, len(LABELS), first, order_epoch) for share in shares
+        generate_train_batches(config, batching, len(LABELS), first, order_epoch)
+        for batching in batchings
     ]
     return [
         (order.crop_epoch, *key)
@@ -183,8 +184,8 @@ def test_repeated_image_gets_a_new_crop():
 def test_epoch_blocks_have_one_size_and_every_image():
     blocks = []
     for rank in range(2):
-        share = Batching(rank, 2, global_size=8, eval_size=1, seed=0)
-        blocks += list_epoch_batches(DataConfig(repeats=2), share, 10, epoch=3)
+        batching = Batching(rank, 2, global_size=8, eval_size=1, seed=0)
+        blocks += list_epoch_batches(DataConfig(repeats=2), batching, 10, epoch=3)
     assert {len(block.indices) for block in blocks} == {4}
     for copy in range(2):
         parts = [block.indices for block in blocks if block.copies[0] == copy]

@@ -100,7 +100,7 @@ def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     subprocess.run(message.partition("if train is a class: ")[2], shell=True, check=True)
     config = DataConfig(root=str(tmp_path / "set"), val_share=0.5)
-    assert data.measure(config).classes == ("bus", "train")
+    assert data.survey_images(config).classes == ("bus", "train")
 
 
 @pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])

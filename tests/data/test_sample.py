@@ -24,9 +24,9 @@ def test_bytes_equal_raw_file_sizes(folder, tmp_path):
     raw = convert_to_small_pages(folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes
     expected = 48 * np.mean(3 * sizes.prod(axis=1))
-    assert Sample.of(data.measure(make_small_config(folder))).estimate_bytes(48) == pytest.approx(
-        expected, abs=1
-    )
+    assert Sample.of(data.survey_images(make_small_config(folder))).estimate_bytes(
+        48
+    ) == pytest.approx(expected, abs=1)
 
 
 def test_sample_of_million_images_covers_all_sizes():
@@ -52,7 +52,7 @@ def test_strata_are_distinct_and_cover_all_sizes(count):
 
 def test_sample_skips_damaged_and_special_files(copied_images):
     files = sorted((copied_images / "train").glob("*/*.jpg"))
-    facts = data.measure(make_small_config(copied_images))
+    facts = data.survey_images(make_small_config(copied_images))
     files[0].write_bytes(b"no image")
     files[1].unlink()
     files[2].unlink()
@@ -65,7 +65,7 @@ def test_sample_skips_damaged_and_special_files(copied_images):
 def test_crops_with_equal_settings_are_timed_once(copied_images, monkeypatch):
     built, build = [], module.build_train_pipeline
     monkeypatch.setattr(module, "build_train_pipeline", lambda *a: built.append(a) or build(*a))
-    sample = Sample.of(data.measure(make_small_config(copied_images)))
+    sample = Sample.of(data.survey_images(make_small_config(copied_images)))
     times = []
     for depth in (None, 1, 2):
         for side in (16, 32):
@@ -82,12 +82,12 @@ def test_truncated_images_give_no_time(copied_images):
         path.write_bytes(path.read_bytes()[:-200])
     config = make_small_config(copied_images)
     with pytest.raises(TrainingError):
-        Sample.of(data.measure(config)).crop_seconds(config, None, 32)
+        Sample.of(data.survey_images(config)).crop_seconds(config, None, 32)
 
 
 def test_sample_without_images_is_a_typical_photograph(copied_images):
     """A photograph of 500 x 367 pixels becomes 352 x 258."""
-    facts = data.measure(make_small_config(copied_images))
+    facts = data.survey_images(make_small_config(copied_images))
     shutil.rmtree(copied_images / "train")
     typical = Sample.of(facts)
     assert typical.source_text.startswith("by a table")
@@ -106,7 +106,7 @@ def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
     monkeypatch.setattr(
         Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
     )
-    sample = Sample.of(data.measure(make_small_config(copied_images)))
+    sample = Sample.of(data.survey_images(make_small_config(copied_images)))
     assert sample.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
     assert len(sample.indices) > 16
     assert [len(orders[0].indices) for orders in built] == [16, 16, 16]  # three laps of one batch
@@ -115,7 +115,7 @@ def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
 def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     config = make_small_config(folder if backend == "torchvision" else betons, backend)
-    facts, reads, pread = data.measure(config), [], os.pread
+    facts, reads, pread = data.survey_images(config), [], os.pread
 
     def fail(*_: object) -> int:
         raise BlockingIOError
@@ -168,4 +168,4 @@ def test_disk_speed_needs_mincore(folder, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
-    assert Sample.of(data.measure(make_small_config(folder))).disk_seconds == 0.0
+    assert Sample.of(data.survey_images(make_small_config(folder))).disk_seconds == 0.0

@@ -98,7 +98,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
         "pip install pillow-heif  makes .heic readable"
     )
-    assert data.measure(make_small_config(copied_images)).notes[0] == text
+    assert data.survey_images(make_small_config(copied_images)).notes[0] == text
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
     message = explain_rejected_images(make_small_config(copied_images))
@@ -122,7 +122,7 @@ def test_linked_classes_count_and_link_loops_end(copied_images):
         next((copied_images / "elsewhere").iterdir())
     )
     assert count_images(make_small_config(copied_images)) == (38, 11, CLASSES)
-    facts = data.measure(DataConfig(root=str(copied_images)))
+    facts = data.survey_images(DataConfig(root=str(copied_images)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]
 

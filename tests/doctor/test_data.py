@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data import measure
+from resnet_recipes.data import survey_images
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
@@ -61,7 +61,7 @@ def test_missing_folder_is_reported_as_absent(tmp_path):
 def test_findings_equal_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
     with pytest.raises(NotReadyError) as caught:
-        measure(DataConfig(root=str(root)))
+        survey_images(DataConfig(root=str(root)))
     finding = get_only_finding(check_data(root), "fix")
     (problem,) = caught.value.problems
     assert problem.clause.removeprefix("train: ").removeprefix("val: ") in finding.what

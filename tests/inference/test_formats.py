@@ -20,7 +20,7 @@ from resnet_recipes.inference.formats import (
 from resnet_recipes.inference.inputs import PreprocessingNetwork, is_any_size_accepted
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 from tests.tiny_networks import build_shallow_resnet18
 
@@ -36,7 +36,9 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     model = build_shallow_resnet18(4)
     BlurPool().modify_model(model)
     classes = ("cat", "dog", "a|b", "<i>")
-    about = About("resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25)
+    about = NetworkDescription(
+        "resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25
+    )
     return Network(model.eval(), about)
 
 
@@ -66,7 +68,8 @@ def test_torchvision_and_timm_load_export_strictly(tmp_path, monkeypatch):
     pytest.importorskip("timm")
     torch.manual_seed(0)
     standard = Network(
-        torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c"))
+        torchvision.models.resnet18(num_classes=3).eval(),
+        NetworkDescription("resnet18", 3, ("a", "b", "c")),
     )
     for to in ("torchvision", "timm"):
         (tmp_path / to).mkdir()
@@ -97,7 +100,9 @@ def test_crop_fraction_is_exact_for_every_size():
 
 
 def test_formats_without_graph_reject_unsupported_networks(network):
-    small = Network(network.model, About("resnet18", 4, arguments={"small_stem": True}))
+    small = Network(
+        network.model, NetworkDescription("resnet18", 4, arguments={"small_stem": True})
+    )
     for other, rule in ((network, "support blurpool"), (small, "no ResNet of this stem")):
         for to in ("torchvision", "timm"):
             (problem,) = find_problems(other, to, ExportOptions())

@@ -16,12 +16,12 @@ from resnet_recipes.inference.inputs import (
     is_any_size_accepted,
     is_size_accepted,
 )
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
 
-def about(**changes: object) -> About:
-    return About("resnet18", 4, eval_resize=40, eval_size=32, **changes)
+def about(**changes: object) -> NetworkDescription:
+    return NetworkDescription("resnet18", 4, eval_resize=40, eval_size=32, **changes)
 
 
 @pytest.mark.parametrize("resize", [40, 35, 37])  # margins 4, 1.5, 2.5 px; halves to even

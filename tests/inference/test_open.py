@@ -5,14 +5,14 @@ from torch import nn
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.inference import open as opening
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
 
 @pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
 def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
-    about = About("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
+    about = NetworkDescription("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
     with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as caught:
         opening.open_trained(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
@@ -21,14 +21,14 @@ def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
 
 
 def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
-    about = About("resnet18", 4, eval_resize=32, eval_size=32)
+    about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError, match="must be at least"):
         opening.open_trained(tmp_path / "weights.pt", ["data.eval_size=64"])
 
 
 def test_setting_of_training_is_rejected_with_a_hint(tmp_path, monkeypatch):
-    about = About("resnet18", 4, eval_resize=32, eval_size=32)
+    about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError) as caught:
         opening.open_trained(tmp_path / "weights.pt", ["data.mean=[1,2,3]"])

@@ -6,20 +6,22 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.inference.trained_network import make_recipe
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 from tests.tiny_networks import build_narrow_resnet18
 
 
 def test_file_determines_crop_of_images(tmp_path):
-    network = Network(build_narrow_resnet18(4), About("resnet18", 4, eval_resize=40, eval_size=32))
+    network = Network(
+        build_narrow_resnet18(4), NetworkDescription("resnet18", 4, eval_resize=40, eval_size=32)
+    )
     data = make_recipe(tmp_path / "weights.pt", network).data
     assert (data.eval_resize, data.eval_size) == (40, 32)
 
 
 @pytest.mark.timeout(20)  # opening a FIFO would block
 def test_unreadable_recipe_of_run_is_not_replaced(tmp_path):
-    network = Network(build_narrow_resnet18(4), About("resnet18", 4))
+    network = Network(build_narrow_resnet18(4), NetworkDescription("resnet18", 4))
     with pytest.raises(RecipeError, match="No such file"):
         make_recipe(tmp_path, network)
     os.mkfifo(tmp_path / "config.yaml")

@@ -84,7 +84,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launc
     def find(steps: int, recipe: Recipe = recipe):
         run = replace(recipe.run, extends="short", name="auto")
         longer = replace(recipe, run=run, max_duration=f"{steps}ba")
-        return find_stable_state(make_plan(longer, data.measure(longer.data), 1))
+        return find_stable_state(make_plan(longer, data.survey_images(longer.data), 1))
 
     assert [find(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
     with pytest.raises(
@@ -116,7 +116,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launc
 def test_extended_run_rejects_other_training_images(prepare_run, tmp_path):
     prepare_run("short", 16)
     longer = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
-    plan = make_plan(longer, data.measure(longer.data), 1)
+    plan = make_plan(longer, data.survey_images(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
     with pytest.raises(NotYetError):  # it must be trained first
         find_stable_state(replace(plan, facts=others[0]))

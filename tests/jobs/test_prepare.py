@@ -33,7 +33,7 @@ def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
         create_random_images(tmp_path / "img"), betons, ConvertOptions(workers=1), lambda *_: None
     )
 
-    facts = data.measure(DataConfig("auto", str(betons)))
+    facts = data.survey_images(DataConfig("auto", str(betons)))
 
     words = (
         "data.backend=auto data.workers=0 data.train_size=32 data.eval_resize=32 data.eval_size=32 "

@@ -7,7 +7,7 @@ from torch import nn
 from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
-from resnet_recipes.methods.module_class import adopt
+from resnet_recipes.methods.module_class import change_class
 from tests.methods.inputs import make_network
 from tests.ops.test_blur import blur_by_definition
 
@@ -19,7 +19,7 @@ MAP = torch.arange(25.0).view(1, 1, 5, 5)
 
 def test_max_pool_is_blurred_before_its_stride():
     pool = nn.MaxPool2d(3, 2, 1)
-    adopt(pool, BlurMaxPool2d)
+    change_class(pool, BlurMaxPool2d)
     assert torch.equal(
         pool(MAP)[0, 0], torch.tensor([[4.5, 7.25, 6.0], [12.25, 18.0, 14.25], [12.0, 17.25, 13.5]])
     )
@@ -30,7 +30,7 @@ def test_convolution_reads_blurred_input(kernel):
     conv = nn.Conv2d(16, 8, kernel, stride=2, padding=kernel // 2, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = conv(blur_by_definition(x))
-    adopt(conv, BlurConv2d)
+    change_class(conv, BlurConv2d)
     assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact up to the order of a sum
 
 
@@ -38,7 +38,7 @@ def test_blur_after_convolution_runs_at_full_resolution():
     conv = nn.Conv2d(16, 8, 3, stride=2, padding=1, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = blur_by_definition(F.conv2d(x, conv.weight, conv.bias, padding=1), stride=2)
-    adopt(conv, ConvBlur2d)
+    change_class(conv, ConvBlur2d)
     assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)
 
 

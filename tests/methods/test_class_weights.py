@@ -46,7 +46,7 @@ def test_mixed_target_averages_weights_of_its_classes():
 
 def test_run_counts_class_images_also_when_resumed(tmp_path):
     small = make_recipe("methods.class_weights.rule=inverse")
-    facts = data.measure(small.data)
+    facts = data.survey_images(small.data)
     (tmp_path / "data.json").write_text(facts.to_json())
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))
     assert sum(again.class_images) == again.train_examples

@@ -3,33 +3,33 @@
 import pytest
 from torch import nn
 
-from resnet_recipes.methods.module_class import adopt, release
+from resnet_recipes.methods.module_class import change_class, restore_class
 
 
 class Loud(nn.ReLU):
     """A ReLU with a volume."""
 
 
-def test_adopt_changes_only_the_class():
+def test_change_class_changes_only_the_class():
     conv = nn.Conv2d(3, 4, 3)
     weight, keys = conv.weight, list(conv.state_dict())
 
     class Marked(nn.Conv2d):
         pass
 
-    adopt(conv, Marked, mark=3)
+    change_class(conv, Marked, mark=3)
     assert (type(conv), conv.mark, conv.weight is weight, list(conv.state_dict())) == (
         Marked,
         3,
         True,
         keys,
     )
-    release(conv, nn.Conv2d)
+    restore_class(conv, nn.Conv2d)
     assert type(conv) is nn.Conv2d
     with pytest.raises(TypeError, match="Conv2d was not built as a ReLU"):
-        release(conv, nn.ReLU)
+        restore_class(conv, nn.ReLU)
 
 
-def test_adopt_rejects_class_without_direct_inheritance():
+def test_change_class_rejects_class_without_direct_inheritance():
     with pytest.raises(TypeError, match="Loud is not a direct subclass of Conv2d"):
-        adopt(nn.Conv2d(3, 4, 3), Loud)
+        change_class(nn.Conv2d(3, 4, 3), Loud)

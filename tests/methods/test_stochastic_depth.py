@@ -7,7 +7,7 @@ from torchvision.models import resnet18, resnet50
 from torchvision.models.resnet import BasicBlock
 
 from resnet_recipes.methods import stochastic_depth
-from resnet_recipes.methods.module_class import adopt
+from resnet_recipes.methods.module_class import change_class
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
 from tests.methods.inputs import make_network
 
@@ -46,7 +46,7 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
 
 def test_examples_are_dropped_at_rate_of_block():
     norm = nn.BatchNorm2d(4)
-    adopt(norm, DropSamplesBatchNorm2d, drop_rate=0.1)
+    change_class(norm, DropSamplesBatchNorm2d, drop_rate=0.1)
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
     actual = norm(x)

@@ -14,7 +14,7 @@ from torch import nn
 from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.build import build_model, cast_together
+from resnet_recipes.network.build import build_model, cast_by_stage
 from tests.checks import is_identical
 from tests.tiny_networks import build_narrow_resnet18
 
@@ -106,7 +106,7 @@ def networks():
     uncast = build_narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(uncast)
     together = copy.deepcopy(uncast)
-    cast_together(together, torch.bfloat16)
+    cast_by_stage(together, torch.bfloat16)
     return uncast, together
 
 
@@ -117,7 +117,7 @@ def compute_logits(model, dtype=torch.bfloat16):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_cast_together_is_bit_identical(networks, dtype):
+def test_cast_by_stage_is_bit_identical(networks, dtype):
     outputs = []
     for model in networks:
         outputs.append(compute_logits(model, dtype))

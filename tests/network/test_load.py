@@ -17,7 +17,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.network import about
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -140,7 +140,7 @@ def test_heat_map_is_layer_cam():
     model = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
     images, labels = torch.randn(3, 3, 21, 21), torch.tensor([1, 0, 1])
     with torch.no_grad():
-        heat_maps = Network(model, About("resnet18", 2)).heat_map(images, labels)
+        heat_maps = Network(model, NetworkDescription("resnet18", 2)).heat_map(images, labels)
         maps = features(images)
     for image, label, heat in zip(maps, labels.tolist(), heat_maps, strict=True):
         expected = torch.zeros(10, 10)
@@ -154,7 +154,7 @@ def test_heat_map_is_layer_cam():
 
 @pytest.mark.parametrize("shape", [(16,), (4, 4)])
 def test_heat_map_of_transformer_is_none(shape):
-    network = Network(Tokens(shape), About("resnet18", 2))
+    network = Network(Tokens(shape), NetworkDescription("resnet18", 2))
     assert network.heat_map(torch.randn(2, 3, 16, 16), torch.tensor([0, 1])) is None
 
 
@@ -174,7 +174,7 @@ def test_heat_map_of_transformer_is_none(shape):
     ],
 )
 def test_transform_rejects_invalid_images(image, rule):
-    network = Network(nn.Flatten(), About("resnet18", 2))
+    network = Network(nn.Flatten(), NetworkDescription("resnet18", 2))
     with pytest.raises(BadImageError, match=rule):
         network.transform(image)
 
@@ -199,7 +199,7 @@ def test_embed_returns_input_of_classifier(name):
     if name.startswith("timm:"):
         pytest.importorskip("timm")
     model = backbones.build(name, 3, {}).eval()
-    network = Network(model, About(name, 3))
+    network = Network(model, NetworkDescription(name, 3))
     images = torch.randn(2, 3, *([160] * 2 if "vit" in name else [64] * 2))
     with torch.no_grad():
         features = network.embed(images)
@@ -256,7 +256,7 @@ def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow_resnet18, tmp_path):
-    described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
+    described = about.NetworkDescription("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
     content = write_weights(narrow_resnet18, tmp_path / f"good.{suffix}", described).read_bytes()
     rng = np.random.default_rng(0)
     path = tmp_path / f"bad.{suffix}"

@@ -23,7 +23,7 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import image_settings, pretrained
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
@@ -80,7 +80,7 @@ a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
 def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp_path):
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
     indices, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
-    path = write_weights(trained, tmp_path / "w.pt", About("resnet18", 7, named))
+    path = write_weights(trained, tmp_path / "w.pt", NetworkDescription("resnet18", 7, named))
     start = pretrained.find(make_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
@@ -145,7 +145,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
     path = write_weights(
         build_model(small, 7, seed=0),
         tmp_path / "s.pt",
-        About("resnet18", 7, arguments=small.arguments),
+        NetworkDescription("resnet18", 7, arguments=small.arguments),
     )
     assert "model.stem=small model.width=0.125" in explain_rejected_weights(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
@@ -167,8 +167,10 @@ def test_timm_weights_state_fit_of_non_square_images():
         config = ModelConfig(name="timm:convnext_base", weights=f"timm:convnext_base.{name}")
         images = image_settings.find_image_settings(config.name, config.weights)
         assert images["fit"] == fit
-        network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
-        text = " ".join(pretrained.Start(network, {}, "").list_notes(config, DataConfig()))
+        network = Network(nn.Linear(1, 1), NetworkDescription("timm:convnext_base", 1, **images))
+        text = " ".join(
+            pretrained.PretrainedWeights(network, {}, "").list_notes(config, DataConfig())
+        )
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 

@@ -9,7 +9,7 @@ import torchvision
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network import about, archive
-from resnet_recipes.network.about import About
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
@@ -20,7 +20,7 @@ from tests.tables import parse_rows
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-def describe_run(run: Run) -> About:
+def describe_run(run: Run) -> NetworkDescription:
     """Return the description of a run's network."""
     return about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
 
@@ -93,7 +93,7 @@ def test_about_round_trips_through_json():
         "loss": 0.5,
         "eval_examples": 9,
     }
-    whole = About("resnet18", 2, ("tench", "caf\u00e9"), surgery, **numbers)
+    whole = NetworkDescription("resnet18", 2, ("tench", "caf\u00e9"), surgery, **numbers)
     assert about.from_json(whole.to_json()) == whole
 
 
@@ -128,7 +128,7 @@ unknown | 1
     ],
 )
 def test_about_rejects_invalid_fields(field, value):
-    tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json())
+    tree = json.loads(NetworkDescription("resnet18", 2, ("one", "two"), epochs=1.0).to_json())
     with pytest.raises(ValueError, match=r"description|names|normalized"):
         about.from_json(json.dumps(tree | {field: json.loads(value)}))
 

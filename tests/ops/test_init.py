@@ -29,7 +29,7 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
         asked.append(arguments)
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
-    monkeypatch.setattr(ops.trial, "recall", try_operations)
+    monkeypatch.setattr(ops.trial, "read_verdicts", try_operations)
     places = torch.device("cuda"), torch.bfloat16
     operations = ops.choose(*places)
     assert ops.choose(*places) is operations

@@ -48,13 +48,13 @@ def trial_verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return coming
 
 
-def recall(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
-    return trial.recall([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
+def read_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
+    return trial.read_verdicts([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
 def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     trial_verdicts.append(ALL_RIGHT)
-    assert [recall(), recall()] == [ALL_RIGHT] * 2
+    assert [read_verdicts(), read_verdicts()] == [ALL_RIGHT] * 2
     for place, name, value in (
         (torch.cuda, "get_device_name", lambda device: "NVIDIA B200"),
         (trial, "DRIVERS", [__file__]),
@@ -62,37 +62,38 @@ def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     ):
         trial_verdicts.append(ALL_RIGHT)
         monkeypatch.setattr(place, name, value)
-        recall()
+        read_verdicts()
         assert not trial_verdicts
     trial_verdicts.append(ALL_RIGHT)
-    recall(torch.float16)
+    read_verdicts(torch.float16)
     assert not trial_verdicts
 
 
 def test_failure_is_tried_again_by_next_run(trial_verdicts, monkeypatch):
     trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
-    assert [recall(), recall()] == [NONE] * 2  # the second rank started before the first ended
+    # the second rank started before the first ended
+    assert [read_verdicts(), read_verdicts()] == [NONE] * 2
     monkeypatch.setattr(trial.time, "time", lambda: 101.0)
-    assert recall() == ALL_RIGHT
+    assert read_verdicts() == ALL_RIGHT
 
 
 def test_failure_from_a_fast_clock_is_tried_again(trial_verdicts, monkeypatch):
     trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
-    assert recall() == NONE
+    assert read_verdicts() == NONE
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # the clock was set back
-    assert recall() == ALL_RIGHT
+    assert read_verdicts() == ALL_RIGHT
 
 
 def test_trial_ignores_damaged_record_and_readonly_folder(trial_verdicts, monkeypatch, tmp_path):
     trial_verdicts += [NONE, ALL_RIGHT, ALL_RIGHT]
-    recall()
+    read_verdicts()
     (record,) = tmp_path.rglob("*.json")
     record.write_text('{"verdicts": 3}')
-    assert recall() == ALL_RIGHT
+    assert read_verdicts() == ALL_RIGHT
     monkeypatch.setenv("XDG_CACHE_HOME", str(record))  # not a folder
-    assert recall() == NONE
+    assert read_verdicts() == NONE
 
 
 def test_full_disk_stores_nothing_and_tries_once(trial_verdicts, monkeypatch):
@@ -101,4 +102,4 @@ def test_full_disk_stores_nothing_and_tries_once(trial_verdicts, monkeypatch):
 
     monkeypatch.setattr(trial.atomic, "write_text", fail)
     trial_verdicts.append(ALL_RIGHT)
-    assert recall() == ALL_RIGHT
+    assert read_verdicts() == ALL_RIGHT

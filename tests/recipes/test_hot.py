@@ -50,7 +50,7 @@ def hot_run(monkeypatch: pytest.MonkeyPatch) -> Run:
     torch.set_default_dtype(torch.float64)
     recipe = compose("hot", WORDS.split()).recipe
     hot_run = build(
-        make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
+        make_plan(recipe, data.survey_images(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
     )
     yield hot_run
     hot_run.close()

@@ -53,7 +53,7 @@ def open_images(folder: Path, split: str) -> list[Image.Image]:
 
 def read_first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np.ndarray:
     """Return one batch, int64 [N, S, S, 3]."""
-    loader = open_split(settings, data.measure(settings), ALONE, *rest)
+    loader = open_split(settings, data.survey_images(settings), ALONE, *rest)
     try:
         return next(iter(loader.batches())).pixels.permute(0, 2, 3, 1).numpy().astype(int)
     finally:

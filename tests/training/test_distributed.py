@@ -47,7 +47,7 @@ def test_three_ranks_match_single_process(launcher, make_run, tmp_path):
 
     def train_and_read(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
         parsed = make_recipe(words)
-        facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
+        facts = replace(data.survey_images(parsed.data), eval_examples=eval_examples)
         folder = create_unstarted_run(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
         launcher.train(folder, ranks)
         summary = json.loads((folder / "summary.json").read_text())

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from resnet_recipes.network.build import cast_together
+from resnet_recipes.network.build import cast_by_stage
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
 from resnet_recipes.training.run import Run
 from tests.checks import is_identical
@@ -98,7 +98,7 @@ def make_replayed_run(
     def make(words: str = "") -> tuple[Run, list[str]]:
         run, texts = make_run(words), []
         if run.precision.dtype != torch.float32:
-            cast_together(run.model, run.precision.dtype)
+            cast_by_stage(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.all_reduce, texts.append)
         device.buffers = list(run.model.buffers())
         return run, texts

@@ -91,7 +91,7 @@ def measure_two_ranks(process: RankProcess) -> dict[str, object]:
     measurement.TIMED_STEPS = 3
     torchvision.models.resnet18 = build_shallow_resnet18
     recipe = read(process.folder / "config.yaml")
-    growing = make_plan(recipe, data.measure(recipe.data), 2)
+    growing = make_plan(recipe, data.survey_images(recipe.data), 2)
     rank = distributed.read_rank("cpu", process.launch.store_path)
     speeds = measurement.measure_speeds(growing, rank, seconds=2.0)
     distributed.leave()

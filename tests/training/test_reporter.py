@@ -14,7 +14,7 @@ from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.train import make_run_facts
 from resnet_recipes.methods.base import Now
-from resnet_recipes.planning.estimate import Speeds, remember
+from resnet_recipes.planning.estimate import Speeds, write_measurement
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
@@ -34,7 +34,7 @@ def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
     assert make_run_facts(run, process).estimated_seconds is None
-    remember(make_speed_key(run.plan), Speeds({run.plan.sizes[0]: (0.25,)}))
+    write_measurement(make_speed_key(run.plan), Speeds({run.plan.sizes[0]: (0.25,)}))
     images = run.plan.total_steps * run.plan.recipe.batch.global_size
     assert make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)
 

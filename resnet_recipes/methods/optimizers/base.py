@@ -123,7 +123,7 @@ def _format_setting(name: str, value: object) -> str:
     return f"{words} {' '.join(f'{number:g}' for number in numbers) or value}"
 
 
-class UnderScaler(torch.optim.Optimizer):
+class ScalerAwareOptimizer(torch.optim.Optimizer):
     """An optimizer that applies GradScaler's scale and overflow flag itself, without a host sync.
 
     `_step_supports_amp_scaling` is a private attribute: the protocol of fused torch optimizers.
@@ -135,7 +135,7 @@ class UnderScaler(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update the weights; `closure` is not supported."""
         for group in self.param_groups:
-            if params := select_trainable(group):
+            if params := select_with_gradient(group):
                 self.update(params, group)
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
@@ -163,6 +163,6 @@ def read_scaling(optimizer: torch.optim.Optimizer) -> Scaling:
     return Scaling(getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None))
 
 
-def select_trainable(group: dict[str, Any]) -> list[nn.Parameter]:
+def select_with_gradient(group: dict[str, Any]) -> list[nn.Parameter]:
     """Return the parameters of a group that have a gradient."""
     return [parameter for parameter in group["params"] if parameter.grad is not None]

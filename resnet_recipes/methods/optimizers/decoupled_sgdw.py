@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnet_recipes.methods.optimizers.base import read_scaling, select_trainable
+from resnet_recipes.methods.optimizers.base import read_scaling, select_with_gradient
 from resnet_recipes.methods.optimizers.sgd import SGD, TorchSGD
 
 
@@ -55,6 +55,6 @@ class TorchDecoupledSGDW(TorchSGD):
         overflow = read_scaling(self).overflow
         for group in self.param_groups:
             decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
-            if decay and (params := select_trainable(group)):
+            if decay and (params := select_with_gradient(group)):
                 torch._foreach_mul_(params, 1 - decay * (1 if overflow is None else overflow == 0))
         super().step()

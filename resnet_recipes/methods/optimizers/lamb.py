@@ -11,7 +11,7 @@ from torch.optim.adam import adam
 from resnet_recipes.base.limits import BelowOne, Positive
 from resnet_recipes.methods.optimizers.base import (
     OptimizerSettings,
-    UnderScaler,
+    ScalerAwareOptimizer,
     fill_state_with_zeros,
     read_scaling,
 )
@@ -54,7 +54,7 @@ class LAMB(OptimizerSettings):
         return TorchLAMB(self.groups(model), self)
 
 
-class TorchLAMB(UnderScaler):
+class TorchLAMB(ScalerAwareOptimizer):
     """LAMB built on fused torch Adam, which writes the update into a scratch tensor."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):

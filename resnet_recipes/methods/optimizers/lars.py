@@ -10,7 +10,7 @@ from torch.optim.sgd import sgd
 from resnet_recipes.base.limits import BelowOne, Bounds, Positive
 from resnet_recipes.methods.optimizers.base import (
     OptimizerSettings,
-    UnderScaler,
+    ScalerAwareOptimizer,
     fill_state_with_zeros,
     read_scaling,
 )
@@ -48,7 +48,7 @@ class LARS(OptimizerSettings):
         return TorchLARS(self.groups(model), self)
 
 
-class TorchLARS(UnderScaler):
+class TorchLARS(ScalerAwareOptimizer):
     """LARS built on fused torch SGD at lr=1; gradients are scaled by each tensor's lr."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):

@@ -53,7 +53,7 @@ def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
     assert count_images(make_small_config(half_folders, **named))[2] == ("one half", "other")
     assert not [
         note
-        for note in data.measure(make_small_config(half_folders, **named)).notes
+        for note in data.survey_images(make_small_config(half_folders, **named)).notes
         if "nested" in note
     ]
     assert (
@@ -113,6 +113,8 @@ def test_nested_classes_are_suggested_only_if_unambiguous(folder, tmp_path):
     offer = "data.nested_classes=true makes each of these a class"
     for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
         shutil.copytree(folder / "train" / "ant", tmp_path / place)
-    assert offer not in "".join(data.measure(make_small_config(tmp_path, val_share=0.1)).notes)
+    assert offer not in "".join(
+        data.survey_images(make_small_config(tmp_path, val_share=0.1)).notes
+    )
     (tmp_path / "cold/other").rename(tmp_path / "cold/cat")
-    assert offer in "".join(data.measure(make_small_config(tmp_path, val_share=0.1)).notes)
+    assert offer in "".join(data.survey_images(make_small_config(tmp_path, val_share=0.1)).notes)

@@ -24,7 +24,7 @@ def copied_folder(folder: Path, tmp_path: Path) -> Path:
 
 def get_note(root: Path, **changes) -> str:
     """Return the note about copies, or ""."""
-    notes = data.measure(make_small_config(root, **changes)).notes
+    notes = data.survey_images(make_small_config(root, **changes)).notes
     return next((one for one in notes if "byte-identical" in one), "")
 
 

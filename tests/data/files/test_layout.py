@@ -54,7 +54,7 @@ def read_labels(root: Path) -> dict[str, str]:
 
 def list_notes(root: Path, **changes) -> str:
     """Return the notes about these images."""
-    facts = data.measure(make_small_config(root, **changes))
+    facts = data.survey_images(make_small_config(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
 
 
@@ -84,7 +84,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert count_images(config) == (28, 9, CLASSES)
     message = "9 images are set aside for validation, a share of 0.25 of each class"
     assert message in list_notes(flowers, val_share=0.25)
-    with closing(data.open_eval(config, data.measure(config), ONE_RANK)) as loader:
+    with closing(data.open_eval(config, data.survey_images(config), ONE_RANK)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
 
@@ -180,7 +180,7 @@ def test_share_is_taken_from_each_class_and_nested(copied_images):
         assert Counter(name[:3] for name in names) == expected
     for fewer, more in pairwise(chosen):
         assert fewer <= more
-    facts = data.measure(make_small_config(copied_images, share=0.3))
+    facts = data.survey_images(make_small_config(copied_images, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
     assert "12 images are trained on, a fraction of 0.3" in list_notes(copied_images, share=0.3)
@@ -207,7 +207,7 @@ def test_share_keeps_validation_images(flowers):
 
 def test_resume_checks_the_share(copied_images):
     config = make_small_config(copied_images, share=0.5)
-    facts = data.measure(config)
+    facts = data.survey_images(config)
     data.open_train(config, facts, ONE_RANK).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
         data.open_train(replace(config, share=0.6), facts, ONE_RANK)
@@ -337,7 +337,7 @@ def test_table_gives_images_and_labels_of_folders(folder, image_table):
     mine, theirs = (
         next(
             data.open_eval(
-                make_small_config(root), data.measure(make_small_config(root)), share
+                make_small_config(root), data.survey_images(make_small_config(root)), share
             ).batches()
         )
         for root in (image_table, folder)
@@ -384,7 +384,7 @@ def test_tables_without_labels_are_named(copied_images):
 
 def test_resume_checks_the_validation_fraction(flowers):
     config = make_small_config(flowers, val_share=0.2)
-    facts = data.measure(config)
+    facts = data.survey_images(config)
     data.open_train(config, facts, ONE_RANK).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
         data.open_train(replace(config, val_seed=1), facts, ONE_RANK)
@@ -416,7 +416,7 @@ def test_table_next_to_folders_gives_labels_and_note(images_with_tables, folder)
     }
     assert (
         f"labels come from {images_with_tables}/train.csv and {table}"
-        in data.measure(make_small_config(images_with_tables)).notes
+        in data.survey_images(make_small_config(images_with_tables)).notes
     )
     convert(
         images_with_tables, images_with_tables / "made", ConvertOptions(workers=1), show_nothing

@@ -93,7 +93,7 @@ def test_unreadable_size_is_an_error(root, monkeypatch):
     walk = listing.walk
     monkeypatch.setattr(listing, "walk", lambda *args: [(name, Entry()) for name, _ in walk(*args)])
     with pytest.raises(NotReadyError) as caught:
-        data.measure(DataConfig(root=str(root)))
+        data.survey_images(DataConfig(root=str(root)))
     (problem,) = caught.value.problems
     assert "ant/0.jpg" in f"{problem.key}={problem.value}"
     assert problem.clause == "cannot be read: Input/output error"
@@ -127,13 +127,13 @@ def test_small_datasets_are_not_cached(root, monkeypatch):
 
 def test_facts_report_cached_listing_and_digest(root):
     config = make_small_config(root)
-    first, second = data.measure(config), data.measure(config)
+    first, second = data.survey_images(config), data.survey_images(config)
     assert "using the cached listing" in "".join(second.details)
     assert "earlier start" not in "".join(first.details)
     assert first.digest == second.digest
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")
     (root / "val" / "ant").touch()
-    changed = data.measure(config)
+    changed = data.survey_images(config)
     assert changed.train_digest == first.train_digest
     assert changed.digest != first.digest
 
@@ -142,7 +142,7 @@ def test_file_changed_in_place_is_named(root):
     config = make_small_config(root)
     Listing.of(root / "val")
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # does not change the folder's time
-    facts = data.measure(config)
+    facts = data.survey_images(config)
     with pytest.raises(
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"
     ):

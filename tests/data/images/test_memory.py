@@ -77,7 +77,7 @@ def read(
 
 def read_crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
     """Return the training crops of each step, and the evaluation crops."""
-    facts, mine = data.measure(config), replace(ONE_RANK, **share)
+    facts, mine = data.survey_images(config), replace(ONE_RANK, **share)
     with (
         closing(data.open_train(config, facts, mine, augment)) as train,
         closing(data.open_eval(config, facts, mine)) as evaluation,
@@ -180,7 +180,7 @@ def test_memory_is_shared_by_name(copied_mixed_images):
 def _read_epoch(config: DataConfig, pipe: Connection) -> None:
     """Read an epoch as rank 1 of 2, and keep the loader open until a message arrives."""
     second = replace(ONE_RANK, rank=1, world_size=2)
-    with closing(open_training(config, share=second)) as loader:
+    with closing(open_training(config, batching=second)) as loader:
         read(loader, count=2 * STEPS)
         pipe.send("read")
         pipe.recv()
@@ -203,7 +203,7 @@ def test_two_ranks_share_one_copy(mixed_images):
     ours, theirs = context.Pipe()
     process = context.Process(target=_read_epoch, args=(config, theirs))
     process.start()
-    with closing(open_training(config, share=replace(ONE_RANK, world_size=2))) as loader:
+    with closing(open_training(config, batching=replace(ONE_RANK, world_size=2))) as loader:
         read(loader, count=2 * STEPS)
         assert ours.recv() == "read"
         (rss, pss), (other_rss, other_pss) = map(_measure_kilobytes, (os.getpid(), process.pid))

@@ -199,18 +199,20 @@ class Case(NamedTuple):
     ahead: int  # batches that are read ahead
     decoded: Counter  # decoded (epoch, index, copy) in this process
 
-    def run(self, share: Batching, first: int, count: int) -> Counter:
+    def run(self, batching: Batching, first: int, count: int) -> Counter:
         """Take batches from a step on, close the loader, and return the decoded images."""
         self.decoded.clear()
-        with closing(data.open_train(self.config, self.facts, share)) as loader:
+        with closing(data.open_train(self.config, self.facts, batching)) as loader:
             assert sum(1 for _ in itertools.islice(loader.batches(first), count)) == count
         return self.decoded.copy()
 
-    def decode_by_step(self, share: Batching, count: int) -> list[Counter]:
+    def decode_by_step(self, batching: Batching, count: int) -> list[Counter]:
         """Return the images decoded in each step of an uninterrupted run without look-ahead."""
         steps = []
         self.decoded.clear()
-        with closing(data.open_train(replace(self.config, workers=0), self.facts, share)) as loader:
+        with closing(
+            data.open_train(replace(self.config, workers=0), self.facts, batching)
+        ) as loader:
             for _ in itertools.islice(loader.batches(), count):
                 steps.append(self.decoded.copy())
                 self.decoded.clear()
@@ -249,17 +251,17 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"
     config = make_small_config(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
-    return Case(config, data.measure(config), PREFETCH * in_threads, decoded)
+    return Case(config, data.survey_images(config), PREFETCH * in_threads, decoded)
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (0, 2), (1, 2)])
 def test_run_decodes_its_steps_once_plus_prefetch(case, rank, world, repeats):
     case = case._replace(config=replace(case.config, repeats=repeats))
-    share = Batching(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
-    steps = case.decode_by_step(share, STEPS + PREFETCH)
+    batching = Batching(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
+    steps = case.decode_by_step(batching, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
     # without a stop, before it, and after it
     for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):
-        decoded, needed = case.run(share, first, end - first), sum(steps[first:end], Counter())
+        decoded, needed = case.run(batching, first, end - first), sum(steps[first:end], Counter())
         assert needed <= decoded <= needed + sum(steps[end : end + case.ahead], Counter())

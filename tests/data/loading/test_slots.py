@@ -20,7 +20,7 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def list_notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
     """Return the notes about these images."""
     return "\n".join(
-        data.measure(DataConfig(backend=backend, root=str(root), workers=workers)).notes
+        data.survey_images(DataConfig(backend=backend, root=str(root), workers=workers)).notes
     )
 
 

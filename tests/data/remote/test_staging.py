@@ -111,10 +111,10 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
         (["data.root={root}", "data.cache=/mine"], False),
     ],
 )
-def test_refuse_unasked_needs_typed_address_and_cache(changes, is_refused, config, site):
+def test_require_trusted_url_needs_typed_address_and_cache(changes, is_refused, config, site):
     typed = [change.format(root=config.root) for change in changes]
     with pytest.raises(NotReadyError) if is_refused else nullcontext() as failure:
-        data.refuse_unasked(config, typed, "resnet-recipes eval a")
+        data.require_trusted_url(config, typed, "resnet-recipes eval a")
     if is_refused:
         (problem,) = failure.value.problems
         assert problem.key == "data.root"
@@ -122,23 +122,23 @@ def test_refuse_unasked_needs_typed_address_and_cache(changes, is_refused, confi
     assert not site.asked
 
 
-def test_refuse_unasked_trusts_images_fetched_before(config, site):
+def test_require_trusted_url_trusts_images_fetched_before(config, site):
     fetch(config)
-    data.refuse_unasked(config, [], "resnet-recipes eval a")
-    data.refuse_unasked(replace(config, backend="synthetic", cache="/other"), [], "eval")
+    data.require_trusted_url(config, [], "resnet-recipes eval a")
+    data.require_trusted_url(replace(config, backend="synthetic", cache="/other"), [], "eval")
     with pytest.raises(NotReadyError):
-        data.refuse_unasked(replace(config, root=f"{config.root}/other"), [], "eval")
+        data.require_trusted_url(replace(config, root=f"{config.root}/other"), [], "eval")
 
 
 def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", -1.0)
-    facts, local = data.measure(config), data.measure(DataConfig(root=str(betons)))
+    facts, local = data.survey_images(config), data.survey_images(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
     assert "are still to be fetched before the first step" in facts.notes[0]
     asked = len(list_requested_ranges(site))
     assert asked < sum(-(-(betons / name).stat().st_size // PIECE_BYTES) for name in FILES)
     fetch(config)
-    assert "read from a copy on this machine" in data.measure(config).notes[0]
+    assert "read from a copy on this machine" in data.survey_images(config).notes[0]
 
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
@@ -298,7 +298,7 @@ def test_server_error_text_is_shortened():
 def test_plan_rejects_password_in_address(config, site):
     address = site.address.replace("://", "://me:secret@")
     with pytest.raises(RecipeError, match="without password"):
-        data.measure(replace(config, root=address))
+        data.survey_images(replace(config, root=address))
     assert not site.asked
 
 
@@ -330,8 +330,8 @@ def table(origin: Path, site: type[Site], config: DataConfig) -> DataConfig:
 
 
 def test_table_fetches_its_images(table, origin):
-    facts = data.measure(table)
-    local = data.measure(replace(table, root=str(origin / "labels.csv")))
+    facts = data.survey_images(table)
+    local = data.survey_images(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest
     copied_images = fetch(table)
     assert copied_images.name == "labels.csv"
@@ -354,7 +354,7 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
             with (origin / f"{split}.csv").open("a") as file:
                 file.write(f"{split}/{folder}/0.png,{label}\n")
     (origin / "metadata.csv").write_text("file_name,caption\ntrain/a/0.png,a sky\n")
-    notes = data.measure(config).notes
+    notes = data.survey_images(config).notes
     message = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
     assert sum(message in note for note in notes) == 1
     listing = list_split(replace(config, root=str(fetch(config))), "val")
@@ -375,7 +375,7 @@ def test_remote_table_errors_name_the_address(table, origin):
     message = "a b%3.png does not exist, like 1 of the 8 files in the table"
     assert message in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
-    for ask in (data.fetch, data.measure):
+    for ask in (data.fetch, data.survey_images):
         assert f"data.root={table.root} has 1 rows without" in explain_rejected_images(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
     assert f"data.root={table.root} has no validation images" in explain_rejected_images(table)
@@ -384,7 +384,7 @@ def test_remote_table_errors_name_the_address(table, origin):
 def test_plan_notes_uncompared_copies(table, origin):
     fetch(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
-    assert "whether its images still are was not compared" in data.measure(table).notes[0]
+    assert "whether its images still are was not compared" in data.survey_images(table).notes[0]
 
 
 def test_missing_package_suggests_its_command(tmp_path, monkeypatch):

@@ -43,7 +43,9 @@ def train_step(kernels):
     """Return a run after its only step, with the step's loss."""
     recipe, problems = build_recipe(parse_settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
-    run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
+    run = build(
+        make_plan(recipe, data.survey_images(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
+    )
     notes = record(run)
     run.close()
     return run, notes.losses[0]
