@@ -76,8 +76,8 @@ class RunResult(NamedTuple):
     def summary(self) -> dict[str, Any]:
         """Contents of summary.json. Raises NotReadyError after a stop or on a full disk."""
         if self.stopped:
-            rule = f"has no summary: it was stopped ({self.stopped})"
-            raise NotReadyError.at(self.folder, rule, f"resnet-train --resume {self.folder}")
+            clause = f"has no summary: it was stopped ({self.stopped})"
+            raise NotReadyError.at(self.folder, clause, f"resnet-train --resume {self.folder}")
         return read_json(self.folder / SUMMARY)
 
 
@@ -95,14 +95,14 @@ def compose(
     if isinstance(recipe, str | os.PathLike):
         return compose_words(os.fspath(recipe), words, needs_data=False).recipe
     if isinstance(recipe, Recipe):
-        rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
+        clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
-        rule, fix = f"is not the name of a recipe, but {_describe_kind(recipe)}", _EXAMPLE
+        clause, fix = f"is not the name of a recipe, but {_describe_kind(recipe)}", _EXAMPLE
     elif words:
-        rule, fix = "is a complete config", Hint("change it where your application composes it")
+        clause, fix = "is a complete config", Hint("change it where your application composes it")
     else:
         return composing.from_config(recipe)
-    raise RecipeError.of("recipe", None, rule, fix)
+    raise RecipeError.of("recipe", None, clause, fix)
 
 
 def compose_words(
@@ -315,9 +315,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
     """Yield the problem of a recipe that one process cannot train."""
     if recipe.launch.gpus not in ("auto", 1):
-        rule = Statement("train() uses one device")
+        clause = Statement("train() uses one device")
         fix = ("resnet-train --resume FOLDER", Hint("it trains what prepare(recipe) returns"))
-        yield Problem("launch.gpus", recipe.launch.gpus, rule, fix)
+        yield Problem("launch.gpus", recipe.launch.gpus, clause, fix)
 
 
 def _check_callback(callback: object) -> Problem | None:
@@ -331,8 +331,8 @@ def _check_callback(callback: object) -> Problem | None:
         try:
             inspect.signature(callback).bind({})
         except TypeError as error:
-            rule = Statement(f"{_describe_kind(callback)} does not take one record: {error}")
-            return Problem("callbacks", None, rule, fix)
+            clause = Statement(f"{_describe_kind(callback)} does not take one record: {error}")
+            return Problem("callbacks", None, clause, fix)
     return None
 
 
@@ -370,8 +370,8 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     from resnet_recipes.network.open import open_network
 
     model, rest = parse_model(_format_changes(changes, {}))
-    rule = "cannot be changed here; only model.name and model.args.NAME can"
-    RecipeError.raise_if_any(Problem(word, None, rule) for word in rest)
+    clause = "cannot be changed here; only model.name and model.args.NAME can"
+    RecipeError.raise_if_any(Problem(word, None, clause) for word in rest)
     return open_network(str(_locate(place)), model, downloads=True)
 
 
@@ -453,9 +453,9 @@ def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
         if isinstance(value, Mapping) and value:
             yield from _list_settings(value, f"{section}{name}.")
         elif isinstance(value, Section):
-            rule = f"cannot be {_describe_kind(value)} here"
+            clause = f"cannot be {_describe_kind(value)} here"
             fix = f"recipe.{section}{name} = {type(value).__name__}(...)"
-            raise RecipeError.of(f"{section}{name}", None, rule, fix)
+            raise RecipeError.of(f"{section}{name}", None, clause, fix)
         else:
             yield f"{section}{name}={_format_value(value)}"
 

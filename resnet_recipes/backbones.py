@@ -42,13 +42,13 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
             return build_resnet(name, num_classes, **settings)
         # an untrusted file may contain arguments of any type
         except (TypeError, ValueError, RuntimeError) as error:
-            clause = Statement(f"{name} cannot be built with these: {get_first_line(error)}")
+            clause: str = Statement(f"{name} cannot be built with these: {get_first_line(error)}")
             raise RecipeError.of("model.args", json.dumps(arguments), clause) from None
     library, short = match.groups()
     require_network(name)
-    rule = "cannot be set here: this program sets it from the recipe"
+    clause = "cannot be set here: this program sets it from the recipe"
     reserved = sorted(RESERVED_ARGUMENTS[library] & arguments.keys())
-    RecipeError.raise_if_any(Problem(f"model.args.{key}", None, rule) for key in reserved)
+    RecipeError.raise_if_any(Problem(f"model.args.{key}", None, clause) for key in reserved)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
     except Exception as error:  # libraries may raise any exception for these arguments
@@ -131,8 +131,8 @@ def require_network(name: str) -> None:
         return
     library, short = match.groups()
     if not find_spec(library):
-        rule, fix = f"needs {library}, which is not installed", suggest_install(library)
-        raise NotReadyError.of("model.name", name, rule, fix)
+        clause, fix = f"needs {library}, which is not installed", suggest_install(library)
+        raise NotReadyError.of("model.name", name, clause, fix)
     if short not in (available := list_networks(library)):
         similar = [one for one in available if one.startswith(short)]
         similar = similar or get_close_matches(short, available, n=3)
@@ -145,8 +145,8 @@ def require_network(name: str) -> None:
             f"choose from its {len(available):,} networks, such as {library}:resnet50; "
             f"{_LISTINGS[library]} lists them"
         )
-        rule = Statement(f"{library} has no such network")
-        raise RecipeError.of("model.name", name, rule, tuple(fixes) or others)
+        clause = Statement(f"{library} has no such network")
+        raise RecipeError.of("model.name", name, clause, tuple(fixes) or others)
 
 
 def list_networks(library: str) -> list[str]:

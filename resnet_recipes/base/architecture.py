@@ -114,15 +114,15 @@ class ModelConfig(Section):
         yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             valid = (*NETWORKS, "torchvision:NAME", "timm:NAME")
-            rule = "is not a known network"
-            yield Problem("name", self.name, rule, self._suggest_name(), valid)
+            clause = "is not a known network"
+            yield Problem("name", self.name, clause, self._suggest_name(), valid)
         elif self.name not in NETWORKS:
             yield from self._find_misfits()
         if self.args and self.name in NETWORKS:
-            rule = Statement(f"{self.name} takes no arguments")
+            clause = Statement(f"{self.name} takes no arguments")
             hint = Hint(f"networks of timm and torchvision do: model.name=timm:{self.name}")
             for name, value in self.args.items():
-                yield Problem(f"args.{name}", value, rule, hint)
+                yield Problem(f"args.{name}", value, clause, hint)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
             yield Problem("width", self.width, Rule("must be a multiple of 0.125, and at most 8"))
         if self.freeze in FREEZABLE[1:] and not self.weights:
@@ -130,23 +130,23 @@ class ModelConfig(Section):
             fix = (f"model.weights={weights}", "model.freeze=none")
             yield Problem("freeze", self.freeze, "would freeze random weights", fix)
         if self.freeze_bn and not self.weights:
-            rule = "would freeze the statistics of random weights"
-            yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")
+            clause = "would freeze the statistics of random weights"
+            yield Problem("freeze_bn", True, clause, "model.freeze_bn=false")
 
     def _find_misfits(self) -> Iterator[Problem]:
         """Yield a problem for each setting that the library of the network does not support."""
         for key, value in self._list_changes().items():
-            rule = f"is for {', '.join(NETWORKS)}"
-            yield Problem(key, value, rule, f"model.{key}={_TORCHVISION_VALUES[key]}")
+            clause = f"is for {', '.join(NETWORKS)}"
+            yield Problem(key, value, clause, f"model.{key}={_TORCHVISION_VALUES[key]}")
         if _RESNETS.fullmatch(self.name):
             return
         if misset := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:
             fix = " ".join(f"model.{key}={str(_LIBRARY_INIT[key]).lower()}" for key in misset)
-            rule = "is for ResNets; their library initializes other networks"
-            yield Problem(misset[0], getattr(self, misset[0]), rule, fix)
+            clause = "is for ResNets; their library initializes other networks"
+            yield Problem(misset[0], getattr(self, misset[0]), clause, fix)
         if self.freeze in FREEZABLE[1:-1]:
-            rule = "is a part of a ResNet; other networks freeze all but the classifier"
-            yield Problem("freeze", self.freeze, rule, "model.freeze=backbone")
+            clause = "is a part of a ResNet; other networks freeze all but the classifier"
+            yield Problem("freeze", self.freeze, clause, "model.freeze=backbone")
 
     def _suggest_name(self) -> str:
         """Return the most likely intended name with the settings it needs, or ""."""

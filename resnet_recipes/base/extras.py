@@ -50,8 +50,8 @@ def find_needed_extras(
 def find_lacking_packages(key: str, value: object, extra: str, *packages: str) -> Iterator[Problem]:
     """Yield a problem if any of an extra's packages is not installed."""
     if absent := [name for name in packages if find_spec(name) is None]:
-        rule = f"needs packages that are not installed: {', '.join(absent)}"
-        yield Problem(key, value, rule, suggest_install(extra))
+        clause = f"needs packages that are not installed: {', '.join(absent)}"
+        yield Problem(key, value, clause, suggest_install(extra))
 
 
 def suggest_install(extra: str) -> str:

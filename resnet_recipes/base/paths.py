@@ -35,13 +35,13 @@ _COPIES = {
 
 def make_missing_data_problem() -> Problem:
     """Return the problem of a recipe that does not set data.root."""
-    rule = "pass a folder of images, or a table of paths and labels"
+    clause = "pass a folder of images, or a table of paths and labels"
     hints = (
         "data=FOLDER for FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg",
         "data=FOLDER data.val_share=0.1 for FOLDER/CLASS/image.jpg",
         "data=TABLE.csv data.val_share=0.1 for a table with the columns path and label",
     )
-    return Problem("data.root", None, rule, tuple(map(Hint, hints)), kind=Kind.MISSING)
+    return Problem("data.root", None, clause, tuple(map(Hint, hints)), kind=Kind.MISSING)
 
 
 def parse_path(key: str, text: str) -> Path:
@@ -54,10 +54,10 @@ def parse_path(key: str, text: str) -> Path:
     if key == "data.root":
         text = re.sub("^hf:(?!//)", "hf://", text)  # the form used for networks
     if address := _ADDRESS.match(text):
-        rule = "is an address, but only local files and folders can be read here"
+        clause = "is an address, but only local files and folders can be read here"
         if key == "data.root":
             supported = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
-            rule = Rule(f"must start with {supported}")
+            clause = Rule(f"must start with {supported}")
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":
@@ -65,12 +65,12 @@ def parse_path(key: str, text: str) -> Path:
         elif copy := _COPIES.get(scheme):
             named = rest.removeprefix("datasets/") if scheme == "hf" else text
             fix = (copy.format(shlex.quote(named)), Hint("then use local instead of the address"))
-        raise RecipeError.of(key, text, rule, fix)
+        raise RecipeError.of(key, text, clause, fix)
     path = os.path.expanduser(text)  # Path.expanduser raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
-        rule = Statement(f"{user} is not a user of this machine")
-        raise RecipeError.of(key, text, rule, f"./{text}")
+        clause = Statement(f"{user} is not a user of this machine")
+        raise RecipeError.of(key, text, clause, f"./{text}")
     return Path(path)
 
 
@@ -80,16 +80,16 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     Raises RecipeError if it exists, or if a folder has a file extension.
     """
     path = free = parse_path(key, text)
-    rule = "already exists, and nothing is overwritten"
+    clause = "already exists, and nothing is overwritten"
     if is_folder and path.suffix.lower() in _FILES:
-        rule, free = "is the name of a file, and a folder is written", path.with_suffix("")
+        clause, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
         return path
     stem, number = free.stem.rstrip("0123456789"), 2
     while os.path.lexists(free):
         free, number = free.parent / f"{stem}{number}{free.suffix}", number + 1
     flag = f"{key} " if key.startswith("-") else ""
-    raise RecipeError.of(key, text, rule, f"{flag}{shlex.quote(str(free))}")
+    raise RecipeError.of(key, text, clause, f"{flag}{shlex.quote(str(free))}")
 
 
 def is_fetched(text: str) -> bool:

@@ -63,10 +63,10 @@ class ProcessPool(ProcessPoolExecutor):
         try:
             super().__init__(count, self._launcher, partial(_start, context, start))
         except OSError as error:  # semaphores are files in /dev/shm
-            rule = f"cannot be written, and worker processes need it: {error.strerror}"
+            clause = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
             fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
-            raise NotReadyError.of("/dev/shm", None, rule, fix) from None
+            raise NotReadyError.of("/dev/shm", None, clause, fix) from None
 
     def submit(  # type: ignore[override]
         self, function: Callable[..., T], /, *arguments: Any

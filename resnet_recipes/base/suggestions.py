@@ -23,7 +23,7 @@ class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
     words: str  # with {} for the value, {half_life} for the half-life of that decay
-    rule: str = ""
+    hint: str = ""
 
     @property
     def is_form(self) -> bool:
@@ -71,14 +71,14 @@ _FORM = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
 
 def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     """Return a problem with the intended setting or value added."""
-    words, rule = meaning
+    words, hint = meaning
     if not words:
-        return problem._replace(fix=Hint(rule))
+        return problem._replace(fix=Hint(hint))
     key, _, value = words.partition("=")
     fix = Hint(words) if meaning.is_form else words
     if key == problem.key and " " not in words and not meaning.is_form:
         fix = Value(value)  # another value of the same setting
-    return problem._replace(fix=(fix, Hint(rule)) if rule else fix)
+    return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
 
 
 def explain_key(problem: Problem) -> Problem:
@@ -196,17 +196,17 @@ def find_meaning(
     )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None
-    words, rule = table[candidates[0]]
+    words, hint = table[candidates[0]]
     method = re.match(r"methods\.\w+", words)
     if value.lower() in _OFF and method:
         off = Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
         return _OFF_MEANINGS.get(candidates[0], off)
     if value.lower() in _OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
-        off = Meaning("", rule or "remove it: it is off by default")
+        off = Meaning("", hint or "remove it: it is off by default")
         return _OFF_MEANINGS.get(candidates[0], None if takes_value else off)
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
-        return Meaning(words.format("VALUE"), rule or "needs a value")
+        return Meaning(words.format("VALUE"), hint or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # the value already has a unit
     setting = expand_short_name(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
@@ -214,10 +214,10 @@ def find_meaning(
     value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in words else value
     if ours:
-        return Meaning(" ".join(map(shlex.quote, ours.words.split())), ours.rule or rule)
+        return Meaning(" ".join(map(shlex.quote, ours.words.split())), ours.hint or hint)
     half_life = _to_half_life(value)
     filled = (shlex.quote(word.format(value, half_life=half_life)) for word in words.split())
-    return Meaning(" ".join(filled), rule)
+    return Meaning(" ".join(filled), hint)
 
 
 def _to_half_life(decay: str) -> str:

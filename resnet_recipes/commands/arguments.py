@@ -378,16 +378,16 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     default = takes.get(near, "")
     argument = default if default in ("", "DIR") else value or default
     meant = near and f"{near} {argument}".strip()
-    rule, kind, valid = "flag", Kind.UNKNOWN, tuple[str, ...]()
+    clause, kind, valid = "flag", Kind.UNKNOWN, tuple[str, ...]()
     rest = [word for word in argv if word not in (name, value, f"{name}={value}")]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUNS:
-        rule, kind = "is typed without a flag", Kind.WRONG
+        clause, kind = "is typed without a flag", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGES:
-        rule, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
+        clause, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
@@ -411,7 +411,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         return None
     else:
         fix, valid = "", (*takes, "--help")
-    return Problem(typed, None, rule, fix, valid, kind)
+    return Problem(typed, None, clause, fix, valid, kind)
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:

@@ -44,8 +44,8 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         words = words[: words.index("#")]
     if problems:
         command = shlex.join([program, *words])
-        key, rule = problems[0]
-        raise RecipeError([Problem(key, None, rule, command)])
+        key, clause = problems[0]
+        raise RecipeError([Problem(key, None, clause, command)])
 
 
 def _clean(word: str) -> tuple[list[str], list[str]]:

@@ -100,8 +100,8 @@ def _read_runs(words: Sequence[str]) -> list[RunRecord]:
     others = [word for word in words if not find_place("RUN", word)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
-        rule = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
-        raise RecipeError.of("RUN", " ".join(others), rule, fix)
+        clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
+        raise RecipeError.of("RUN", " ".join(others), clause, fix)
     places = {place.resolve(): place for place in find_runs(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:

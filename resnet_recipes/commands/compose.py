@@ -90,7 +90,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.jobs.measure import UNKNOWN
 
-    offers, rule, *_ = find_candidates(
+    offers, reason, *_ = find_candidates(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
     )
     if not offers:
@@ -100,7 +100,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
         for plan, _, _, accuracy in offers
     ]
     runners_up = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
-    say(f"recipe={names[0]}: {rule}{runners_up}")
+    say(f"recipe={names[0]}: {reason}{runners_up}")
     return offers[0].plan.recipe.name
 
 
@@ -126,11 +126,11 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
                 problems += error.problems if os.path.exists(config.root) else ()
                 config = replace(config, val_share=config.val_share or 0.1)
                 facts = data.survey_images(config, on_progress=say)
-            names, rule = rank_recipes(facts, find_usual_side(config, facts))
+            names, reason = rank_recipes(facts, find_usual_side(config, facts))
             if names:
                 command = shlex.join(["resnet-train", names[0], *changes])
-                reason = Hint(f"{names[0]} is {rule}")
-                fix = (f"recipe={names[0]}" if problems else command, reason)
+                hint = Hint(f"{names[0]} is {reason}")
+                fix = (f"recipe={names[0]}" if problems else command, hint)
         if problems and not fix:
             fix = "recipe=finetune"
     yield Problem("recipe", None, "", fix, () if fix else tuple(recipes), Kind.MISSING)
@@ -173,8 +173,8 @@ def choose_recipe(arguments: Arguments) -> Choice:
     names += [word for word in changes if word in recipes]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):
-            rule = Statement("--extend names the run, and the new run keeps its recipe")
-            raise RecipeError.of(names[1], None, rule, Hint("remove it"))
+            clause = Statement("--extend names the run, and the new run keeps its recipe")
+            raise RecipeError.of(names[1], None, clause, Hint("remove it"))
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)

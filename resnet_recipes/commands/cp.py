@@ -35,8 +35,8 @@ def run(arguments: Arguments) -> int:
     path = parse_path("FILE", file)
     parent, _ = Library(arguments.recipes).read_chain(source.removeprefix("recipe="))[-1]
     if parent.origin == "file":
-        rule = "is a file outside recipes/, and recipes inherit from names only"
-        raise RecipeError.of("cp", source, rule, Hint(f"move it to recipes/{parent.path.name}"))
+        clause = "is a file outside recipes/, and recipes inherit from names only"
+        raise RecipeError.of("cp", source, clause, Hint(f"move it to recipes/{parent.path.name}"))
     RecipeError.raise_if_any([_find_path_problem(path)])
     parse_new_path("FILE", file)
     try:

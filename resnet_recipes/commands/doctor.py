@@ -63,13 +63,13 @@ def run(arguments: Arguments) -> int:
     settings = [word for word in words if is_setting(word)]
     places = [word for word in words if word not in settings]
     if settings and "--network" not in arguments:
-        rule = Statement("`doctor` takes settings only with --network")
-        raise RecipeError.of(shlex.join(settings), None, rule, kind=Kind.UNUSED)
+        clause = Statement("`doctor` takes settings only with --network")
+        raise RecipeError.of(shlex.join(settings), None, clause, kind=Kind.UNUSED)
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and places:
-        rule = Statement(f"`doctor {topic}` takes no argument")
-        raise RecipeError.of(shlex.join(places), None, rule, kind=Kind.UNUSED)
+        clause = Statement(f"`doctor {topic}` takes no argument")
+        raise RecipeError.of(shlex.join(places), None, clause, kind=Kind.UNUSED)
     place = parse_path("PATH", places[0]) if places else None
     if topic == "run" and place and not place.is_dir():
         raise NotReadyError.of("PATH", str(place), "is not a folder")
@@ -115,8 +115,8 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
     if place is None:
-        rule = "needs the folder whose val/ has no class folders"
-        raise RecipeError.of("--fix-val", None, rule, Hint(f"{_FORM} --fix-val MAP"))
+        clause = "needs the folder whose val/ has no class folders"
+        raise RecipeError.of("--fix-val", None, clause, Hint(f"{_FORM} --fix-val MAP"))
     synsets = arguments.flags.get("--synsets")
     folder = build_val_tree(
         place,

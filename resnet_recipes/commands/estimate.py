@@ -234,8 +234,8 @@ def _read_reach(arguments: Arguments) -> float | None:
         return None
     number = text.removesuffix("%")
     if "--within" in arguments:
-        rule = "asks for the least time, and --within gives a time"
-        raise RecipeError.of("--reach", text, rule, Hint("remove one of them"))
+        clause = "asks for the least time, and --within gives a time"
+        raise RecipeError.of("--reach", text, clause, Hint("remove one of them"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
         raise RecipeError.of("--reach", text, Rule("must be a percentage, as in 78"), "--reach 78")
     return float(number)
@@ -290,7 +290,7 @@ def _format_candidates(
     elif rows:
         yield "Accuracy on these images is not known before a run."
         if is_limited:
-            yield f"The first is {candidates.rule}."
+            yield f"The first is {candidates.reason}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
     for reason in dict.fromkeys(candidates.skipped.values()):

@@ -73,8 +73,8 @@ def run(arguments: Arguments) -> int:
         )
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
-            rule = f"is for one test size, but evaluation.sizes is {sizes}"
-            raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
+            clause = f"is for one test size, but evaluation.sizes is {sizes}"
+            raise RecipeError.of(flag, arguments.flags[flag], clause, "'evaluation.sizes=[]'")
     if "--png" in arguments:
         import_plotting("--png")
     _protect_tables(arguments, data.root)
@@ -99,8 +99,10 @@ def _protect_tables(arguments: Arguments, root: str) -> None:
     for flag in sorted(flags) if root else ():
         path, images = parse_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
         if path.is_file() and images in (path, path.parent):
-            rule = "already exists next to the images, and may be their table"
-            raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
+            clause = "already exists next to the images, and may be their table"
+            raise RecipeError.of(
+                flag, arguments.flags[flag], clause, Hint("another name or folder")
+            )
 
 
 def _print_classes(

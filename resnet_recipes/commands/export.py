@@ -103,10 +103,10 @@ def _find_problems(
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
     if to not in formats:
-        meant, rule = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
+        meant, clause = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
         meant = meant if meant in formats else find_misspelled(meant, formats)
         fix = f"--to {meant}" if meant else ""
-        yield Problem("--to", to, rule, fix, tuple(formats))
+        yield Problem("--to", to, clause, fix, tuple(formats))
     if dtype not in ("float32", "float16", "int8"):
         yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):

@@ -111,9 +111,9 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     if engine == "slurm":
         return _format_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
-        rule = "is a file on this machine, and the machines of the job do not have it"
+        clause = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
-        raise RecipeError.of("recipe", recipe, rule, fix)
+        raise RecipeError.of("recipe", recipe, clause, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
         Job(name, drop_arguments(words, *GPUS_KEYS), allocation, storage, list(extras), secrets)
@@ -141,9 +141,9 @@ def _format_slurm(
     """Return the script of one run, or of an array of runs. Raises RecipeError."""
     launches = [point.recipe.launch for point, _ in runs.values()]
     if any(replace(one, budget="") != replace(launches[0], budget="") for one in launches):
-        rule = Statement("all jobs of an array must request the same GPUs")
+        clause = Statement("all jobs of an array must request the same GPUs")
         fix = Hint("use one value for gpus and each launch setting")
-        raise RecipeError.of("-m", None, rule, fix)
+        raise RecipeError.of("-m", None, clause, fix)
     budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
@@ -192,8 +192,10 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
                 flag, arguments.flags[flag] or None, "is only for Slurm", kind=Kind.UNUSED
             )
     if "--storage" in arguments and engine not in _STORAGE:
-        rule = f"is only for {' and '.join(_STORAGE)}"
-        yield Problem("--storage", arguments.flags["--storage"], rule, "run.root=/a/shared/folder")
+        clause = f"is only for {' and '.join(_STORAGE)}"
+        yield Problem(
+            "--storage", arguments.flags["--storage"], clause, "run.root=/a/shared/folder"
+        )
 
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
@@ -217,8 +219,8 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     for word in select_arguments(changes, *_TAKEN):
         yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for word in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
-        rule = "works on one node only; on several, the job itself is restarted"
-        yield Problem(word, None, rule, kind=Kind.UNUSED)
+        clause = "works on one node only; on several, the job itself is restarted"
+        yield Problem(word, None, clause, kind=Kind.UNUSED)
     if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix="nodes=2"):
         yield problem
 
@@ -232,17 +234,17 @@ def _find_place_problems(
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
     if engine in _STORAGE:
         if not storage:
-            rule = "the storage that keeps the runs when the machines are gone"
+            clause = "the storage that keeps the runs when the machines are gone"
             fix = Hint(f"--storage {_STORAGE[engine]}")
-            yield Problem("--storage", None, rule, fix, kind=Kind.MISSING)
+            yield Problem("--storage", None, clause, fix, kind=Kind.MISSING)
         elif "://" in storage and (engine == "kubernetes" or nodes != "nodes=1"):
-            rule = "is a bucket; Kubernetes and several nodes need a shared volume"
-            yield Problem("--storage", storage, rule, "--storage my-volume")
+            clause = "is a bucket; Kubernetes and several nodes need a shared volume"
+            yield Problem("--storage", storage, clause, "--storage my-volume")
         if root:
             yield Problem("run.root", root, "is set by the job: /storage/runs", kind=Kind.UNUSED)
         if data and not data.startswith("/") and "://" not in data:
-            rule = Rule("must be an absolute path on the machines of the job")
-            yield Problem("data", data, rule, "data=/storage/imagenet")
+            clause = Rule("must be an absolute path on the machines of the job")
+            yield Problem("data", data, clause, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
-        rule = Rule("must be an absolute path that all nodes can access")
-        yield Problem("run.root", root, rule, "run.root=/a/shared/folder")
+        clause = Rule("must be an absolute path that all nodes can access")
+        yield Problem("run.root", root, clause, "run.root=/a/shared/folder")

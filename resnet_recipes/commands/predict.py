@@ -118,8 +118,8 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         runs = [*filter(is_run, place), *swapped]
         rest = [word for word in arguments.words if word not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
-        rule = "is a run: one comes first, then images"
-        yield Problem("IMAGE", runs[-1], rule, fix if rest else USAGE.example)
+        clause = "is a run: one comes first, then images"
+        yield Problem("IMAGE", runs[-1], clause, fix if rest else USAGE.example)
     if {"--csv", "--json"} <= arguments.flags.keys():
         yield Problem(
             "--json", None, Statement("--csv has all predictions"), Hint("remove one of them")

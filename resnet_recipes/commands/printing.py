@@ -47,8 +47,8 @@ def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
         with atomic.replace_file(path) as file:
             yield file
     except OSError as error:
-        rule = f"cannot be written: {error.strerror}"
-        raise NotReadyError.of(flag, name, rule, f"{flag} FILE") from None
+        clause = f"cannot be written: {error.strerror}"
+        raise NotReadyError.of(flag, name, clause, f"{flag} FILE") from None
 
 
 def get_width() -> int:

@@ -90,8 +90,8 @@ def train(argv: Sequence[str]) -> int:
         _refuse_verb(argv)
     arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
-        rule = "works only with a sweep"
-        raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
+        clause = "works only with a sweep"
+        raise RecipeError.of("--parallel", arguments.flags["--parallel"], clause, "-m")
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external_launcher.find_launcher():
@@ -123,8 +123,8 @@ def run(argv: Sequence[str]) -> int:
         return run([*rest[:1], "--help"])
     if name not in COMMANDS:
         if name in Library().list_names():
-            rule = "is a recipe, not a command"
-            raise RecipeError.of("COMMAND", name, rule, shlex.join(["resnet-train", *argv]))
+            clause = "is a recipe, not a command"
+            raise RecipeError.of("COMMAND", name, clause, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest], name)
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]

@@ -34,12 +34,12 @@ def run(arguments: Arguments) -> int:
     if is_new := not is_ours(out := parse_path("--out", file_name)):
         out = parse_new_path("--out", file_name)
     if arguments.words and "--published" in arguments:
-        rule = "plots only published results, so it takes no runs"
+        clause = "plots only published results, so it takes no runs"
         fix = (
             "resnet-recipes report --published",
             shlex.join(["resnet-recipes", "report", *arguments.words]),
         )
-        raise RecipeError.of("--published", None, rule, fix)
+        raise RecipeError.of("--published", None, clause, fix)
     if pictures := arguments.flags.get("--png"):
         folder = parse_path("--png", pictures)
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):

@@ -58,8 +58,8 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
         try:
             yield from [one] if one else list_runs(place)
         except OSError as error:
-            rule = f"cannot be listed: {error.strerror}"
-            raise NotReadyError.at(place, rule, LIST) from None
+            clause = f"cannot be listed: {error.strerror}"
+            raise NotReadyError.at(place, clause, LIST) from None
 
 
 def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
@@ -83,8 +83,8 @@ def find_missing_network(words: Sequence[str], usage: str) -> Problem | None:
     """Return the problem of arguments without a network, or None."""
     if words and not is_setting(words[0]):
         return None
-    rule = "a run folder, a checkpoint or a weights file"
-    return Problem("RUN|FILE", None, rule, Hint(usage), kind=Kind.MISSING)
+    clause = "a run folder, a checkpoint or a weights file"
+    return Problem("RUN|FILE", None, clause, Hint(usage), kind=Kind.MISSING)
 
 
 def is_setting(word: str) -> bool:
@@ -109,13 +109,13 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
     if run_name is None:
         return None
     if run_name != "auto":
-        rule = Statement("--resume names the run, and a run keeps its recipe")
+        clause = Statement("--resume names the run, and a run keeps its recipe")
         name = get_value(words, "recipe")
         RecipeError.raise_if_any(
             [
-                Problem("NAME", name, rule, kind=Kind.UNUSED) if name else None,
+                Problem("NAME", name, clause, kind=Kind.UNUSED) if name else None,
                 *(
-                    Problem(word, None, rule, kind=Kind.UNUSED)
+                    Problem(word, None, clause, kind=Kind.UNUSED)
                     for word in select_arguments(words, *_NAMING)
                 ),
             ]
@@ -131,8 +131,10 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
     folder = root / run_name if run_name else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
-        rule = Statement(f"there is no run {folder}" if folder else f"{root} has no unfinished run")
-        raise RecipeError.of("--resume", "auto", rule, fix)
+        clause = Statement(
+            f"there is no run {folder}" if folder else f"{root} has no unfinished run"
+        )
+        raise RecipeError.of("--resume", "auto", clause, fix)
     return Resumption(folder, drop_arguments(words, *_NAMING))
 
 
@@ -156,13 +158,13 @@ def replace_extend(arguments: Arguments) -> Arguments:
     if (name := arguments.flags.pop("--extend", None)) is None:
         return arguments
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
-        rule = "resumes a run, and --extend starts a new one"
-        raise RecipeError.of("--resume", resumed, rule, Hint("remove one of them"))
+        clause = "resumes a run, and --extend starts a new one"
+        raise RecipeError.of("--resume", resumed, clause, Hint("remove one of them"))
     _refuse_last("--extend", name, arguments, "--extend NAME")
     (folder,) = find_runs([name], "--extend")
     if not (folder / CONFIG).is_file():
-        rule = f"is not a run folder: it has no {CONFIG}"
-        raise RecipeError.of("--extend", name, rule, LIST)
+        clause = f"is not a run folder: it has no {CONFIG}"
+        raise RecipeError.of("--extend", name, clause, LIST)
     folder = folder.absolute()
     place = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
     arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
@@ -185,8 +187,8 @@ def resolve_weights(arguments: Arguments) -> Arguments:
 def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
     """Raise RecipeError for `last` in a command that resumes its own run."""
     if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
-        rule = "would be another run when the same command continues"
-        raise RecipeError.of(key, name, rule, fix)
+        clause = "would be another run when the same command continues"
+        raise RecipeError.of(key, name, clause, fix)
 
 
 def _find_weights(name: str, arguments: Arguments) -> str:

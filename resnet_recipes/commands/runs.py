@@ -103,8 +103,8 @@ def _remove(words: Sequence[str], sure: bool) -> int:
         Problem(str(place), None, "is not a run folder", LIST) for place in others
     )
     if not sure and not sys.stdin.isatty():
-        rule = "needs confirmation, but stdin is not a terminal"
-        raise RecipeError.of("COMMAND", "rm", rule, "--yes")
+        clause = "needs confirmation, but stdin is not a terminal"
+        raise RecipeError.of("COMMAND", "rm", clause, "--yes")
     names = ", ".join(place.name for place in places)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED

@@ -113,8 +113,8 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     for word in select_arguments(arguments.words, "run", "run.name"):
         yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
-        rule = "cannot be used with -m: the same command continues a sweep"
-        yield Problem("--resume", None, rule, kind=Kind.UNUSED)
+        clause = "cannot be used with -m: the same command continues a sweep"
+        yield Problem("--resume", None, clause, kind=Kind.UNUSED)
     if "--check" in arguments:
         yield Problem("--check", None, "tries one new run", Hint("remove -m"))
     if "--json" in arguments:

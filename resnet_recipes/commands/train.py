@@ -157,8 +157,8 @@ def _check(arguments: Arguments) -> int:
     if "--resume" in arguments:
         raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
     if by := external_launcher.find_launcher():
-        rule = f"starts the run itself and cannot run under {by}"
-        raise RecipeError.of("--check", None, rule)
+        clause = f"starts the run itself and cannot run under {by}"
+        raise RecipeError.of("--check", None, clause)
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.measure import CHECK_STEPS, check
 

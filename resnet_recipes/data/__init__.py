@@ -91,10 +91,10 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
     typed = {change.partition("=")[0] for change in changes}
     if all({short, key} & typed for short, (key, _) in named.items()):
         return
-    rule = "comes from the run folder alone, and none of its images are on this machine"
+    clause = "comes from the run folder alone, and none of its images are on this machine"
     settings = [shlex.quote(f"{short}={value}") for short, (_, value) in named.items()]
     fix = (" ".join([command, *settings]).lstrip(), Hint("if you trust it"))
-    raise NotReadyError.of("data.root", config.root, rule, fix)
+    raise NotReadyError.of("data.root", config.root, clause, fix)
 
 
 def fetch(

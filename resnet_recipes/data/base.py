@@ -160,11 +160,11 @@ class DataConfig(Section):
         elif self.class_balance:
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:
-                    rule = f"cannot be used with data.{key}={getattr(self, key)}"
-                    yield Problem("sampling", self.sampling, rule, f"data.{key}={plain}")
+                    clause = f"cannot be used with data.{key}={getattr(self, key)}"
+                    yield Problem("sampling", self.sampling, clause, f"data.{key}={plain}")
             if self.backend == "synthetic":
-                rule = "cannot be used with synthetic images"
-                yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
+                clause = "cannot be used with synthetic images"
+                yield Problem("sampling", self.sampling, clause, "data.sampling=natural")
 
 
 #: Images per sample; the error of their mean is about 5%.

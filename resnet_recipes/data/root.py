@@ -62,16 +62,16 @@ def find_root_problem(place: str) -> Problem | None:
     tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
     is_split = bool(folders or split_names & {*tables})
     if {"images", "labels"} <= {*_list_folders(root / "train" if is_split else root)}:
-        rule = "has bounding boxes, in labels/, but no class for each image"
-        return make_problem(root, rule, Hint(f"for classification, {LAYOUT}"))
+        clause = "has bounding boxes, in labels/, but no class for each image"
+        return make_problem(root, clause, Hint(f"for classification, {LAYOUT}"))
     if {*SYNONYMS["train"]} & {*folders.values(), *tables} or len(betons) == 2:
         return None
     if betons:
-        rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
-        return make_problem(root, rule, "resnet-recipes convert SRC DST")
+        clause = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
+        return make_problem(root, clause, "resnet-recipes convert SRC DST")
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
-        rule = "is one split; use the folder containing train/ and val/"
-        return make_problem(root, rule, Value(root.parent))
+        clause = "is one split; use the folder containing train/ and val/"
+        return make_problem(root, clause, Value(root.parent))
     if meant := next(filter(_has_splits, islice(_list_below(root), _MAX_SEARCHED)), None):
         return make_problem(root, "has no train/ and val/, but a folder in it does", Value(meant))
     return None
@@ -229,11 +229,11 @@ def _list_folders(folder: Path) -> list[str]:
         return []
 
 
-def make_problem(root: object, rule: str, fix: Fix = ()) -> Problem:
+def make_problem(root: object, clause: str, fix: Fix = ()) -> Problem:
     """Return a problem with `data.root`, or a part of it."""
-    return Problem("data.root", str(root), rule, fix)
+    return Problem("data.root", str(root), clause, fix)
 
 
-def make_error(root: object, rule: str, fix: Fix = ()) -> NotReadyError:
+def make_error(root: object, clause: str, fix: Fix = ()) -> NotReadyError:
     """Return an error about the images at `data.root`, or a part of them."""
-    return NotReadyError([make_problem(root, rule, fix)])
+    return NotReadyError([make_problem(root, clause, fix)])

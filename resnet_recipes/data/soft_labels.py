@@ -214,12 +214,12 @@ def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
             os.posix_fallocate(handle, 0, size)
             os.truncate(handle, size)
             return file
-        rule = (
+        clause = (
             "was started with other settings or another teacher: delete it, or choose another name"
         )
     except BlockingIOError:
-        rule = "is being written by another command: wait, or choose another name"
+        clause = "is being written by another command: wait, or choose another name"
     except OSError as error:
         error.filename = part
         raise
-    raise NotReadyError.of("--out", part, rule, "--out other.safetensors")
+    raise NotReadyError.of("--out", part, clause, "--out other.safetensors")

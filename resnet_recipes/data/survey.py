@@ -74,8 +74,8 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
     problems = list(_find_class_problems(config, train, val))
     has_table = any(part.is_table for part in parts.values())
     if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
-        rule = f"lists {len(twice):,} images for both training and validation: {min(twice)}"
-        problems.append(make_problem(root, rule, Hint("keep each image in one split")))
+        clause = f"lists {len(twice):,} images for both training and validation: {min(twice)}"
+        problems.append(make_problem(root, clause, Hint("keep each image in one split")))
     NotReadyError.raise_if_any(problems)
     facts = DataFacts(
         "torchvision",
@@ -100,21 +100,21 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
     ]
     if not flat:
         return
-    place, rule = flat[0] if len(flat) == 1 else root, "contains images without class folders"
+    place, clause = flat[0] if len(flat) == 1 else root, "contains images without class folders"
     some_image, quoted = next(list_images(place), None), shlex.quote(str(root))
     if some_image is None:
         yield make_problem(place, "has no images", Hint(LAYOUT))
     elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
-        yield make_problem(place, f"{rule}, and a table that is not read", fix)
+        yield make_problem(place, f"{clause}, and a table that is not read", fix)
     elif place != root and some_image.startswith("ILSVRC2012_val_"):
         fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
-        yield make_problem(place, f"{rule}; Kaggle's list can sort them", fix)
+        yield make_problem(place, f"{clause}; Kaggle's list can sort them", fix)
     else:
         more = "or a table with the columns path and label: data=TABLE"
         if place.parent == root and {*list_classes(root)} > {*find_split_folders(root)}:
             more = f"or, if {place.name} is a class: mkdir set && ln -s {quoted} set/train"
-        yield make_problem(place, rule, (Hint(LAYOUT), Hint(more)))
+        yield make_problem(place, clause, (Hint(LAYOUT), Hint(more)))
 
 
 def _list_tables(folder: Path) -> list[Path]:
@@ -131,9 +131,9 @@ def _find_split_problems(
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
-        rule = f"is for data without validation images, and {parts['val'].place} has some"
+        clause = f"is for data without validation images, and {parts['val'].place} has some"
         remove = ("data.val_share=0", Hint("or remove the setting"))
-        yield Problem("data.val_share", config.val_share, rule, remove)
+        yield Problem("data.val_share", config.val_share, clause, remove)
     if "val" not in parts and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
@@ -176,9 +176,9 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     sides = [("train", in_train, "val", in_val), ("val", in_val, "train", in_train)]
     for split, in_split, other, in_other in [] if config.sets_aside else sides:
         if missing := sorted(in_split - in_other):
-            rule = f"has {list_first(missing)} in {split} but not in {other}"
+            clause = f"has {list_first(missing)} in {split} but not in {other}"
             hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
-            yield make_problem(config.root, rule, hint)
+            yield make_problem(config.root, clause, hint)
     if len(train.classes) < 2:
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
         if config.sets_aside and train.has_inner:
@@ -190,15 +190,15 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
         )
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
-        rule = f"has class names that are not printable UTF-8 text: {list_first(odd)}"
+        clause = f"has class names that are not printable UTF-8 text: {list_first(odd)}"
         yield make_problem(
-            f"{config.root}/train", rule, Hint("rename these folders in both splits")
+            f"{config.root}/train", clause, Hint("rename these folders in both splits")
         )
     if config.sets_aside and (alone := _list_single_classes(config, train, val)):
-        rule = f"needs at least two images per class; these have one: {list_first(alone)}"
+        clause = f"needs at least two images per class; these have one: {list_first(alone)}"
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
-        yield Problem(key, value, rule, Hint("add images, or remove the class"))
+        yield Problem(key, value, clause, Hint("add images, or remove the class"))
 
 
 def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> list[str]:
@@ -333,19 +333,19 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
     """Yield why these two files cannot be used with these settings."""
     yield from find_pair_problems(train, val)
     if config.val_share:
-        rule = "applies only to image files; val.beton already exists"
+        clause = "applies only to image files; val.beton already exists"
         fix = "resnet-recipes convert SRC DST val_share=0.1"
-        yield Problem("data.val_share", config.val_share, rule, fix)
+        yield Problem("data.val_share", config.val_share, clause, fix)
     for key, default in {"share": 1.0, "fold": ""}.items():
         if (value := getattr(config, key)) != default:
             fix = Hint("data=FOLDER, the image files")
             yield Problem(f"data.{key}", value, "applies only to image files", fix)
     if config.on_bad_image == "skip":
-        rule = (
+        clause = (
             "applies only to image files; if one sample of a .beton file is damaged, the file "
             "must be made again"
         )
-        yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")
+        yield Problem("data.on_bad_image", "skip", clause, "data.on_bad_image=error")
     if config.order == "quasi_random" and (problem := find_quasi_random_problem(train)):
         yield problem
 

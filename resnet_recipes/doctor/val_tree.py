@@ -38,11 +38,11 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
         raise NotReadyError.at(target, "already exists", fix)
     classes, class_of = list_classes(root / "train"), _read(class_map, files, names)
     if missing := [file for file in files if file not in class_of]:
-        rule = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
-        raise NotReadyError.at(class_map, rule)
+        clause = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
+        raise NotReadyError.at(class_map, clause)
     if unknown := sorted({*class_of.values()} - {*classes}):
-        rule = f"names classes that {root / 'train'} lacks: {', '.join(unknown[:5])}"
-        raise NotReadyError.at(class_map, rule)
+        clause = f"names classes that {root / 'train'} lacks: {', '.join(unknown[:5])}"
+        raise NotReadyError.at(class_map, clause)
     with atomic.create_folder(target) as draft:
         for name in classes:
             (draft / "val" / name).mkdir(parents=True)
@@ -62,8 +62,8 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
     rows = [re.split(r"[\s,;]+", line) for line in _read_lines(class_map)]
     if all(len(row) == 1 for row in rows):
         if len(rows) != len(files):
-            rule = f"has {len(rows)} lines with one class each for {len(files)} files"
-            raise NotReadyError.at(class_map, rule)
+            clause = f"has {len(rows)} lines with one class each for {len(files)} files"
+            raise NotReadyError.at(class_map, clause)
         rows = [[file, *row] for file, row in zip(files, rows, strict=True)]
     by_stem = {Path(file).stem: file for file in files}
     pairs = [
@@ -84,13 +84,13 @@ def _replace_numbers(
     ImageNet class numbers do not follow the sorted folder names, so they are never guessed.
     """
     if names is None:
-        rule = "numbers its classes, and does not name their folders"
+        clause = "numbers its classes, and does not name their folders"
         lists = "it lists the class folder of each number (ImageNet: meta.mat by ILSVRC2012_ID)"
         fix = ("--synsets FILE", Hint(lists))
-        raise NotReadyError.at(class_map, rule, fix)
+        raise NotReadyError.at(class_map, clause, fix)
     folders = [line.split()[0] for line in _read_lines(names)]
     for file, number in pairs:
         if not 1 <= int(number) <= len(folders):
-            rule = f"gives class {number}, but {names} has only {len(folders)} lines"
-            raise NotReadyError.at(class_map, rule)
+            clause = f"gives class {number}, but {names} has only {len(folders)} lines"
+            raise NotReadyError.at(class_map, clause)
         yield file, folders[int(number) - 1]

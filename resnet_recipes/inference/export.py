@@ -112,8 +112,8 @@ def _write(
     if options.dtype == "float16":
         written = deepcopy(written).half()
         if not all(tensor.isfinite().all() for tensor in written.state_dict().values()):
-            rule = "some weights exceed 65,504, the largest number of float16"
-            raise TrainingError(f"{rule}; nothing was written")
+            clause = "some weights exceed 65,504, the largest number of float16"
+            raise TrainingError(f"{clause}; nothing was written")
         written = HalfNetwork(written) if to in _GRAPHS else written
     network = Network(written, about)
     read = export(network, to, folder)
@@ -225,19 +225,19 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if options.dtype == "int8" and to != "onnx":
         yield Problem("--dtype", "int8", f"is not possible with {to}", "--to onnx")
     if preprocesses and options.lose is not None:
-        rule = "cannot be used with --dtype or --lose, which compare normalized images"
-        yield Problem("--with-preprocessing", None, rule, kind=Kind.UNUSED)
+        clause = "cannot be used with --dtype or --lose, which compare normalized images"
+        yield Problem("--with-preprocessing", None, clause, kind=Kind.UNUSED)
     about, graphs = network.about, tuple(f"--to {name}" for name in _GRAPHS)
     library, fix = backbones.get_library(about.architecture), ("--to safetensors", *graphs)
     if {to, library} == {"timm", "torchvision"} and ":" in about.architecture:
-        rule = f"has no network like {about.architecture}"
-        yield Problem("--to", to, rule, (f"--to {library}", *graphs))
+        clause = f"has no network like {about.architecture}"
+        yield Problem("--to", to, clause, (f"--to {library}", *graphs))
     if about.arguments and about.architecture in NETWORKS and not TARGETS[to].supports_any:
-        rule = "has no ResNet of this stem, width or number of input channels"
-        yield Problem("--to", to, rule, fix)
+        clause = "has no ResNet of this stem, width or number of input channels"
+        yield Problem("--to", to, clause, fix)
     if about.surgery and not TARGETS[to].supports_any:
-        rule = f"does not support {' and '.join(about.surgery)}, which is part of this network"
-        yield Problem("--to", to, rule, fix)
+        clause = f"does not support {' and '.join(about.surgery)}, which is part of this network"
+        yield Problem("--to", to, clause, fix)
 
 
 def find_missing_packages(to: str) -> Iterator[Problem]:

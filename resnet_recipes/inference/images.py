@@ -77,11 +77,11 @@ def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Sampl
     samples = open_samples(path)
     beton, most = samples.beton, samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
-        rule = "has different classes from the network, or another order"
-        raise make_error(path, rule, _OTHER_CLASSES)
+        clause = "has different classes from the network, or another order"
+        raise make_error(path, clause, _OTHER_CLASSES)
     if most >= num_classes:
-        rule = f"has labels up to {most}; the network has {num_classes} classes"
-        raise make_error(path, rule, _OTHER_CLASSES)
+        clause = f"has labels up to {most}; the network has {num_classes} classes"
+        raise make_error(path, clause, _OTHER_CLASSES)
     return samples
 
 
@@ -115,12 +115,12 @@ def _map_labels(
     if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:
         classes = get_wordnet_ids()
     if not classes:
-        rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
-        raise make_error(root, rule, _OTHER_CLASSES)
+        clause = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
+        raise make_error(root, clause, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
         hint = Hint(f"its classes are {list_first(classes)}")
-        rule = f"has classes that the network does not have: {list_first(unknown)}"
-        raise make_error(root, rule, hint)
+        clause = f"has classes that the network does not have: {list_first(unknown)}"
+        raise make_error(root, clause, hint)
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)
 
@@ -162,9 +162,9 @@ def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
             images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
             is_pattern = glob.has_magic(str(place))
-            rule = Statement("no file matches this pattern") if is_pattern else ""
+            clause = Statement("no file matches this pattern") if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            problems.append(Problem(str(place), None, rule, _suggest_path(place), kind=kind))
+            problems.append(Problem(str(place), None, clause, _suggest_path(place), kind=kind))
     NotReadyError.raise_if_any(problems)
     return images
 

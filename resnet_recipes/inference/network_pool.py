@@ -66,18 +66,18 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
     first, *others = networks
     for network in others:
         if network.network.classes != first.network.classes:
-            rule = f"has other classes than {first.place}"
-            raise RecipeError.of("RUN", str(network.place), rule)
+            clause = f"has other classes than {first.place}"
+            raise RecipeError.of("RUN", str(network.place), clause)
     with open_pool(networks) as images:
         paths = [os.path.realpath(image.path) for image in images]
     if twice := len(paths) - len({*paths}):
-        rule = f"cannot be pooled: they have {twice:,} validation images in common"
+        clause = f"cannot be pooled: they have {twice:,} validation images in common"
         names = " ".join(str(network.place) for network in networks)
         hint = Hint(
             "resnet-recipes compare  compares runs on the same images; "
             "resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5  trains runs that can be pooled"
         )
-        raise RecipeError.of("RUN", names, rule, hint)
+        raise RecipeError.of("RUN", names, clause, hint)
 
 
 def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:

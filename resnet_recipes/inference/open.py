@@ -64,15 +64,15 @@ def open_trained(
         path, network = place, open_network(str(place), model, downloads=True)
     name, eval_size = network.about.architecture, network.about.eval_size
     if model and model.name != name:
-        rule = f"is not the network of {place}, which is {name}"
-        raise RecipeError.of("model.name", model.name, rule, f"model.name={name}")
+        clause = f"is not the network of {place}, which is {name}"
+        raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
     recipe = apply_changes(make_recipe(path, network), others, (*_SETTINGS, *also))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
         ):
-            rule = f"is a size that {name} does not take"
-            raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={eval_size}")
+            clause = f"is a size that {name} does not take"
+            raise RecipeError.of("data.eval_size", size, clause, f"data.eval_size={eval_size}")
     return TrainedNetwork(path, network, recipe)
 
 

@@ -121,8 +121,8 @@ class TrainedNetwork:
             read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
             return data.open_eval(config, read, batching)
         if not config.root:
-            rule = "the folder that contains the images"
-            raise NotReadyError.of("data.root", None, rule, Hint("data=PATH"), Kind.MISSING)
+            clause = "the folder that contains the images"
+            raise NotReadyError.of("data.root", None, clause, Hint("data=PATH"), Kind.MISSING)
         return open_labeled(
             _find_local_copy(config, fetches), about.classes, about.num_classes, batching
         )

@@ -90,14 +90,14 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
         write = format_clock if max_minutes < _LONG_MINUTES else format_long_time
-        rule = (
+        clause = (
             f"is too small: with a warm-up of {warmup}, the shortest sensible "
             f"run is epochs={float(min_epochs):g}, which takes up to {write(60 * max_minutes)}"
         )
         fix = [f"budget={suggestion}"]
         if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
             fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
-        raise RecipeError.of("budget", launch.budget, rule, tuple(fix))
+        raise RecipeError.of("budget", launch.budget, clause, tuple(fix))
     return change_duration(plan, epochs)
 
 

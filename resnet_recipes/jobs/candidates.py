@@ -67,7 +67,7 @@ class Candidates(NamedTuple):
     """The candidates of all recipes."""
 
     candidates: list[Candidate]  # best first, or by recipe
-    rule: str  # reason for the order of recipes with unknown accuracy
+    reason: str  # for the order of recipes with unknown accuracy
     skipped: dict[str, str]  # recipes that do not fit, each with the reason
     absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
 
@@ -90,7 +90,7 @@ def find_candidates(
     """
     candidates, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
-    facts, results, side, rule = None, None, 0.0, ""
+    facts, results, side, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
     for name in names:
         try:
@@ -98,7 +98,7 @@ def find_candidates(
             if facts is None:
                 facts = data.survey_images(recipe.data, on_progress=say)
                 side = find_usual_side(recipe.data, facts)
-                best, rule = rank_recipes(facts, side)
+                best, reason = rank_recipes(facts, side)
             if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
                 setting = f"data.train_size={recipe.data.train_size}"
                 skipped[name] = f"{setting} is for smaller images than these, of {side:g} px"
@@ -126,7 +126,7 @@ def find_candidates(
         candidates.sort(
             key=lambda candidate: -(candidate.accuracy.top1 if candidate.accuracy else 0.0)
         )
-    return Candidates(candidates, rule, skipped, absent)
+    return Candidates(candidates, reason, skipped, absent)
 
 
 def _find_lengths(
@@ -188,7 +188,7 @@ class Ranking(NamedTuple):
     """Recipes for some images, best first."""
 
     names: tuple[str, ...]
-    rule: str  # reason for the order
+    reason: str  # for the order
 
 
 def rank_recipes(facts: DataFacts, side: float) -> Ranking:
@@ -199,11 +199,11 @@ def rank_recipes(facts: DataFacts, side: float) -> Ranking:
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate according to published results")
     if 0 < side <= MAX_SMALL_SIDE:
-        rule = f"best for images of {side:g} px"
-        return Ranking(("small", "finetune", "mild"), rule)
+        reason = f"best for images of {side:g} px"
+        return Ranking(("small", "finetune", "mild"), reason)
     size = f"; the images have about {side:g} px" if side else ""
-    rule = f"best here, as it starts from weights trained on ImageNet{size}"
-    return Ranking(("finetune", "mild"), rule)
+    reason = f"best here, as it starts from weights trained on ImageNet{size}"
+    return Ranking(("finetune", "mild"), reason)
 
 
 def find_usual_side(config: DataConfig, facts: DataFacts) -> float:

@@ -85,14 +85,14 @@ def find_stable_state(plan: Plan) -> StableState | None:
     checkpoint = checkpoints.load_newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
-        rule = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
-        raise NotYetError.of(flag, None, rule, Hint("wait, then run the same command again"))
+        clause = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
+        raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
-        rule = f"has no checkpoint before step {plan.stable_steps:,}, where this run cools down"
+        clause = f"has no checkpoint before step {plan.stable_steps:,}, where this run cools down"
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
-        raise NotReadyError.of(flag, None, rule, fix)
+        raise NotReadyError.of(flag, None, clause, fix)
     NotReadyError.raise_if_any(_find_edits(folder, checkpoint[1], recipe))
     return StableState(folder, *checkpoint)
 
@@ -112,13 +112,13 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     recipe = plan.recipe
     if not parent.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration
-        rule = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
+        clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         words = f"recipe={place}/{CONFIG} model.weights={place} epochs={length.removesuffix('ep')}"
         fix = (f"resnet-train {words}", Hint(f"this starts a new run from the weights of {place}"))
-        return [Problem(f"--extend {recipe.run.extends}", None, rule, fix)]
+        return [Problem(f"--extend {recipe.run.extends}", None, clause, fix)]
     if recipe.launch.budget:
-        rule = "cannot be used with --extend"
-        return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
+        clause = "cannot be used with --extend"
+        return [Problem("budget", recipe.launch.budget, clause, "epochs=60")]
     length_settings = find_durations(recipe)
     problems_of_settings = find_changed_settings(asdict(copy_length(parent.recipe, recipe)), recipe)
     if problems := [

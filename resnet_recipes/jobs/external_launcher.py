@@ -140,14 +140,14 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
         return
     for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         if values.keys() >= {name, of} and int(values[name]) >= int(values[of]):
-            rule = Rule(f"must be less than {of}={values[of]}")
-            yield Problem(name, values[name], rule, f"unset {name} {of}")
+            clause = Rule(f"must be less than {of}={values[of]}")
+            yield Problem(name, values[name], clause, f"unset {name} {of}")
     if not values.keys() >= {*_RANK}:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT") if int(values["WORLD_SIZE"]) > 1 else ():
         if not environment.get(name):
-            rule = "is not set, so the ranks cannot find each other"
-            yield Problem(name, None, rule, Hint("start the ranks with torchrun"))
+            clause = "is not set, so the ranks cannot find each other"
+            yield Problem(name, None, clause, Hint("start the ranks with torchrun"))
 
 
 def _is_on_one_machine(launcher: str) -> bool:
@@ -169,8 +169,8 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
         raise NotReadyError.of(error.args[0], None, "is not set, and srun sets it", fix) from None
     except IndexError:
         nodes = slurm["SLURM_STEP_TASKS_PER_NODE"]
-        rule = f"is not one of the nodes in SLURM_STEP_TASKS_PER_NODE={nodes}"
-        raise NotReadyError.of("SLURM_NODEID", slurm["SLURM_NODEID"], rule, fix) from None
+        clause = f"is not one of the nodes in SLURM_STEP_TASKS_PER_NODE={nodes}"
+        raise NotReadyError.of("SLURM_NODEID", slurm["SLURM_NODEID"], clause, fix) from None
 
 
 def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -227,8 +227,8 @@ def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
         and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_ranks())
         and gpus > 1
     ):
-        rule = f"started one task per node, but this node has {gpus} GPUs"
-        yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
+        clause = f"started one task per node, but this node has {gpus} GPUs"
+        yield Problem("srun", None, clause, f"--ntasks-per-node={gpus}")
 
 
 def _confirm_words(rendezvous: "Rendezvous", words: Sequence[str]) -> int:
@@ -252,8 +252,8 @@ def _open_folder(folder: Path, rank: int) -> HeldFolder:
     """Return the run folder that rank 0 has prepared. Raises NotReadyError if it is not here."""
     if not (folder / CONFIG).is_file():
         seen_by = f"rank {rank} on {socket.gethostname()}"
-        rule = f"is not visible to {seen_by}: all nodes must have access to it"
-        raise NotReadyError.of("run.root", str(folder), rule, "run.root=/a/shared/folder")
+        clause = f"is not visible to {seen_by}: all nodes must have access to it"
+        raise NotReadyError.of("run.root", str(folder), clause, "run.root=/a/shared/folder")
     return HeldFolder(folder)
 
 
@@ -267,10 +267,10 @@ def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
     for _ in rendezvous.await_all():
         seconds = time.monotonic() - start
         if seconds > _MAX_WAIT_SECONDS:
-            rule = Statement(
+            clause = Statement(
                 f"not all of these ranks have started within {format_long_time(seconds)}"
             )
-            raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
+            raise NotReadyError.of(key, count_ranks(), clause, f"unset {key}")
         if seconds > _SILENCE_SECONDS and not is_quiet:
             is_quiet = True
             say(
@@ -291,7 +291,7 @@ def _join_rendezvous(topic: str) -> "Rendezvous":
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         reason = get_first_line(error)
-        rule = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
+        clause = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
         raise NotReadyError.of(
-            "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
+            "MASTER_ADDR:MASTER_PORT", place, clause, "export MASTER_PORT=another"
         ) from None

@@ -105,14 +105,14 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
-        clause = Statement(f"no folder for temporary files is writable: {error.strerror}")
+        clause: str = Statement(f"no folder for temporary files is writable: {error.strerror}")
         yield Problem(
             "TMPDIR", os.environ.get("TMPDIR"), clause, "export TMPDIR=/a/writable/folder"
         )
         return
     if len(os.fsencode(folder)) > MAX_TMPDIR:
-        rule = f"is longer than {MAX_TMPDIR} bytes: sockets in it would exceed the system's limit"
-        yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
+        clause = f"is longer than {MAX_TMPDIR} bytes: sockets in it would exceed the system's limit"
+        yield Problem("TMPDIR", folder, clause, "export TMPDIR=/tmp")
 
 
 def list_warnings(config: "LaunchConfig") -> Iterator[str]:
@@ -174,8 +174,8 @@ def get_allocator_settings() -> dict[str, str]:
 def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
     finding = explain_unused_gpu()
-    rule = Statement(finding.what if finding else "torch sees no GPU on this machine")
-    return Problem(key, value, rule, (*list_advice(finding.fix), fix) if finding else fix)
+    clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
+    return Problem(key, value, clause, (*list_advice(finding.fix), fix) if finding else fix)
 
 
 #: The line of a traceback with the error.

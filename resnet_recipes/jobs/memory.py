@@ -71,8 +71,8 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     if not sizes:
         return plan
     if why := explain_unavailable():
-        rule = f"needs the native decoder, which {why}"
-        raise RecipeError.of("data.memory_pixels", memory_pixels, rule, "data.memory_pixels=0")
+        clause = f"needs the native decoder, which {why}"
+        raise RecipeError.of("data.memory_pixels", memory_pixels, clause, "data.memory_pixels=0")
     if memory_pixels != AUTO:
         return plan
     memory = plan_memory(plan)

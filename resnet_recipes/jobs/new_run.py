@@ -106,8 +106,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
         except NotReadyError as error:
             raise error.with_path_replaced(draft, str(draft.parent)) from None
         except OSError as error:
-            rule, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
-            raise NotReadyError.of("run.root", recipe.run.root, rule, fix) from None
+            clause, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
+            raise NotReadyError.of("run.root", recipe.run.root, clause, fix) from None
         stack.pop_all()
         return held
 
@@ -174,9 +174,9 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
         changes = find_changed_settings(asdict(frozen_recipe.read(folder / CONFIG)), recipe)
         keys = [problem.key for problem in changes]
         difference = "another recipe" if "name" in keys else f"other settings: {', '.join(keys)}"
-        rule = f"is running in {folder} " + (f"with {difference}" if keys else "already")
+        clause = f"is running in {folder} " + (f"with {difference}" if keys else "already")
         fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
-        return NotReadyError.of("run.name", folder.name, rule, fix)
+        return NotReadyError.of("run.name", folder.name, clause, fix)
     names = (f"{folder.name}{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()

@@ -149,9 +149,9 @@ def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple
             key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)
         ):
             for key in differing:
-                rule = (
+                clause = (
                     f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} "
                     f"on rank {rank} ({host})"
                 )
-                yield key, rule
+                yield key, clause
             return

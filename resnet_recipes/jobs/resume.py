@@ -54,8 +54,8 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         resume = f"resnet-train --resume {shlex.quote(str(folder))}"
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
-                rule = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
-                raise RecipeError.of("run.name", folder.name, rule, (resume, "run=another"))
+                clause = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
+                raise RecipeError.of("run.name", folder.name, clause, (resume, "run=another"))
         RecipeError.raise_if_any(
             problem._replace(fix=(resume, "run=another")) for problem in problems
         )
@@ -127,11 +127,11 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     """
     config = folder / CONFIG
     if not config.is_file():
-        rule = "is not a run folder: it has no config.yaml"
-        raise RecipeError.of("--resume", str(folder), rule, "resnet-recipes runs")
+        clause = "is not a run folder: it has no config.yaml"
+        raise RecipeError.of("--resume", str(folder), clause, "resnet-recipes runs")
     if os.path.lexists(folder / JOB):
-        rule = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
-        raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))
+        clause = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
+        raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))
     refuse_links(folder)
     original = frozen_recipe.read(config)
     if isinstance(changes, Sequence):
@@ -147,11 +147,11 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         problem._replace(fix=fix) for problem in find_changed_settings(asdict(original), recipe)
     ]
     if recipe.launch.budget:
-        rule = "needs a new run: this one keeps its duration"
-        problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))
+        clause = "needs a new run: this one keeps its duration"
+        problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))
     if recipe.batch.bn_size == AUTO:
-        rule = f"is found when a run starts; this run uses {original.batch.bn_size}"
-        problems.append(Problem("batch.bn_size", AUTO, rule, Hint("use a smaller number")))
+        clause = f"is found when a run starts; this run uses {original.batch.bn_size}"
+        problems.append(Problem("batch.bn_size", AUTO, clause, Hint("use a smaller number")))
     RecipeError.raise_if_any(problems)
     return recipe
 
@@ -187,9 +187,9 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     known_facts = DataFacts.read(folder / DATA, recipe.data.root)
     facts = data.survey_images(replace(recipe.data, backend=known_facts.backend), on_progress=say)
     if differing := facts.describe_differences(known_facts):
-        rule = f"has changed since the run started: {differing} differ in name or size"
+        clause = f"has changed since the run started: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")
-        raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
+        raise NotReadyError.of("data.root", recipe.data.root, clause, fix)
     return facts
 
 
@@ -227,6 +227,6 @@ def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
         return list(error.problems)
     problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))
     if recipe.run.name == "auto" and original.data.root != recipe.data.root:
-        rule = Statement(f"the run started with {original.data.root}")
-        problems.append(Problem("data.root", recipe.data.root, rule))
+        clause = Statement(f"the run started with {original.data.root}")
+        problems.append(Problem("data.root", recipe.data.root, clause))
     return problems

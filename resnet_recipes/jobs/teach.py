@@ -130,8 +130,8 @@ def run_job(process: RankProcess) -> int:
     distributed.join(rank)
     outputs, about = map_outputs(Path(job["part"]), "r+")
     if about != describe_file(plan, job["cycle"], rank.device.type):
-        rule = "was replaced after it was checked"
-        raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
+        clause = "was replaced after it was checked"
+        raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, job["cycle"])
         if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):

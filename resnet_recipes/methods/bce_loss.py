@@ -54,8 +54,8 @@ class BCELoss(Method):
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if self.bias_init and model.get_submodule(find_classifier(model)).bias is None:
-            rule = Statement("this network's classifier has no bias")
-            yield Problem("bce_loss.bias_init", True, rule, "methods.bce_loss.bias_init=false")
+            clause = Statement("this network's classifier has no bias")
+            yield Problem("bce_loss.bias_init", True, clause, "methods.bce_loss.bias_init=false")
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example, computed in float32 for any dtype of the logits."""

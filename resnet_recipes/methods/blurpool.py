@@ -95,10 +95,10 @@ class BlurPool(Method):
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._find_layers(model)):
-            rule = Statement(
+            clause = Statement(
                 "this network has no strided convolutions or max-pools that it could blur"
             )
-            yield Problem("blurpool", None, rule, "'~methods.blurpool'")
+            yield Problem("blurpool", None, clause, "'~methods.blurpool'")
 
     def _find_layers(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
         """Yield each layer to blur, and its new class."""

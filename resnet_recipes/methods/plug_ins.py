@@ -70,8 +70,8 @@ def find_failure(error: BaseException) -> Problem | None:
         ]
         if own_frames:
             hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
-            rule = Statement(f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}")
-            return Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
+            clause = Statement(f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}")
+            return Problem(f"methods.{method.name}", None, clause, f"'~methods.{method.name}'")
     return None
 
 

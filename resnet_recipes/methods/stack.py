@@ -143,10 +143,10 @@ class Stack:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
             is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
             if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
-                rule = Statement(
+                clause = Statement(
                     f"{' and '.join(names)} both define the {hook}, which only one method may"
                 )
-                yield Problem(names[1], None, rule, f"'~methods.{names[1]}'")
+                yield Problem(names[1], None, clause, f"'~methods.{names[1]}'")
         for name, method in self.methods.items():
             for other in self.methods:
                 if other in method.conflicts and (

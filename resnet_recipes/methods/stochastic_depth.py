@@ -82,14 +82,14 @@ class StochasticDepth(Method):
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
         if key := next((key for key, keys in _DROP_ATTRIBUTES.items() if keys & parts), ""):
-            rule = Statement(
+            clause = Statement(
                 "this network has its own stochastic depth, which drops entire branches"
             )
             fix = f"'~methods.stochastic_depth' model.args.{key}={self.drop_rate}"
-            yield Problem("stochastic_depth", None, rule, fix)
+            yield Problem("stochastic_depth", None, clause, fix)
         elif not any(map(_is_block, model.modules())):
-            rule = Statement("this network has no residual branches that end in BatchNorm")
-            yield Problem("stochastic_depth", None, rule, "'~methods.stochastic_depth'")
+            clause = Statement("this network has no residual branches that end in BatchNorm")
+            yield Problem("stochastic_depth", None, clause, "'~methods.stochastic_depth'")
 
 
 #: Settings of networks with stochastic depth, and the attributes of their modules.

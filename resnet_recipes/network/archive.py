@@ -82,8 +82,8 @@ def read(path: Path, check_crc: bool = True) -> State:
     except (ArchiveError, OSError):
         raise
     except Exception as error:  # zipfile and torch raise many types of errors for damaged files
-        rule = f"it is damaged or incomplete ({type(error).__name__}: {get_first_line(error)})"
-        raise DamagedError(rule) from None
+        message = f"it is damaged or incomplete ({type(error).__name__}: {get_first_line(error)})"
+        raise DamagedError(message) from None
     if not isinstance(state, dict):
         raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")
     _check_plain(state)

@@ -98,11 +98,11 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
         reason = (str(error).splitlines() or ["no response"])[0][:200]
         if not isinstance(error, OSError | HTTPError | ValueError):
             reason = f"the response cannot be read: {type(error).__name__}: {reason}"
-        rule = {
+        clause = {
             401: "cannot be accessed: you are not logged in, the token is invalid, or there is no "
             "such repository",
             403: "cannot be written to with this token",
             404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
         fix = "hf auth login" if status in (401, 403) else again
-        raise NotReadyError.of(place, None, rule, fix) from None
+        raise NotReadyError.of(place, None, clause, fix) from None

@@ -154,9 +154,9 @@ def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network
     except RecipeError as error:  # the library is not installed, or does not have this network
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
-        rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         fix = getattr(error, "fixes", ()) or _COPY
-        raise NotReadyError.at(path, rule, fix) from None
+        raise NotReadyError.at(path, clause, fix) from None
 
 
 def _build_undescribed(
@@ -167,8 +167,8 @@ def _build_undescribed(
     if assumed and (not name or assumed.architecture not in NETWORKS):
         description = assumed
     elif not name:
-        rule = "it does not name its network, and its parameters are not named as in a ResNet"
-        raise UnknownNetworkError(rule, state, path)
+        fault = "it does not name its network, and its parameters are not named as in a ResNet"
+        raise UnknownNetworkError(fault, state, path)
     else:
         description = NetworkDescription(
             name, 1, **image_settings.find_image_settings(name, str(path))
@@ -196,8 +196,8 @@ _SOURCES = (
 class UnknownNetworkError(ArchiveError):
     """A file does not describe its network, and does not fit the assumed one."""
 
-    def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
-        super().__init__(f"{rule} ({_describe_tensors(state)})")
+    def __init__(self, fault: str, state: Mapping[str, Any], path: Path):
+        super().__init__(f"{fault} ({_describe_tensors(state)})")
         fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
         self.fixes: tuple[str, ...] = fitting or (Hint(NAMING), Hint(_SOURCES))
 
@@ -299,8 +299,8 @@ def _assemble(
     counters = (name for name in expected if name.endswith("num_batches_tracked"))
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ expected.keys()):
-        rule = f"{', '.join(odd[:3])} missing or unknown"
-        raise ArchiveError(f"it is not {description.architecture}: {rule}")
+        tensors = f"{', '.join(odd[:3])} missing or unknown"
+        raise ArchiveError(f"it is not {description.architecture}: {tensors}")
     for name, tensor in state.items():
         like = expected[name]
         if (

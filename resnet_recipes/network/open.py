@@ -39,8 +39,8 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
     if model:
         backbones.require_network(model.name)
     if named and model and _get_short_name(named) != _get_short_name(model):
-        rule = f"has no weights for {model.name}"
-        raise NotReadyError.of(place, None, rule, model.format_selection(named.name))
+        clause = f"has no weights for {model.name}"
+        raise NotReadyError.of(place, None, clause, model.format_selection(named.name))
     is_published = _is_published(source)
     try:
         path = _locate(source, model or named, downloads)
@@ -146,9 +146,9 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
         raise NotReadyError.at(place, "does not name its network", fix)
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
-        rule = f"has no weights for {model.name}"
+        clause = f"has no weights for {model.name}"
         tagged = image_settings.find_default_tag(network) or f"{network}.TAG"
-        raise NotReadyError.at(place, rule, Value(f"timm:{tagged}"))
+        raise NotReadyError.at(place, clause, Value(f"timm:{tagged}"))
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
         others = tuple(Value(f"torchvision:{item.name}") for item in members)
@@ -159,8 +159,8 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
         f"python3 -c \"import torchvision; torchvision.models.{network}(weights='{member.name}')\""
     )
     if not path.is_file():
-        rule = f"is not on this machine: {path} does not exist"
-        raise AbsentError.at(place, rule, (download, Hint(f"or copy {member.url} to that path")))
+        clause = f"is not on this machine: {path} does not exist"
+        raise AbsentError.at(place, clause, (download, Hint(f"or copy {member.url} to that path")))
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not digest.startswith(path.stem.rpartition("-")[2]):
@@ -184,7 +184,7 @@ def _find_in_hub_cache(place: str, name: str) -> Path:
         key=lambda path: path.stat().st_mtime,
     )
     if not files:
-        rule = f"is not on this machine: {repository} has no model.safetensors"
+        clause = f"is not on this machine: {repository} has no model.safetensors"
         fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
-        raise AbsentError.at(place, rule, fetch)
+        raise AbsentError.at(place, clause, fetch)
     return files[-1]

@@ -87,15 +87,15 @@ def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
         else []
     )
     if about.architecture != config.name:
-        rule = Statement(
+        clause = Statement(
             f"{config.weights} has the weights of {about.architecture}, not {config.name}"
         )
         raise _make_refusal(
-            config, rule, " ".join([config.format_selection(about.architecture), *others])
+            config, clause, " ".join([config.format_selection(about.architecture), *others])
         )
     if others:
-        rule = "has the weights of another stem, width or number of input channels"
-        raise _make_refusal(config, rule, " ".join(others))
+        clause = "has the weights of another stem, width or number of input channels"
+        raise _make_refusal(config, clause, " ".join(others))
     tensors, (rows, text) = network.model.state_dict(), _match_rows(about, classes)
     for name in [name for name in tensors if name.startswith(f"{find_classifier(network.model)}.")]:
         weight = tensors.pop(name)
@@ -182,5 +182,5 @@ def _must_sum_colors(config: ModelConfig, about: NetworkDescription) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 
-def _make_refusal(config: ModelConfig, rule: str, fix: Fix = ()) -> NotReadyError:
-    return NotReadyError.of("model.weights", config.weights, rule, fix)
+def _make_refusal(config: ModelConfig, clause: str, fix: Fix = ()) -> NotReadyError:
+    return NotReadyError.of("model.weights", config.weights, clause, fix)

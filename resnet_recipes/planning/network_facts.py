@@ -114,8 +114,8 @@ class BuiltNetworkFacts:
         names = backbones.read_facts(network).get("classifier")
         head = network.get_parameter(f"{backbones.find_classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
-            rule = "has several classifiers, or its classifier is not its last layer"
-            yield Problem("model.name", model.name, rule, Hint("another network"))
+            clause = "has several classifiers, or its classifier is not its last layer"
+            yield Problem("model.name", model.name, clause, Hint("another network"))
         for method in self._methods:
             yield from (
                 problem.under("methods") for problem in method.find_network_problems(network)
@@ -129,7 +129,7 @@ class BuiltNetworkFacts:
             return
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
         sizes = ", ".join(map(str, refused))
-        rule = Statement(
+        clause = Statement(
             f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
         )
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
@@ -138,7 +138,7 @@ class BuiltNetworkFacts:
             if self._explain_refusal(native)
             else f"data.train_size={native} data.eval_size={native}"
         )
-        yield Problem(key, None, rule, fix)
+        yield Problem(key, None, clause, fix)
 
     def _explain_refusal(self, side: int) -> str:
         _ = self._changed  # errors of methods do not depend on the size

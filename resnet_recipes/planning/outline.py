@@ -53,8 +53,8 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
         owner = f"{plan.published_recipe}: " if plan.published_recipe else ""
         yield "published", owner + format_published(result, plan.epochs)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
-        rule = f"results are for {', '.join(others)}, not for {plan.recipe.model.title}"
-        yield "published", rule
+        clause = f"results are for {', '.join(others)}, not for {plan.recipe.model.title}"
+        yield "published", clause
 
 
 def list_notes(plan: Plan) -> Iterator[OutlineRow]:

@@ -58,8 +58,8 @@ def _find_problems(
     yield from _find_batch_problems(recipe, facts, world_size, origin)
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
-        rule = "works only with .beton files"
-        yield Problem("data.order", recipe.data.order, rule, "data.order=random")
+        clause = "works only with .beton files"
+        yield Problem("data.order", recipe.data.order, clause, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
         yield from _find_length_problems(recipe, recipe.horizon(facts.train_examples))
@@ -75,7 +75,7 @@ def _find_batch_problems(
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
     if size > facts.train_examples:
-        rule = (
+        clause = (
             f"is more than the {facts.train_examples:,} training images in "
             f"{_place(recipe, facts)}, so an epoch has no steps"
         )
@@ -83,7 +83,7 @@ def _find_batch_problems(
             _suggest_batch(recipe, facts.train_examples, world_size, origin),
             *_suggest_finetuning(recipe, facts, origin),
         )
-        yield Problem("batch.global_size", size, rule, fix)
+        yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
         yield Problem(
@@ -95,16 +95,16 @@ def _find_batch_problems(
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
-        rule = Rule(f"must divide the {rank_size} images of each device (bs={size} on {devices})")
-        yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
+        clause = Rule(f"must divide the {rank_size} images of each device (bs={size} on {devices})")
+        yield Problem("batch.bn_size", bn_size, clause, f"batch.bn_size={divisor}")
 
 
 def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     count, setting = len(facts.classes), recipe.model.num_classes
     place = _place(recipe, facts)
     if setting not in ("auto", count):
-        rule = f"does not match the {count} classes in {place}"
-        yield Problem("model.num_classes", setting, rule, "model.num_classes=auto")
+        clause = f"does not match the {count} classes in {place}"
+        yield Problem("model.num_classes", setting, clause, "model.num_classes=auto")
     elif count < 2:
         yield Problem("data.root", place, f"has {count} class; a classifier needs at least 2")
 
@@ -112,30 +112,30 @@ def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
 def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
         ratio = recipe.scale_schedule_ratio
-        rule = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"
+        clause = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"
         yield Problem(
-            "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
+            "max_duration", recipe.max_duration, clause, ("epochs=1", "max_duration=100ba ssr=1")
         )
         return
     if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_STEPS_OR_EPOCHS:
-        rule = (
+        clause = (
             f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
             f"the maximum is {MAX_STEPS_OR_EPOCHS:,} steps and {MAX_EPOCHS:,} epochs"
         )
-        yield Problem("max_duration", recipe.max_duration, rule)
+        yield Problem("max_duration", recipe.max_duration, clause)
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps:
         total = format_count(horizon.total_steps, "step")
-        rule = f"takes {format_count(warmup, 'step')}, but the run has {total}"
+        clause = f"takes {format_count(warmup, 'step')}, but the run has {total}"
         fix = (_suggest_warmup(horizon), Hint("or train longer"))
-        yield Problem("schedule.warmup", recipe.schedule.warmup, rule, fix)
+        yield Problem("schedule.warmup", recipe.schedule.warmup, clause, fix)
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
     if recipe.schedule.name == "wsd" and is_long:
-        rule = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
+        clause = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
         yield Problem(
-            "schedule.cooldown", recipe.schedule.cooldown, rule, "schedule.cooldown=0.2dur"
+            "schedule.cooldown", recipe.schedule.cooldown, clause, "schedule.cooldown=0.2dur"
         )
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):

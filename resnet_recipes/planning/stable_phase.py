@@ -80,8 +80,8 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
         parent_steps, steps = parent.steps(durations[key]), plan.steps(duration)
         if parent_steps != steps:
             other = f"{durations[key]} takes {parent_steps:,} of the other's"
-            rule = f"takes {steps:,} of this run's steps, and {other}"
-            yield Problem(key, duration, rule, f"{key}={parent_steps}ba")
+            clause = f"takes {steps:,} of this run's steps, and {other}"
+            yield Problem(key, duration, clause, f"{key}={parent_steps}ba")
     cooldown = Duration.parse(parent.recipe.schedule.cooldown)
     remaining = Fraction(parent.total_steps - parent.stable_steps, parent.total_steps)
     fraction = cooldown.value if cooldown.unit == "dur" else remaining
@@ -89,9 +89,9 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
     end = min(parent.stable_steps, plan.stable_steps)
     for name, method in plan.new_stack().methods.items():
         if _list_sizes(methods[name], parent, end) != _list_sizes(method, plan, end):
-            rule = "gives images other sizes, before the cooldown, in runs of other durations"
+            clause = "gives images other sizes, before the cooldown, in runs of other durations"
             fix = (method.format_late_override(fraction), Hint("in both runs, from the start"))
-            yield Problem(f"methods.{name}", None, rule, fix)
+            yield Problem(f"methods.{name}", None, clause, fix)
 
 
 def _list_sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:

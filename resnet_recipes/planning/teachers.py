@@ -55,8 +55,8 @@ def add_teachers(plan: Plan) -> Plan:
         about, (key, place) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
-        if rule := _find_misfit(network, facts, plan):
-            raise RecipeError.of(key, place, rule, Hint("another teacher"))
+        if clause := _find_misfit(network, facts, plan):
+            raise RecipeError.of(key, place, clause, Hint("another teacher"))
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
         teachers.append(Teacher(facts, text, key, _compute_digest(network)))
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
@@ -90,8 +90,8 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
             problem = error.with_key(key, place).with_path_replaced("model.weights", key)
             raise _explain_description(problem, place) from None
         if key in digests and digests[key] != _compute_digest(network):
-            rule = "was replaced after it was checked"
-            raise NotReadyError.of(key, place, rule, "run the same command again")
+            clause = "was replaced after it was checked"
+            raise NotReadyError.of(key, place, clause, "run the same command again")
         yield OpenTeacher(method, network)
 
 
@@ -201,14 +201,14 @@ def find_unstorable(plan: Plan) -> Iterator[Problem]:
     """Yield the settings that mix images, so that outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
-            rule = "samples new values for each batch, after a stored teacher has seen the images"
-            yield Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
+            clause = "samples new values for each batch, after a stored teacher has seen the images"
+            yield Problem(f"methods.{method.name}", None, clause, f"'~methods.{method.name}'")
     if plan.recipe.data.class_balance:
-        rule = "may show an image several times per epoch, and each time needs its own output"
-        yield Problem("data.sampling", plan.recipe.data.sampling, rule, "data.sampling=natural")
+        clause = "may show an image several times per epoch, and each time needs its own output"
+        yield Problem("data.sampling", plan.recipe.data.sampling, clause, "data.sampling=natural")
     if not plan.facts.augments_samples:
-        rule = "has no stored images that a teacher could see"
-        yield Problem("data.backend", plan.facts.backend, rule, "data=/path/to/images")
+        clause = "has no stored images that a teacher could see"
+        yield Problem("data.backend", plan.facts.backend, clause, "data=/path/to/images")
 
 
 def read_outputs(plan: Plan, method: Method) -> Teacher:
@@ -233,13 +233,13 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         differences = _find_differences(description, expected, path)
         RecipeError.raise_if_any([*find_unstorable(plan), *differences])
         if description != expected:
-            rule = "was made for other images, or for other sizes of them"
-            raise RecipeError.of(key, path, rule, WRITE)
+            clause = "was made for other images, or for other sizes of them"
+            raise RecipeError.of(key, path, clause, WRITE)
         shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
         outputs.check(shape, plan.num_classes)
     except (OSError, ValueError) as error:
-        rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.of(key, path, rule, WRITE) from None
+        clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        raise NotReadyError.of(key, path, clause, WRITE) from None
     text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
     text += f"image, {format_bytes(path.stat().st_size)}"
     if cycle:
@@ -257,5 +257,5 @@ def _find_differences(
         stored, value = description.get(name), expected.get(name)
         if stored != value:
             fix = f"{name}={shlex.quote(stored)}" if stored else f"'~{name}'"
-            rule = Statement(f"{path} was made {f'with {stored}' if stored else 'without it'}")
-            yield Problem(name, value, rule, fix)
+            clause = Statement(f"{path} was made {f'with {stored}' if stored else 'without it'}")
+            yield Problem(name, value, clause, fix)

@@ -36,9 +36,9 @@ def fit_sections(
             and not isinstance(value, dict)
             and not (value is None and type(None) in get_args(kind))
         ):
-            rule = Statement(f"{key} is a section of settings, not a single value")
+            clause = Statement(f"{key} is a section of settings, not a single value")
             fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
-            problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
+            problems.append(Problem(key, value, clause, fix or _describe_settings(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, Rule(f"must be {describe_kind(kind)}")))
         elif isinstance(value, dict):
@@ -170,9 +170,9 @@ def _choose_section(
     owners = {each: [one for one in names if each in get_kinds(names[one])] for each in tree}
     for setting, readers in owners.items():
         if readers and setting not in kinds and tree[setting] is not None:
-            rule = f"is not a setting of {name}"
+            clause = f"is not a setting of {name}"
             fix = Hint(f"{setting} is a setting of {', '.join(readers)}")
-            problems.append(Problem(f"{key}.{setting}", tree[setting], rule, fix))
+            problems.append(Problem(f"{key}.{setting}", tree[setting], clause, fix))
     settings = {each: value for each, value in tree.items() if each in kinds or not owners[each]}
     return names[name], settings
 

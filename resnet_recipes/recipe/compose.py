@@ -240,8 +240,8 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on | accepted:
             fix = Hint(f"methods that are on: {', '.join(sorted(on)) or 'none'}")
-            rule = Statement(f"{name} is not on in {links[-1][0].name}")
-            yield Problem(override.typed, None, rule, fix)
+            clause = Statement(f"{name} is not on in {links[-1][0].name}")
+            yield Problem(override.typed, None, clause, fix)
 
 
 def _list_methods(links: Links) -> set[str]:
@@ -262,9 +262,9 @@ def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -
         section, _, name = override.key.partition(".")
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()
         if readers and schedule.name not in readers:
-            rule = f"is for {' and '.join(readers)}, and the schedule is {schedule.name}"
+            clause = f"is for {' and '.join(readers)}, and the schedule is {schedule.name}"
             fix = f"schedule.name={readers[0]}"
-            yield Problem(override.key, override.value, rule, fix, typed=override.typed)
+            yield Problem(override.key, override.value, clause, fix, typed=override.typed)
 
 
 def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Problem:

@@ -134,7 +134,7 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
                 return meaning, None
         if better is None:
             break
-        meaning = better._replace(rule=better.rule or meaning.rule)
+        meaning = better._replace(hint=better.hint or meaning.hint)
     return meaning, wrong
 
 

@@ -137,22 +137,22 @@ class Library:
             return Entry(name, self.user[name], "user", self.packaged.get(name))
         if usable and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
-        rule = "is not a recipe"
+        clause = "is not a recipe"
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
         fix = next((f"recipe={file}" for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
-            rule, fix = "is a folder, not a recipe", fix or f"data={shlex.quote(name)}"
+            clause, fix = "is a folder, not a recipe", fix or f"data={shlex.quote(name)}"
         elif name in NETWORKS:
-            rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
+            clause, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         elif os.path.isfile(name):
-            rule, fix = "is a file, but recipe files end in .yaml", "resnet-recipes ls"
+            clause, fix = "is a file, but recipe files end in .yaml", "resnet-recipes ls"
         elif name in self.user:
-            rule, fix = (
+            clause, fix = (
                 f"is not a valid name, although {shorten_path(self.user[name])} exists",
                 _CASE,
             )
         if fix:
-            raise RecipeError.of("recipe", name, rule, fix)
+            raise RecipeError.of("recipe", name, clause, fix)
         raise _make_unknown_error("recipe", name, self.list_names())
 
     def _is_copy(self, name: str) -> bool:
@@ -207,11 +207,11 @@ class Library:
     def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
         if entry.path in below:
-            rule = Statement("recipes inherit from each other in a circle")
-            raise RecipeError([_make_defaults_problem(document, rule, "defaults: [mild]")])
+            clause = Statement("recipes inherit from each other in a circle")
+            raise RecipeError([_make_defaults_problem(document, clause, "defaults: [mild]")])
         if len(links) + len(below) >= MAX_PARENTS:
-            rule = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
-            raise RecipeError.of(shorten_path(entry.path), None, rule)
+            clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
+            raise RecipeError.of(shorten_path(entry.path), None, clause)
         for parent in self.find_parents(entry, document):
             self._collect(parent, links, (*below, entry.path))
         links.append(Link(entry, document))
@@ -256,17 +256,17 @@ def expand_document(document: Document) -> Document:
     tree, lines, problems = dict(document.tree), dict(document.lines), []
     for word in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
         value, line = tree.pop(word), lines.pop(word)
-        if word == "epochs" and (rule := find_epochs_rule(str(value))):
+        if word == "epochs" and (clause := find_epochs_rule(str(value))):
             text = f"epochs: {value}"
-            problems.append(Problem(word, value, rule, typed=text, where=document.locate(word)))
+            problems.append(Problem(word, value, clause, typed=text, where=document.locate(word)))
             continue
         for key, _, form in (
             target.partition("=") for target in expand_short_name(word, str(value))
         ):
             if key in lines:
-                rule = Statement(f"{word} sets {key}, as line {lines[key]} does")
+                clause = Statement(f"{word} sets {key}, as line {lines[key]} does")
                 problems.append(
-                    Problem(document.locate(word), None, rule, Hint("delete one of them"))
+                    Problem(document.locate(word), None, clause, Hint("delete one of them"))
                 )
             section, _, name = key.rpartition(".")
             setting = {name: value if form == "{}" else parse_scalar(form.format(value))}
@@ -296,19 +296,19 @@ def read_defaults(document: Document) -> list[Default]:
     items = document.tree.get("defaults", [])
     pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
     if None in pairs:
-        rule = Rule(f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}")
+        clause = Rule(f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}")
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
-        raise RecipeError([_make_defaults_problem(document, rule, fix)])
+        raise RecipeError([_make_defaults_problem(document, clause, fix)])
     own_place = Default("", "_self_")
     if own_place in pairs[:-1]:
-        rule = Statement("_self_ must come last: a recipe changes what it inherits")
-        raise RecipeError([_make_defaults_problem(document, rule)])
+        clause = Statement("_self_ must come last: a recipe changes what it inherits")
+        raise RecipeError([_make_defaults_problem(document, clause)])
     return [pair for pair in pairs if pair and pair != own_place]
 
 
-def _make_defaults_problem(document: Document, rule: str, fix: Fix = ()) -> Problem:
+def _make_defaults_problem(document: Document, clause: str, fix: Fix = ()) -> Problem:
     items, place = document.tree["defaults"], document.locate("defaults")
-    return Problem("defaults", items, rule, fix, where=place)
+    return Problem("defaults", items, clause, fix, where=place)
 
 
 def _parse_default(item: object) -> Default | None:

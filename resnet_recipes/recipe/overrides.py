@@ -86,12 +86,12 @@ def parse(words: Iterable[str]) -> ParseResult:
     names = {word.split("=")[0] for word in words}
     for other, verb in (("ssr", "scale"), ("max_duration", "set")):
         if {"epochs", other} <= names:
-            rule = f"sets the total duration, so {other}= cannot {verb} it"
-            problems.append(Problem("epochs", None, rule, Hint("remove one of them")))
+            clause = f"sets the total duration, so {other}= cannot {verb} it"
+            problems.append(Problem("epochs", None, clause, Hint("remove one of them")))
     lengths = [item.typed for item in overrides if item.key in duration.SETTINGS]
     if lengths and any(item.key == "launch.budget" for item in overrides):
-        rule = Statement(f"{lengths[0]} already sets the duration")
-        problems.append(Problem("budget", None, rule, Hint("remove one of them")))
+        clause = Statement(f"{lengths[0]} already sets the duration")
+        problems.append(Problem("budget", None, clause, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
 
@@ -123,11 +123,11 @@ def _find_refusal(word: str) -> Problem | None:
         return Problem(key[:40], None, Rule(f"must be one line of at most {limits}"))
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
-        fix, rule = (
+        fix, clause = (
             OWN_APPLICATION if is_plug_in else "",
             Statement("Hydra itself cannot be configured here"),
         )
-        return Problem(word, None, rule, fix, kind=Kind.UNUSED)
+        return Problem(word, None, clause, fix, kind=Kind.UNUSED)
     if word.startswith("+"):
         return Problem(word, None, Statement("settings need no '+'"))
     if word.startswith("~"):
@@ -144,33 +144,33 @@ def _find_refusal(word: str) -> Problem | None:
     if not _KEY.fullmatch(key):
         return Problem(key, value, "setting", typed=word, kind=Kind.UNKNOWN)
     if key == "name":
-        rule = "is the name of the recipe, not of the run"
-        return Problem(key, value, rule, shlex.quote(f"run={value}"))
+        clause = "is the name of the recipe, not of the run"
+        return Problem(key, value, clause, shlex.quote(f"run={value}"))
     return _find_value_problem(key, value)
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
     """Return the problem of a text that no setting accepts as its value, or None."""
     if "$(" in value or "`" in value:
-        rule = "contains a shell command, which was not run"
+        clause = "contains a shell command, which was not run"
         fix = Hint("the shell runs $(...) outside of single quotes")
     elif "${" in value:
-        rule, fix = (
+        clause, fix = (
             Statement("references are only read from recipe files"),
             Hint("write the value out"),
         )
     elif "???" in value:
-        rule, fix = Statement("??? means a missing value"), Hint("write the value out")
+        clause, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif (key in _NEEDED or key in SHORT_NAMES) and not value.strip("'\" "):
-        rule, fix = EMPTY, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
+        clause, fix = EMPTY, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
-        rule, fix = "means several durations: a sweep", SWEEP
-    elif key == "epochs" and (rule := find_epochs_rule(value)):
+        clause, fix = "means several durations: a sweep", SWEEP
+    elif key == "epochs" and (clause := find_epochs_rule(value)):
         length = read_length(value)
         fix = length if "=" in length else Value(length)
     else:
         return None
-    return Problem(key, value, rule, fix)
+    return Problem(key, value, clause, fix)
 
 
 def expand(word: str) -> list[Override]:

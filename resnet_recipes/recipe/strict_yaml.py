@@ -139,19 +139,19 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
 
-    def refuse(self, line: int, value: object, rule: str, fix: Fix = ()) -> None:
+    def refuse(self, line: int, value: object, clause: str, fix: Fix = ()) -> None:
         """Record a problem at a line."""
         place = self._place(line)
         self.problems.append(
-            Problem(place if value is None else f"{place}: {value}", None, rule, fix)
+            Problem(place if value is None else f"{place}: {value}", None, clause, fix)
         )
 
     def _place(self, line: int) -> str:
         return f"{shorten_path(self.path)}:{line}"
 
-    def stop(self, line: int, rule: str) -> NoReturn:
+    def stop(self, line: int, clause: str) -> NoReturn:
         """Record a problem and raise RecipeError, because reading cannot continue."""
-        self.refuse(line, None, rule)
+        self.refuse(line, None, clause)
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
@@ -167,8 +167,8 @@ class _Reader:
                         Statement("a second document starts here; a recipe is a single document"),
                     )
                 if event.tags or event.version:
-                    rule = Statement("YAML directives (%...) are not used in recipes")
-                    self.refuse(line, None, rule, Hint("delete the line"))
+                    clause = Statement("YAML directives (%...) are not used in recipes")
+                    self.refuse(line, None, clause, Hint("delete the line"))
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             nodes += isinstance(event, yaml.NodeEvent)
@@ -181,11 +181,11 @@ class _Reader:
             if name := getattr(event, "anchor", None):
                 anchors += 1
                 sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-                rule, fix = (
+                clause, fix = (
                     Statement("anchors and aliases are not used in recipes"),
                     Hint("write the value out"),
                 )
-                self.refuse(line, f"{sign}{name}", rule, fix)
+                self.refuse(line, f"{sign}{name}", clause, fix)
             if tag := getattr(event, "tag", None):
                 self.refuse(
                     line, tag, Statement("tags are not used in recipes"), Hint("delete the tag")
@@ -217,8 +217,8 @@ class _Reader:
             name, line = self._read_key(head, key), head.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
-                rule = f"is a duplicate key; the first is on line {self.lines[full]}"
-                self.refuse(line, full, rule, Hint("delete one of them"))
+                clause = f"is a duplicate key; the first is on line {self.lines[full]}"
+                self.refuse(line, full, clause, Hint("delete one of them"))
             self.lines[full] = line
             tree[name] = self._read_value(item, full)
         return tree
@@ -262,15 +262,15 @@ class _Reader:
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
-        rule = ""
+        clause = ""
         if not _REFERENCE.fullmatch(text):
-            rule = "is not a reference to one setting, as in ${optimizer.lr}"
+            clause = "is not a reference to one setting, as in ${optimizer.lr}"
         elif not self.references:
-            rule = Statement("references are only read from recipes in your own ./recipes folder")
+            clause = Statement("references are only read from recipes in your own ./recipes folder")
         elif self.used_references > MAX_REFERENCES:
-            rule = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
-        if rule:
-            self.refuse(line, text[:80], rule, Hint("write the value out"))
+            clause = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
+        if clause:
+            self.refuse(line, text[:80], clause, Hint("write the value out"))
 
 
 def _explain_key(name: str) -> Problem:
@@ -293,7 +293,7 @@ class Doubt(NamedTuple):
     """A reason to reject unquoted text, for `_Reader.refuse`."""
 
     value: str | None
-    rule: str
+    clause: str
     fix: Hint
 
 
@@ -305,13 +305,13 @@ def find_doubt(text: str, key: str) -> Doubt | None:
     section, _, name = key.rpartition(".")
     if text == "":
         return Doubt(None, "has no value", Hint("write null, {} or ''"))
-    rule = "is read differently by different YAML readers"
+    clause = "is read differently by different YAML readers"
     if _OLD_BOOL.fullmatch(text):
         switch = f"{name}: {{}} turns it on, {name}: null off"
         fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-        return Doubt(f"{name}: {text}", rule, Hint(fix))
+        return Doubt(f"{name}: {text}", clause, Hint(fix))
     if _OLD_NUMBER.fullmatch(text):
-        return Doubt(text, rule, Hint(f"write a decimal number, or '{text}' in quotes"))
+        return Doubt(text, clause, Hint(f"write a decimal number, or '{text}' in quotes"))
     return None
 
 

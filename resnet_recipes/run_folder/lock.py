@@ -84,13 +84,13 @@ def refuse_links(folder: Path) -> None:
     A run writes to `lock`, `logs/`, `checkpoints/` and more. A link that someone else created there
     would redirect these writes.
     """
-    rule = (
+    clause = (
         "is a symbolic link or a special file, which no run creates: the run would write to "
         "where it leads"
     )
     if path := next(_find_special_files(folder), None):
         raise NotReadyError.of(
-            str(path), None, rule, Hint("remove it, or replace it with its target")
+            str(path), None, clause, Hint("remove it, or replace it with its target")
         )
 
 
@@ -142,12 +142,12 @@ class LockedFolder(HeldFolder):
                 self._lock = stack.enter_context(open(LOCK, "a+", opener=self._open))
                 if not _try_lock(self._lock):
                     self._lock.seek(0)
-                    rule = f"is in use by another run ({_describe_holder(self._lock.read())})"
+                    clause = f"is in use by another run ({_describe_holder(self._lock.read())})"
                     fix = (f"resnet-recipes stop {path}", Hint("or wait until it ends"))
-                    raise NotReadyError.at(path, rule, fix)
+                    raise NotReadyError.at(path, clause, fix)
                 if not self.is_in_place:
-                    rule = "was replaced by another command of the same name"
-                    raise NotReadyError.at(path, rule, Hint("run the command again"))
+                    clause = "was replaced by another command of the same name"
+                    raise NotReadyError.at(path, clause, Hint("run the command again"))
                 self._lock.truncate(0)
                 json.dump({"host": socket.gethostname(), "pid": os.getpid()}, self._lock)
                 self._lock.flush()

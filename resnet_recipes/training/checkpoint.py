@@ -82,9 +82,9 @@ class Checkpoints:
             atomic.write_text(self.folder / "probe", "")
             (self.folder / "probe").unlink()
         except OSError as error:
-            rule = Statement(f"checkpoints cannot be written here ({error.strerror})")
+            clause = Statement(f"checkpoints cannot be written here ({error.strerror})")
             raise NotReadyError.of(
-                str(self.folder), None, rule, "run.root=/another/folder"
+                str(self.folder), None, clause, "run.root=/another/folder"
             ) from None
         NotReadyError.raise_if_any([find_lack_of_space(self.folder, needed)])
 

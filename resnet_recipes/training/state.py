@@ -186,8 +186,8 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
         yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
-            rule = "has changed since the run started"
-            yield Problem(teacher.key, teacher.text, rule, Hint("put the original file back"))
+            clause = "has changed since the run started"
+            yield Problem(teacher.key, teacher.text, clause, Hint("put the original file back"))
 
 
 def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
@@ -195,8 +195,8 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     before, after = flatten_recipe(old), flatten(asdict(new))
     for method in sorted(_list_methods(before) ^ _list_methods(after)):
         verb = "uses" if method in _list_methods(before) else "does not use"
-        rule = Statement(f"the run {verb} this method")
-        yield Problem(method, None, rule, Hint("restore the value, or start a new run"))
+        clause = Statement(f"the run {verb} this method")
+        yield Problem(method, None, clause, Hint("restore the value, or start a new run"))
         fields = [key for key in before | after if f"{key}.".startswith(f"{method}.")]
         before, after = (
             {key: value for key, value in settings.items() if key not in fields}

@@ -101,7 +101,7 @@ def test_every_suggested_setting_is_accepted():
         changes = [word for word in arguments.words if not word.startswith("recipe=")]
         if not re.search("=\\[?[A-Z]|NAME", suggested.words) and "-m" not in arguments:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
-        assert suggested.words or suggested.rule, name
+        assert suggested.words or suggested.hint, name
 
 
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
@@ -162,7 +162,7 @@ def test_one_wrong_letter_is_nearly_always_corrected():
 def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
-            assert meaning.words or meaning.rule, (setting, value)
+            assert meaning.words or meaning.hint, (setting, value)
             needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
             compose("mild", [*needed, *shlex.split(meaning.words)], needs_data=False)
 

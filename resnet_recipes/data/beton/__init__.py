@@ -158,8 +158,8 @@ def open_beton(path: Path) -> Beton:
     sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
     described = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if described not in (None, (count, total, structure)):
-        rule = "does not match its sidecar (.json): one of the two was changed"
-        raise NotReadyError.at(path, rule, AGAIN)
+        clause = "does not match its sidecar (.json): one of the two was changed"
+        raise NotReadyError.at(path, clause, AGAIN)
     _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
@@ -171,18 +171,18 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     again = (AGAIN, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
-            rule = f"is the {beton.sidecar.split} split according to its sidecar"
-            yield Problem(str(beton.path), None, rule, (*again, Hint("or rename it")))
+            clause = f"is the {beton.sidecar.split} split according to its sidecar"
+            yield Problem(str(beton.path), None, clause, (*again, Hint("or rename it")))
     used, count, most = len(np.unique(train.labels)), len(train.classes), val.labels.max()
     if used != count:
-        rule = f"has images of only {used} of its {count} classes"
-        yield Problem(str(train.path), None, rule, again)
+        clause = f"has images of only {used} of its {count} classes"
+        yield Problem(str(train.path), None, clause, again)
     if train.sidecar and val.sidecar and train.classes != val.classes:
-        rule = "differs from train.beton in its classes or their order"
-        yield Problem(str(val.path), None, rule, again)
+        clause = "differs from train.beton in its classes or their order"
+        yield Problem(str(val.path), None, clause, again)
     if most >= count:
-        rule = f"has label {most}, but train.beton has only {count} classes"
-        yield Problem(str(val.path), None, rule, again)
+        clause = f"has label {most}, but train.beton has only {count} classes"
+        yield Problem(str(val.path), None, clause, again)
 
 
 def _refuse(path: Path, faults: Iterator[str]) -> None:
@@ -209,8 +209,8 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
     if count > _MAX_SAMPLES:
         yield f"has {count:,} samples; the limit is {_MAX_SAMPLES:,}"
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
-        rule = f"{count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
-        yield f"is damaged or truncated: {rule}"
+        fault = f"{count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
+        yield f"is damaged or truncated: {fault}"
     if (entries := (total - table_ptr) / ALLOCATION.itemsize) != count:
         yield f"is damaged or truncated: its table has {entries:g} entries for {count} samples"
 
@@ -218,8 +218,8 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
 def _find_field_faults(types: list[int]) -> Iterator[str]:
     """Yield a fault unless the fields are an image and an integer."""
     if types != [IMAGE_FIELD, INT_FIELD]:
-        rule = "an RGB image (2) and an integer label (1) are expected"
-        yield f"has fields of types {types}; {rule}"
+        expected = "an RGB image (2) and an integer label (1) are expected"
+        yield f"has fields of types {types}; {expected}"
 
 
 def _find_table_faults(
@@ -259,12 +259,12 @@ def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]
 def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
     """Yield labels outside the range of classes."""
     if (outside := (labels < 0) | (labels >= classes)).any():
-        rule = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
-        yield from _report_first(outside, rule)
+        clause = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
+        yield from _report_first(outside, clause)
 
 
-def _report_first(bad: np.ndarray, rule: str) -> Iterator[str]:
+def _report_first(bad: np.ndarray, fault: str) -> Iterator[str]:
     """Yield the fault of the first of these samples, if any, and the number of samples."""
     if bad.any():
         others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""
-        yield f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}{others}"
+        yield f"is damaged: sample {int(np.flatnonzero(bad)[0])} {fault}{others}"

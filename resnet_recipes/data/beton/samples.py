@@ -91,9 +91,9 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     beton, half = open_beton(path), get_half_path(path)
     samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
-        rule = "has changed since the run started"
+        clause = "has changed since the run started"
         raise NotReadyError.of(
-            "data.root", str(path), rule, Hint("put the file back, or start a new run")
+            "data.root", str(path), clause, Hint("put the file back, or start a new run")
         )
     return samples
 
@@ -110,8 +110,8 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
     if beton.sidecar and small.sidecar:  # images of equal sizes may have been edited
         is_same &= small.sidecar.source_sha256 == make_half_source(beton.sidecar.source_sha256)
     if not is_same or small.checksums is None:
-        rule = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError.at(small.path, rule, (Hint("convert again"), f"rm {small.path}"))
+        clause = f"does not hold the images of {beton.path.name} at half their size"
+        raise NotReadyError.at(small.path, clause, (Hint("convert again"), f"rm {small.path}"))
     return small
 
 
@@ -152,17 +152,17 @@ def find_quasi_random_problem(beton: Beton) -> Problem | None:
     # one window in use, and the next being read
     needed, free = 2 * WINDOW_PAGES * beton.page_size, get_available_memory()
     if needed > free and beton.content.size > free:
-        rule = (
+        clause = (
             f"needs {format_bytes(needed)} of memory for {2 * WINDOW_PAGES} pages of "
             f"{beton.path.name}, and {format_bytes(free)} are free"
         )
-        return Problem("data.order", "quasi_random", rule, "data.order=random")
+        return Problem("data.order", "quasi_random", clause, "data.order=random")
     if is_sorted_by_class(beton):
-        rule = (
+        clause = (
             f"would make batches of a few classes each: {beton.path.name} is stored class by class"
         )
         fix = ("data.order=random", Hint("or convert it again: the order is shuffled by default"))
-        return Problem("data.order", "quasi_random", rule, fix)
+        return Problem("data.order", "quasi_random", clause, fix)
     return None
 
 

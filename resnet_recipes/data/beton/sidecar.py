@@ -80,6 +80,6 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
         reason = error.problems[0].about("it") if isinstance(error, NotReadyError) else error
         fix = Hint("convert again, or delete this file to do without class names and checksums")
-        rule = f"is not the sidecar of a .beton file ({reason})"
-        raise NotReadyError.at(path, rule, fix) from error
+        clause = f"is not the sidecar of a .beton file ({reason})"
+        raise NotReadyError.at(path, clause, fix) from error
     return sidecar

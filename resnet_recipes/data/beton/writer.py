@@ -88,9 +88,9 @@ class BetonWriter:
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
                 most = format_bytes(self.page_size)
-                rule = f"takes {format_bytes(len(data))}; a page of the file has {most}"
+                clause = f"takes {format_bytes(len(data))}; a page of the file has {most}"
                 size = f"{row['width']}x{row['height']}"
-                raise NotReadyError.of("image", size, rule, "max_resolution=500")
+                raise NotReadyError.of("image", size, clause, "max_resolution=500")
             padding = -self._end % self.page_size
             if len(data) > padding and padding:
                 pieces.append(bytes(padding))

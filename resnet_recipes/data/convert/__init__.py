@@ -116,9 +116,9 @@ def convert(
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         free = format_bytes(expected.free_bytes)
-        rule = f"has {free} free; about {format_bytes(missing)} are needed"
+        clause = f"has {free} free; about {format_bytes(missing)} are needed"
         fix = ("write_mode=jpg", "max_resolution=400")
-        raise NotReadyError.at(dst, rule, fix)
+        raise NotReadyError.at(dst, clause, fix)
     for levels in files[finished:]:
         levels[0].target.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
@@ -130,14 +130,14 @@ def _find_skipped(split: Split) -> Iterator[Problem]:
     """Yield a problem for each image that an earlier attempt skipped, if none may be skipped."""
     done = split.read_journal()
     if split.options.on_bad_image == "error":
-        rule = (
+        clause = (
             "was unreadable and was skipped by the earlier attempt (on_bad_image=skip) that "
             "this one would resume"
         )
         partial = shlex.quote(str(get_partial_path(split.target)))
         fix = ("on_bad_image=skip", Hint(f"to start over: rm {partial}"))
         for index in split.order()[: len(done)][done["size"] == 0]:
-            yield Problem(split.source.images.path(index), None, rule, fix)
+            yield Problem(split.source.images.path(index), None, clause, fix)
 
 
 def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) -> None:
@@ -161,11 +161,11 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
         for writer in writers:
             writer.publish()
     except OSError as error:
-        rule = (
+        clause = (
             f"cannot be written: {error.strerror} ({done:,} of {total:,} images are done and kept)"
         )
         hint = Hint("free some space, then run the same command again to resume")
-        raise NotReadyError.at(first.target, rule, hint) from error
+        raise NotReadyError.at(first.target, clause, hint) from error
 
 
 def _open_writer(split: Split) -> BetonWriter:
@@ -214,11 +214,11 @@ def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
             while ahead:
                 yield ahead.popleft().result()
         except BrokenProcessPool as error:
-            rule = (
+            clause = (
                 "a conversion worker was killed (out of memory?); the same command with fewer "
                 "workers resumes"
             )
-            raise TrainingError(rule) from error
+            raise TrainingError(clause) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

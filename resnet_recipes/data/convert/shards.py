@@ -152,8 +152,8 @@ def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequenc
     numbers = {label for label in labels if isinstance(label, int)}
     names = {label for label in labels if isinstance(label, str)}
     if numbers and names:
-        rule = "has labels that are numbers and labels that are names"
-        raise NotReadyError.at(src, f"{rule}: {min(numbers)}, {min(names)}")
+        clause = "has labels that are numbers and labels that are names"
+        raise NotReadyError.at(src, f"{clause}: {min(numbers)}, {min(names)}")
     if names:
         return sorted(names)
     count = max(numbers) + 1
@@ -188,8 +188,8 @@ def _read_tar(path: Path) -> Iterator[ShardSample]:
         for key, group in groupby(list_members(path), lambda member: _split_name(member)[0]):
             yield _make_sample(path, key, [*group])
     except ValueError as error:
-        rule = f"cannot be read as a tar file: {error}"
-        raise NotReadyError.at(path, rule, "download it or make it again") from None
+        clause = f"cannot be read as a tar file: {error}"
+        raise NotReadyError.at(path, clause, "download it or make it again") from None
 
 
 def _split_name(member: Member) -> tuple[str, str]:
@@ -213,8 +213,10 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     suffix = next((suffix for suffix in ("cls", "json") if suffix in by_suffix), "")
     label = _read_label(path, by_suffix[suffix], suffix) if suffix else None
     if label is None:
-        rule = Statement(f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json")
-        raise NotReadyError.at(path, rule)
+        clause = Statement(
+            f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
+        )
+        raise NotReadyError.at(path, clause)
     return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_IMAGE_BYTES + 1))
 
 
@@ -250,8 +252,8 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
     columns = file.schema_arrow.names
     label = next((name for name in LABEL if name in columns), None)
     if label is None or columns.count("image") != 1 or columns.count(label) != 1:
-        rule = f"needs one column image and one label, and has {', '.join(columns[:8])}"
-        raise NotReadyError.at(path, rule)
+        clause = f"needs one column image and one label, and has {', '.join(columns[:8])}"
+        raise NotReadyError.at(path, clause)
     row = 0
     for number in range(file.num_row_groups):
         try:

@@ -68,7 +68,7 @@ def _read_header(file: _Headers, place: int) -> tarfile.TarInfo | None:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
             return archive.next()
     except (tarfile.TarError, ValueError, ArithmeticError, RecursionError):
-        rule = (
+        clause = (
             f"its header at byte {place:,} is damaged, or longer than {_MAX_HEADER_BYTES:,} bytes"
         )
-        raise ValueError(rule) from None
+        raise ValueError(clause) from None

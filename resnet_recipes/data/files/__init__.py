@@ -46,9 +46,9 @@ class Files:
         """
         listing = list_split(config, split)
         if digest and listing.digest != digest:
-            rule = f"has changed since the run started: files in {split} differ in name or size"
+            clause = f"has changed since the run started: files in {split} differ in name or size"
             raise NotReadyError.of(
-                "data.root", config.root, rule, Hint("put the files back, or start a new run")
+                "data.root", config.root, clause, Hint("put the files back, or start a new run")
             )
         return cls(listing, config.root, split)
 

@@ -34,8 +34,8 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
         return
     families = find_split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_train_and_val(family.values())]:
-        rule = f"has class folders with names of splits: {list_first(named[0])}"
-        yield make_problem(root, rule, (Hint(LAYOUT), *_CLASSES))
+        clause = f"has class folders with names of splits: {list_first(named[0])}"
+        yield make_problem(root, clause, (Hint(LAYOUT), *_CLASSES))
 
 
 def find_inner_folders(listing: Listing) -> dict[str, set[str]]:
@@ -67,9 +67,9 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 
 def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders that contain the same folders."""
-    rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(similar)}"
+    clause = f"has the same folders ({list_first(sorted(inner))}) in {list_first(similar)}"
     if any(is_train_and_val(family.values()) for family in find_split_families(inner).values()):
-        return make_problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
+        return make_problem(root, f"{clause}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _choose_pair(listing, similar):
         links = (
             f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
@@ -79,7 +79,7 @@ def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: se
     else:
         place = shlex.quote(str(root / similar[0]))
         fix = (f"data={place} data.val_share=0.1", Hint("to train on one of them"))
-    return make_problem(root, f"{rule}: they look like splits, not classes", (*fix, *_CLASSES))
+    return make_problem(root, f"{clause}: they look like splits, not classes", (*fix, *_CLASSES))
 
 
 def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:

@@ -179,8 +179,8 @@ def _require_one(root: Path, places: list[Path]) -> Path:
     """Return the only place. Raises NotReadyError if there are several."""
     if len(places) > 1:
         names = " and ".join(str(place.relative_to(root)) for place in places)
-        rule = f"has several sources of labels: {names}"
-        raise make_error(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
+        clause = f"has several sources of labels: {names}"
+        raise make_error(root, clause, Hint("keep one of them here, or name a table: data=TABLE"))
     return places[0]
 
 

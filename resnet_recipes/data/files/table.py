@@ -73,8 +73,8 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
         for line, row in cells
     ]
     if wrong := [row.line for row in rows if not row.is_complete]:
-        rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
-        raise make_error(table, rule, _ROWS)
+        clause = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
+        raise make_error(table, clause, _ROWS)
     if not rows:
         raise make_error(table, "has no rows", _ROWS)
     if split is None and not only:
@@ -84,9 +84,11 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     splits = {row.split for row in rows}
     if splits != {""} and (odd := splits.difference(synonyms)):
         meant = "the split in its file name" if only else "training or validation"
-        rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
+        clause = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
         fix = Hint(f"use {', '.join(sorted(synonyms))}")
-        raise make_error(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
+        raise make_error(
+            table, clause, (fix, Hint("data=TABLE reads both splits")) if only else fix
+        )
     return rows
 
 
@@ -116,13 +118,13 @@ def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         count = f"{len(missing):,} of {len(rows):,}"
-        rule = f"lists missing files, {count}; the first is {first}"
-        raise make_error(table, rule, Hint(f"paths are relative to {folder}"))
+        clause = f"lists missing files, {count}; the first is {first}"
+        raise make_error(table, clause, Hint(f"paths are relative to {folder}"))
     seen: set[str] = set()
     for row, name in zip(rows, names, strict=True):
         if name in seen:
-            rule = f"names images twice: {row.name}, line {row.line}"
-            raise make_error(table, rule, _ROWS)
+            clause = f"names images twice: {row.name}, line {row.line}"
+            raise make_error(table, clause, _ROWS)
         seen.add(name)
     return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
 

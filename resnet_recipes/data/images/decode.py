@@ -201,8 +201,8 @@ def read_pixels(image: object) -> Pixels:
         is_color = image.ndim == 3 and image.shape[2] in (3, 4)
         if image.dtype != np.uint8 or not (is_color or image.ndim == 2):
             shape = ", ".join(map(str, sizes))
-            rule = "an image is uint8 [height, width, 3], or a tensor [3, height, width]"
-            raise BadImageError(f"is {image.dtype} [{shape}]; {rule}")
+            clause = "an image is uint8 [height, width, 3], or a tensor [3, height, width]"
+            raise BadImageError(f"is {image.dtype} [{shape}]; {clause}")
         image = Image.fromarray(image) if image.size else Image.new("RGB", (0, 0))
     if not isinstance(image, Image.Image):
         raise BadImageError(

@@ -133,8 +133,8 @@ def _open_store(address: str) -> Store:
 
         return Web(address, PARALLEL_REQUESTS) if address.startswith("http") else Bucket(address)
     except ImportError as error:
-        rule = f"needs a package that is not installed: {error}"
-        raise NotReadyError.of("data.root", address, rule, suggest_install("remote")) from None
+        clause = f"needs a package that is not installed: {error}"
+        raise NotReadyError.of("data.root", address, clause, suggest_install("remote")) from None
 
 
 def _compute_digest(text: str) -> str:

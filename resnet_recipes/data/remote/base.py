@@ -75,9 +75,9 @@ class Store:
             Hint("run the same command again to fetch the new file"),
         )
 
-    def make_error(self, name: str, rule: str, fix: Fix = ()) -> NotReadyError:
+    def make_error(self, name: str, clause: str, fix: Fix = ()) -> NotReadyError:
         """Return the error for a file that cannot be used."""
-        return NotReadyError.of("data.root", f"{self.address}/{name}", rule, fix)
+        return NotReadyError.of("data.root", f"{self.address}/{name}", clause, fix)
 
     def _describe_file(self, name: str) -> RemoteFile:
         raise NotImplementedError
@@ -93,15 +93,15 @@ class Store:
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                clause = Statement(f"access denied: {_find_reason(error)}")
+                clause: str = Statement(f"access denied: {_find_reason(error)}")
                 fix = Hint(f"{DOCS}/howto/remote_data.html lists the credentials that are used")
                 raise ForbiddenError(self.make_error(name, clause, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = Hint("run the same command again; fetched pieces are kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
-                    rule = f"could not be fetched{attempts}: {_find_reason(error)}"
-                    raise self.make_error(name, rule, fix) from None
+                    clause = f"could not be fetched{attempts}: {_find_reason(error)}"
+                    raise self.make_error(name, clause, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 

@@ -69,12 +69,12 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
     else:
         names = [name for name in remotes if name not in _TABLES]
     if not {*names} - {SUMS}:
-        rule = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
+        clause = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
         fix = (
             "resnet-recipes convert SRC DST",
             Hint("it makes the first two of images; upload DST"),
         )
-        raise store.make_error("", rule, fix)
+        raise store.make_error("", clause, fix)
     if empty := [name for name in names if not remotes[name].size]:
         raise store.make_error(empty[0], "is empty")
     return tuple(remotes[name] for name in names)
@@ -99,8 +99,8 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_look_at_each(store.describe, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
-        rule = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
-        raise store.make_error(missing[0], rule)
+        clause = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
+        raise store.make_error(missing[0], clause)
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 
 
@@ -167,9 +167,9 @@ def _list_named(
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))
         if not (is_below and name.isprintable() and name.count("/") <= _MAX_DEPTH):
-            rule = f"names no file below its folder in line {row.line}: {row.name[:200]}"
+            clause = f"names no file below its folder in line {row.line}: {row.name[:200]}"
             fix = Hint(
                 f"paths are relative to the table's folder, at most {_MAX_DEPTH} folders deep"
             )
-            raise store.make_error(head.name, rule, fix)
+            raise store.make_error(head.name, clause, fix)
         yield name

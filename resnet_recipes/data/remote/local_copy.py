@@ -211,9 +211,9 @@ class Copy:
             if (actual := digest.hexdigest()) != expected:
                 done = [n for n in sorted(self._read_journal()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
-                rule = f"has {kind.upper()} {actual} instead of {expected}"
+                clause = f"has {kind.upper()} {actual} instead of {expected}"
                 fix = Hint("run the same command again; only this file is fetched again")
-                raise self._store.make_error(remote.name, rule, fix)
+                raise self._store.make_error(remote.name, clause, fix)
         for remote in self.contents.files:
             if remote.size > PIECE_BYTES and self._store.describe(remote.name) != remote:
                 raise self._store.make_changed_error(remote)
@@ -260,9 +260,9 @@ class Copy:
         try:
             yield
         except OSError as error:
-            rule = f"cannot be written to: {error.strerror}"
+            clause = f"cannot be written to: {error.strerror}"
             fix = "data.cache=/another/folder"
-            raise NotReadyError.of("data.cache", str(self._home), rule, fix) from None
+            raise NotReadyError.of("data.cache", str(self._home), clause, fix) from None
 
 
 def _list_descriptions(beton: Path) -> Iterator[tuple[int, int]]:

@@ -69,8 +69,8 @@ class Web(Store):
         """Return the error for a file whose version differs from its description."""
         if self._describe_file(remote.name).version == version:
             return self.make_changed_error(remote)
-        rule = "comes from a server that changes the ETag of an unchanged file"
-        return self.make_error(remote.name, rule, _COPY_IT)
+        clause = "comes from a server that changes the ETag of an unchanged file"
+        return self.make_error(remote.name, clause, _COPY_IT)
 
     @contextmanager
     def _request(

@@ -225,8 +225,8 @@ def import_plotting(key: str) -> ModuleType:
     try:
         import vl_convert
     except ImportError:
-        rule = "needs the plotting library, which is not installed"
-        raise NotReadyError.of(key, None, rule, suggest_install("report")) from None
+        clause = "needs the plotting library, which is not installed"
+        raise NotReadyError.of(key, None, clause, suggest_install("report")) from None
     return vl_convert
 
 
