@@ -58,7 +58,7 @@ def test_unknown_option_lists_valid_options():
         compose_application(recipe="mil")
 
 
-def test_groups_and_options_are_listed():
+def test_hydra_source_lists_groups_and_recipes():
     assert SOURCE.list("", None) == ["resnet_recipes"]
     assert SOURCE.list("resnet_recipes", ObjectType.GROUP) == ["recipe"]
     assert SOURCE.list("resnet_recipes", ObjectType.CONFIG) == []
@@ -71,5 +71,5 @@ def test_groups_and_options_are_listed():
     "path",
     ["hot", "resnet_recipes", "resnet_recipes/recipe/../recipe/hot", "resnet_recipes/recipe/x/hot"],
 )
-def test_other_paths_are_not_found(path):
+def test_hydra_source_has_no_config_at_other_paths(path):
     assert not SOURCE.is_config(path)

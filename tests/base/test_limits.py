@@ -84,7 +84,7 @@ def test_limit_states_its_rule_only_if_broken(limit, right, wrong, rule):
         assert find_rule(value).startswith(rule)
 
 
-def test_one_of_lists_its_values():
+def test_one_of_lists_valid_values_of_wrong_value():
     @dataclass
     class Section:
         fit: Annotated[str, OneOf("crop", "pad")] = "crop"

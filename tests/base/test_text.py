@@ -59,7 +59,7 @@ format_bytes | 2345678000000000 | 2,346 TB
 """
     ),
 )
-def test_numbers_are_formatted_for_readers(name, number, text):
+def test_formats_round_numbers_and_add_units(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 

@@ -63,7 +63,7 @@ def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, enter):
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
-def test_budget_below_weeks_suggests_finetuning(enter, monkeypatch):
+def test_budget_below_shortest_run_suggests_finetuning(enter, monkeypatch):
     slow = Speeds(
         {32: (1000.0,) * 4},
         evaluation_images_per_second=100.0,
@@ -97,7 +97,7 @@ def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurement
     assert guessed != epochs
 
 
-def test_ranks_of_one_thread_use_speeds_of_two(enter, monkeypatch):
+def test_budget_under_torchrun_uses_speeds_of_estimate(enter, monkeypatch):
     two = f"{WORDS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("resnet_recipes.jobs.group.count_cores", lambda: 2)

@@ -148,7 +148,7 @@ def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, enter):
 @pytest.mark.slow
 def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
     one = run_eval()
-    words = "tests.commands.verb eval mine gpus=2 --json"
+    words = "tests.command_module eval mine gpus=2 --json"
     code, out, err = forks.run(tmp_path, *words.split()).wait()
     assert code == 0, err
     two = json.loads(out)

@@ -116,7 +116,7 @@ def test_report_labels_are_next_to_points_without_overlap():
     assert label_lines([], "minutes") == []
 
 
-def test_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):
+def test_report_out_expands_the_home_folder(enter, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     enter("resnet-recipes report --published '--out=~/r.html'")
     assert read_plots(Path("r.html").read_text())

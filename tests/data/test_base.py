@@ -47,7 +47,7 @@ def test_facts_round_trip_without_notes(tmp_path):
         "\udc80",
     ],
 )
-def test_facts_reject_other_files(tmp_path, text):
+def test_data_facts_reject_file_of_another_structure(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(NotReadyError, match=r"data\.json cannot be read"):
         DataFacts.read(tmp_path / "data.json", "/data")

@@ -78,7 +78,7 @@ def test_truncated_beton_ends_training_with_message(copied_betons):
 
 @pytest.mark.usefixtures("decoder_name")
 @pytest.mark.parametrize("mode", [JPEG, RAW])
-def test_flipped_bit_is_named_on_first_read(copied_betons, mode):
+def test_flipped_bit_is_reported_with_its_sample(copied_betons, mode):
     path = copied_betons / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == mode)[3])

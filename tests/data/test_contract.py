@@ -121,7 +121,7 @@ def test_evaluation_covers_examples_once_on_any_ranks(case):
             assert mine == ordered[rank::world]
 
 
-def test_evaluation_can_restart_after_a_break(case):
+def test_eval_loader_restarts_after_an_interrupted_epoch(case):
     with case.open_eval() as loader:
         copy_batches(loader.batches(), 1)
         assert is_identical(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))

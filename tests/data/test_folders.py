@@ -200,7 +200,7 @@ def test_workers_die_with_the_trainer(folder, forks, tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_changed_images_are_not_opened(copied_images, split):
+def test_open_rejects_images_changed_since_measurement(copied_images, split):
     facts, path = (
         data.survey_images(make_small_config(copied_images)),
         next((copied_images / split).glob("*/*")),

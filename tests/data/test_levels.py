@@ -151,7 +151,7 @@ def test_evaluation_ignores_the_small_level(folder, copied_levels):
         assert images.examples == 11
 
 
-def test_resume_checks_the_small_level(levels, copied_levels):
+def test_resume_rejects_data_without_its_small_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
     before, after = (survey_images(make_config(root)) for root in (levels, copied_levels))
     assert before.train_digest != after.train_digest

@@ -101,7 +101,7 @@ def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     assert "not finite numbers, or of no class" in find_fault(stored)
 
 
-def test_incomplete_epoch_fails_the_check(tmp_path):
+def test_soft_labels_with_unfinished_epoch_have_a_fault(tmp_path):
     outputs = begin_file(tmp_path / "two.safetensors")
     finish(outputs, 0)
     assert "was changed" in find_fault(outputs)
@@ -155,7 +155,7 @@ def test_file_continues_after_a_killed_writer(part_path):
     assert [file.name for file in part_path.parent.iterdir()] == ["two.safetensors.part"]
 
 
-def test_file_allocates_its_space_at_once(part_path):
+def test_opening_soft_labels_allocates_their_disk_space(part_path):
     open_for_writing(part_path, *LARGE).close()
     assert part_path.stat().st_blocks * 512 >= part_path.stat().st_size == LARGE[1] > 1 << 18
 
@@ -177,7 +177,7 @@ def test_writer_rejects_link_under_its_name(part_path, planted):
     assert (part_path.parent / "other").read_bytes() == b""
 
 
-def test_stored_outputs_reject_a_second_writer(part_path):
+def test_soft_labels_reject_a_second_writer(part_path):
     with (
         open_for_writing(part_path, *SMALL),
         pytest.raises(NotReadyError, match="being written by another"),

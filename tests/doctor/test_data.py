@@ -106,7 +106,7 @@ L | ok | grayscale
 """
     ),
 )
-def test_image_with_oddity_is_found(root, kind, level, meaning):
+def test_doctor_reports_unusual_image_with_its_level(root, kind, level, meaning):
     path = root / "train/bee/bee1.jpg"
     ruin(kind, path)
     findings = check_data(root)

@@ -182,7 +182,7 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
     assert find_gain(plan, make_fast_gpus(plan)).fix == fix
 
 
-def test_both_storages_are_listed():
+def test_list_supplies_returns_files_and_memory():
     rows = {
         supply.place: supply.first_epoch_images_per_second
         for supply in list_supplies(plan_imagenet("mild", 8))

@@ -88,7 +88,7 @@ def test_batch_norm_registration_passes_opcheck(add, drop, relu, twice):
 
 
 @pytest.mark.parametrize("used", [0, 1])
-def test_each_output_has_its_own_gradient(used):
+def test_fused_batch_norm_gradient_is_right_per_output(used):
     x, *rest = make_arguments(False, False, True, True)
     assert torch.autograd.gradcheck(
         lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_(), fast_mode=True

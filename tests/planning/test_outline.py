@@ -56,7 +56,7 @@ def test_outline_describes_each_learning_rate_schedule():
     assert "2.048, multistep to 0.205\n" in outline_text
 
 
-def test_scaling_is_called_rounded_only_where_it_is():
+def test_outline_reports_rounding_only_of_rounded_epochs():
     assert "36 epochs (90 x 0.4) of" in write_outline("mild")
     assert "28 epochs (90 x 0.32, rounded down) of" in write_outline("mild_mlperf")
 

@@ -76,7 +76,7 @@ def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
 
 
-def test_frozen_recipe_that_was_edited_is_checked(tmp_path):
+def test_edited_frozen_recipe_is_rejected_by_setting(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
         freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7")

@@ -85,7 +85,7 @@ def test_run_name_is_limited_to_file_name_length():
     assert "run.name" in list_problems(run={"name": "x" * 200})
 
 
-def test_rules_across_settings_of_a_section_are_checked():
+def test_schema_rejects_conflicting_settings_of_a_section():
     assert "optimizer.nesterov" in list_problems(optimizer={"nesterov": True, "momentum": 0})
     assert "schedule.milestones" in list_problems(schedule={"name": "multistep"})
 

@@ -28,7 +28,7 @@ def test_gain_of_an_exact_curve_is_within_the_interval(floor, factor, power):
     assert (low + high) / 2 == pytest.approx(truth, abs=0.35)
 
 
-def test_interval_covers_the_truth_in_noise():
+def test_gain_interval_covers_true_gain_in_noise():
     rng, deviation, covered = random.Random(0), 0.5, 0
     truth = 60 * (3000**-0.4 - 6000**-0.4)
     for _ in range(300):

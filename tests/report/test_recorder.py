@@ -22,7 +22,7 @@ def read_steps(folder, kind="step"):
     ]
 
 
-def test_record_is_on_disk_at_once(recorder, driver, facts):
+def test_recorder_writes_each_record_immediately(recorder, driver, facts):
     recorder.begin()
     driver.run(0, 3)
     last = (facts.folder / "metrics.jsonl").read_text().splitlines()[-1]

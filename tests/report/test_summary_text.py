@@ -92,7 +92,7 @@ def test_unknown_values_have_no_row(summary):
         assert word not in bare
 
 
-def test_other_clocks_are_listed_only_in_full(summary):
+def test_summary_lists_other_clocks_only_in_full(summary):
     timed = replace(summary, mlperf_seconds=120.0)
     assert "training|1:50 without evaluations and checkpoints" in format_page(timed)
     assert "MLPerf" not in format_page(timed)

@@ -98,7 +98,7 @@ def test_full_disk_drops_text_and_is_named(monkeypatch):
     assert find_lost_output() == "No space left on device"
 
 
-def test_missing_characters_are_escaped(tmp_path):
+def test_terminal_escapes_characters_missing_in_its_encoding(tmp_path):
     with (tmp_path / "text").open("w") as file:
         print("caf\u00e9 \udcff", file=make_lasting(file.fileno(), "ascii"))
     assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"

@@ -108,7 +108,7 @@ def test_hint_exists_only_for_known_causes(error, message, hint):
 
 
 @pytest.mark.parametrize("code", [1, 3])
-def test_explained_escapes_control_characters(code):
+def test_ending_explain_escapes_control_characters(code):
     text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explain(
         Path("runs/\x1b"), ranks=1
     )
@@ -116,7 +116,7 @@ def test_explained_escapes_control_characters(code):
     assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]
 
 
-def test_explained_orders_failure_cause_and_logs():
+def test_ending_explain_orders_failure_cause_and_logs():
     text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0).explain(
         Path("runs/a"), ranks=8
     )
@@ -129,6 +129,6 @@ def test_explained_orders_failure_cause_and_logs():
     ]
 
 
-def test_explained_omits_ranks_for_user_errors():
+def test_ending_explain_omits_ranks_for_user_errors():
     ending = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
     assert ending.explain(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

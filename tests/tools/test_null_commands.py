@@ -55,7 +55,7 @@ def test_command_compiles_and_reports_two_graphs(run_command, tmp_path):
 @pytest.mark.parametrize(
     "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
 )
-def test_command_trains_on_two_gpus(words, run_command):
+def test_train_on_two_gpus_uses_every_kernel(words, run_command):
     lines = run_command(f"batch.bn_size=32 {words}")
     assert "step=6/6 ep=3.00" in lines[-1]
     assert not [line for line in lines if "kernel cannot be used" in line]

@@ -180,7 +180,7 @@ def test_search_chooses_sizes_with_many_pixels():
     assert choose_searched_sizes(plan((88,) * 11 + (112, 176), 200_000)) == [88]
 
 
-def test_search_counts_all_epochs_of_a_size():
+def test_searched_sizes_count_all_epochs_of_size():
     assert choose_searched_sizes(plan((224, 176, 224), 151_000)) == [224]
     assert choose_searched_sizes(plan((224, 176, 224), 151_000, last=0.9)) == []
 

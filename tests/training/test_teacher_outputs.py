@@ -162,7 +162,7 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ],
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
-def test_one_file_serves_other_batches_and_seeds(
+def test_soft_labels_serve_other_batches_and_seeds(
     taught_with, words, make_settings, make_run, store_outputs
 ):
     path = store_outputs(taught_with, classes=10)
@@ -254,7 +254,7 @@ def test_run_with_other_image_size_is_rejected(
     plan_recipe(make_settings(path))
 
 
-def test_run_resized_elsewhere_is_rejected(store_outputs, explain_plan_rejection):
+def test_soft_labels_reject_run_that_resizes_elsewhere(store_outputs, explain_plan_rejection):
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
     message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
     assert "at:loader" in message
@@ -356,7 +356,7 @@ def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_te
     assert part.read_bytes() == before
 
 
-def test_outputs_serve_runs_of_another_dtype(make_settings, store_outputs):
+def test_soft_labels_serve_runs_of_another_dtype(make_settings, store_outputs):
     path = store_outputs()
     assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 

@@ -79,7 +79,7 @@ def test_beton_pixels_equal_folder_pixels(original):
     ],
     ids=["CMYK", "PNG", "bytes behind the end", "larger", "4:4:1"],
 )
-def test_encode_reencodes_other_formats(original):
+def test_encode_converts_other_formats_to_jpeg(original):
     stored = encode(Picture(original), 0, ConvertOptions("jpg", jpeg_quality=90))
     assert stored.data != original
     with Image.open(io.BytesIO(stored.data)) as image:

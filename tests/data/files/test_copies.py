@@ -50,7 +50,7 @@ def test_copies_are_found_under_other_names_and_links(copied_folder, folder):
     assert str(copied_folder / "val/bee/001.jpg") in get_note(copied_folder)
 
 
-def test_copies_across_a_split_folder_are_noted(copied_folder):
+def test_copies_split_by_val_share_are_noted(copied_folder):
     root = (copied_folder / "train").rename(copied_folder.parent / "flowers")
     assert not get_note(root, val_share=0.3)
     for path in list(root.glob("*/*")):

@@ -102,7 +102,7 @@ def test_validation_images_depend_on_seed_not_folder(
 
 
 @pytest.mark.parametrize("parts", [2, 3, 5, 40])
-def test_folds_divide_the_images(flowers, parts):
+def test_folds_put_each_image_in_one_validation(flowers, parts):
     configs = [
         make_small_config(flowers, fold=f"{part}/{parts}", val_seed=3)
         for part in range(1, parts + 1)
@@ -205,7 +205,7 @@ def test_share_keeps_validation_images(flowers):
     assert list_training(part) < list_training(whole)
 
 
-def test_resume_checks_the_share(copied_images):
+def test_resume_rejects_another_share_of_images(copied_images):
     config = make_small_config(copied_images, share=0.5)
     facts = data.survey_images(config)
     data.open_train(config, facts, ONE_RANK).close()
@@ -213,7 +213,7 @@ def test_resume_checks_the_share(copied_images):
         data.open_train(replace(config, share=0.6), facts, ONE_RANK)
 
 
-def test_every_class_has_images_in_both_splits(flowers):
+def test_split_leaves_each_class_in_both_splits(flowers):
     for name in ("ant", "bee"):
         for path in sorted((flowers / name).iterdir())[2:]:
             path.unlink()

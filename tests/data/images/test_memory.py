@@ -162,7 +162,7 @@ def _read_all(pickled: bytes) -> None:
 
 
 @requires_engine
-def test_memory_is_shared_by_name(copied_mixed_images):
+def test_shrunk_images_are_shared_by_name(copied_mixed_images):
     files, name = Files.of(make_memory_config(copied_mixed_images), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
     pickled = pickle.dumps(source)

@@ -80,7 +80,7 @@ def test_shrunk_image_without_engine_equals_pillow(shrink_with):
     )
 
 
-def test_area_mean_of_view_reads_its_pixels(shrink_with):
+def test_shrink_of_strided_view_equals_hand_written_mean(shrink_with):
     pixels = np.random.default_rng(2).integers(0, 256, (30, 60, 3), np.uint8)[:, ::2]
     assert np.array_equal(Pixels(pixels).shrink(10, 10), shrink_by_hand(pixels, 10, 10))
 

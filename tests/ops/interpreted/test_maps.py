@@ -48,7 +48,7 @@ def test_blur_and_gradient_match_float64(shape, stride):
     check_memory(y, dx)
 
 
-def test_half_precision_is_rounded_once():
+def test_blur_of_float16_is_rounded_once():
     torch.manual_seed(0)
     x = draw_values((1, 8, 4, 6)).half()
     assert torch.equal(blurs.forward(x, 2), blur.unfused(x.double(), 2).half())
