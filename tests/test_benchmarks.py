@@ -42,6 +42,13 @@ def load_proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
     return lambda name: runpy.run_path(str(BENCHMARKS / "proof" / f"{name}.py"))
 
 
+@pytest.fixture
+def imagenette(monkeypatch: pytest.MonkeyPatch) -> dict:
+    """Return the names of the module as its command loads it."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return runpy.run_path(str(BENCHMARKS / "imagenette.py"))
+
+
 def run_benchmark(
     benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
 ) -> list[dict]:
@@ -57,7 +64,9 @@ def test_trainer_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
-    (row,) = run_benchmark("gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch)
+    (row,) = run_benchmark(
+        "gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch
+    )
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
     loops = runpy.run_path(str(path))["make_loops"](48, 8, torch.device("cpu"))
@@ -191,8 +200,7 @@ def test_psnr_follows_its_formula():
     assert measured(pixels, expected).tolist() == [np.inf, pytest.approx(10 * np.log10(48))]
 
 
-def test_imagenette_changes_sizes_and_durations_only(load_proof):
-    imagenette = load_proof("imagenette")
+def test_imagenette_changes_sizes_and_durations_only(imagenette):
     training = imagenette["Training"](Path(), depth=18, dtype="bf16", epochs=5, seed=3, work=Path())
     for arm, resized in (("gentle", 133), ("nvidia_hparams", 146)):
         packaged = rr.compose(arm)
@@ -206,16 +214,15 @@ def test_imagenette_changes_sizes_and_durations_only(load_proof):
         assert recipe.methods == replace(packaged.methods, ema=ema)
 
 
-def test_imagenette_counts_operations_of_both_passes(load_proof):
-    imagenette = load_proof("imagenette")
+def test_imagenette_counts_operations_of_both_passes(imagenette):
     convolution = nn.Conv2d(3, 8, 3, padding=1, bias=False)
     multiplications = 128 * 128 * 8 * 3 * 9
     # the weights have a gradient, and the images have none
     assert imagenette["count_flops"](convolution) == 2 * 2 * multiplications
 
 
-def test_imagenette_skips_rows_of_same_case(tmp_path, load_proof):
-    imagenette, path = load_proof("imagenette"), tmp_path / "rows.csv"
+def test_imagenette_skips_rows_of_same_case(tmp_path, imagenette, load_proof):
+    path = tmp_path / "rows.csv"
     case = {"recipe": "gentle", "depth": "18", "epochs": "5", "seed": "1"}
     costs = {"top1_percent": "80", "pflops": "0.1", "mean_minutes": ""}
     assert not imagenette["is_finished"](path, case)

@@ -53,7 +53,7 @@ def read_cells(places: Iterable[Path]) -> list[Cell]:
     """
     cells: dict[tuple[str, float], Cell] = {}
     for place in places:
-        cells |= {(cell.name, cell.epochs): cell for cell in _find_runs(place)}
+        cells |= {(cell.name, cell.epochs): cell for cell in _list_cells(place)}
     return sorted(cells.values(), key=lambda cell: (cell.epochs, cell.name))
 
 
@@ -75,16 +75,6 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def append_row(path: Path, row: dict[str, str]) -> None:
-    """Append a row to a CSV file; the first row also writes the header."""
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        table = csv.DictWriter(file, row, lineterminator="\n")
-        if is_new:
-            table.writeheader()
-        table.writerow(row)
-
-
 def write_cells(path: Path, cells: Sequence[Cell]) -> None:
     """Write a CSV file with one row for each run."""
     with path.open("w", newline="") as file:
@@ -97,16 +87,16 @@ def write_cells(path: Path, cells: Sequence[Cell]) -> None:
                 table.writerow((cell.name, f"{cell.epochs:g}", seed, top1, cost, minutes))
 
 
-def _find_runs(place: Path) -> Iterator[Cell]:
+def _list_cells(place: Path) -> Iterator[Cell]:
     if place.is_file():
-        yield from _read_table(place)
+        yield from _read_csv(place)
     else:
         finished = [run for run in list_runs(place) if run.state == "finished"]
         shared = find_shared_changes(finished)
         yield from (_make_cell(group.runs, shared) for group in group_seeds(finished))
 
 
-def _read_table(path: Path) -> Iterator[Cell]:
+def _read_csv(path: Path) -> Iterator[Cell]:
     """Yield the cells of a CSV file written by `write_cells`."""
     groups = defaultdict(list)
     for row in read_rows(path):
@@ -144,18 +134,18 @@ def compute_differences(pairs: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     """
     differences = [_compute_difference(first, second, len(pairs)) for first, second in pairs]
     tested = sorted((one.p, place) for place, one in enumerate(differences) if one.p is not None)
-    least = 0.0
+    highest = 0.0
     for rank, (p, place) in enumerate(tested):
-        least = max(least, min(1.0, p * (len(tested) - rank)))
-        differences[place] = differences[place]._replace(p=least)
+        highest = max(highest, min(1.0, p * (len(tested) - rank)))
+        differences[place] = differences[place]._replace(p=highest)
     return differences
 
 
 def pair_neighbors(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
     """Yield every cell with the previous cell at the same duration, in the order of the names."""
-    by_place = {(cell.name, cell.epochs): cell for cell in cells}
+    by_key = {(cell.name, cell.epochs): cell for cell in cells}
     for epochs in sorted({cell.epochs for cell in cells}):
-        present = [by_place[name, epochs] for name in order if (name, epochs) in by_place]
+        present = [by_key[name, epochs] for name in order if (name, epochs) in by_key]
         yield from ((second, first) for first, second in pairwise(present))
 
 

@@ -1,14 +1,14 @@
 """Fine-tune a network with different settings, and write the accuracy of each run.
 
-    python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning.py select WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/proof/factors.py FILE
-    python benchmarks/finetuning arms WEIGHTS ANTS_BEES FLOWERS --csv FILE
-    python benchmarks/finetuning ways WEIGHTS ANTS_BEES FLOWERS --csv FILE
-    python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
+    python benchmarks/finetuning.py learning_rates WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning.py equal_cost WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning.py test WEIGHTS WASTE IMAGENETTE --csv FILE
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
-class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning.md describes the runs. Rows
-that FILE has are not run again, so that a stopped command continues.
+class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning.md describes the runs. An
+arm is a list of settings. Rows that FILE has are not run again; a stopped command continues.
 """
 
 import argparse
@@ -18,18 +18,17 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rows import append_row, read_finished_rows
+from rows import append_row, is_finished
 
 import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 96  # image size in pixels, in `select` and `arms`
+SIDE = 96  # image size in pixels, in `select` and `learning_rates`
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
-#: The factors of the selection with two levels each; first that of the recipe before this study.
+#: The factors of the selection with two levels each, the level before this study first.
 FACTORS = {
     "backbone": ("rate", "third"),
     "head": ("rate", "tenfold"),
@@ -41,13 +40,7 @@ FACTORS = {
 }
 
 
-@dataclass(frozen=True)
-class Images:
-    """The numbers of training and evaluation images of a folder."""
-
-    name: str
-    train: float  # per class: a number, or a fraction below 1
-    val: int  # number over all classes
+VAL_IMAGES = 500  # of all classes together, where this study splits a folder
 
 
 def main() -> None:
@@ -55,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("select", "arms", "ways", "test"))
+    parser.add_argument("part", choices=("select", "learning_rates", "equal_cost", "test"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
@@ -63,13 +56,13 @@ def main() -> None:
     arguments = parser.parse_args()
     parts = {
         "select": list_selection_runs,
-        "arms": list_learning_rate_runs,
-        "ways": list_equal_cost_runs,
+        "learning_rates": list_learning_rate_runs,
+        "equal_cost": list_equal_cost_runs,
         "test": list_test_runs,
     }
     runs = parts[arguments.part](arguments)
     for row, images, *stages in runs:
-        if row not in read_finished_rows(arguments.csv, row):
+        if not is_finished(arguments.csv, row):
             append_row(arguments.csv, row | train(images, stages, arguments))
 
 
@@ -93,10 +86,9 @@ def list_selection_runs(arguments: argparse.Namespace) -> Iterator[Run]:
 def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the images of the selection by name."""
     ants, flowers = arguments.folders
-    chosen = Images("flowers", train=40, val=500)
     return {
         "ants and bees": ants,
-        "flowers": link_split(flowers, arguments.work / chosen.name, chosen),
+        "flowers": link_split(flowers, arguments.work / "flowers", 40, VAL_IMAGES),
     }
 
 
@@ -129,12 +121,10 @@ def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
 def list_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
     waste, imagenette = arguments.folders
-    sets = {"waste": link_split(waste, arguments.work / "waste", Images("waste", 0.8, 500))}
+    sets = {"waste": link_split(waste, arguments.work / "waste", 0.8, VAL_IMAGES)}
     for count in (10, 50, 300):
         name = f"imagenette {count}"
-        sets[name] = link_split_with_val(
-            imagenette, arguments.work / name, Images(name, count, 500)
-        )
+        sets[name] = link_subset(imagenette, arguments.work / name, count)
     recipes = {
         "before": list_previous_settings(),
         "composed": compose_settings(0.01, 0.00003, "freeze_bn=true"),
@@ -202,7 +192,7 @@ def compose_settings(head: float, backbone: float, frozen: str) -> list[str]:
     return [*rates, *SCHEDULES["cosine"], "data.crop_scale=[0.35,1.0]", f"model.{frozen}"]
 
 
-#: Learning rates and frozen layers of the composed recipe.
+#: Arms: the composed recipe with other learning rates and frozen layers.
 ARMS = {
     "0.001": compose_settings(0.001, 0.001, "freeze_bn=false"),
     "0.00033": compose_settings(0.00033, 0.00033, "freeze_bn=false"),
@@ -264,26 +254,29 @@ def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) 
     }
 
 
-def link_split(folder: Path, out: Path, chosen: Images) -> Path:
-    """Link some images of a folder with one folder per class into train/CLASS and val/CLASS."""
+def link_split(folder: Path, out: Path, train_images: float, val_images: int) -> Path:
+    """Link some images of a folder with one folder per class into train/CLASS and val/CLASS.
+
+    `train_images` is a number per class, or a fraction below 1; `val_images` counts all classes.
+    """
     shutil.rmtree(out, ignore_errors=True)
     rest = []
-    for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
+    for class_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = sort_by_digest(
-            path for path in kind.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES
+            path for path in class_folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES
         )
-        count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
-        link_files(files[:count], out / "train" / kind.name)
+        count = int(train_images if train_images >= 1 else train_images * len(files))
+        link_files(files[:count], out / "train" / class_folder.name)
         rest += files[count:]
-    for path in sort_by_digest(rest)[: chosen.val]:
+    for path in sort_by_digest(rest)[:val_images]:
         link_files([path], out / "val" / path.parent.name)
     return out
 
 
-def link_split_with_val(folder: Path, out: Path, chosen: Images) -> Path:
-    """Link some images of a folder with train/ and val/ in the same way."""
-    link_split(folder / "train", out, replace(chosen, val=0))
-    for path in sort_by_digest((folder / "val").glob("*/*"))[: chosen.val]:
+def link_subset(folder: Path, out: Path, train_images: int) -> Path:
+    """Link some images of a folder with train/ and val/; `train_images` is a number per class."""
+    link_split(folder / "train", out, train_images, 0)
+    for path in sort_by_digest((folder / "val").glob("*/*"))[:VAL_IMAGES]:
         link_files([path], out / "val" / path.parent.name)
     return out
 

@@ -1,6 +1,6 @@
 """Train on Imagenette with our recipes and with fastai's script, and write each accuracy.
 
-    python benchmarks/proof/imagenette.py IMAGENETTE --csv FILE [--arms gentle,fastai]
+    python benchmarks/imagenette.py IMAGENETTE --csv FILE [--arms gentle,fastai]
         [--seeds 1,2,3] [--epochs 5] [--depth 18] [--dtype bf16]
 
 IMAGENETTE has train/ and val/ by class. The arms are packaged recipes, and `fastai`:
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from table import append_row, read_rows
+from rows import append_row, is_finished
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import resnet_recipes as rr
 
-SIDE = 128  # pixels, size of training and validation images
+SIDE = 128  # pixels, height and width of training and validation images
 BATCH = 64  # images per step: the default of fastai's script
 
 
@@ -79,11 +79,6 @@ def main() -> None:
             append_row(arguments.csv, case | measure(arm, training))
 
 
-def is_finished(path: Path, case: dict[str, str]) -> bool:
-    """Return whether a table has a row of this case."""
-    return path.exists() and any(case.items() <= row.items() for row in read_rows(path))
-
-
 def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
     began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
@@ -101,8 +96,8 @@ def measure(arm: str, training: Training) -> dict[str, str]:
 
 def train_with_resnet_recipes(arm: str, training: Training) -> TrainingResult:
     """Train a packaged recipe."""
-    words = (f"data.root={training.images.absolute()}", f"run.root={training.work.absolute()}")
-    summary = rr.train(rr.compose(arm, *list_changes(arm, training), *words)).summary
+    paths = (f"data.root={training.images.absolute()}", f"run.root={training.work.absolute()}")
+    summary = rr.train(rr.compose(arm, *list_changes(arm, training), *paths)).summary
     top1 = summary.get("ema_top1_percent", summary["raw_top1_percent"])
     return TrainingResult(top1, summary["training_pflops"])
 

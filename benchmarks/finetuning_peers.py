@@ -1,6 +1,6 @@
 """Fine-tune with other projects' loops, and write the accuracy of each run.
 
-    python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE [--epochs N ...]
+    python benchmarks/finetuning_peers.py WEIGHTS ANTS_BEES --csv FILE [--epochs N ...]
 
 WEIGHTS is a file for the timm network `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by
 class. All loops start from the same weights, and train on the same number of images of the same
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import timm
 import torch
 import torch.nn.functional as F
-from rows import append_row, read_finished_rows
+from rows import append_row, is_finished
 from timm.data import create_transform
 from timm.loss import LabelSmoothingCrossEntropy
 from timm.optim import create_optimizer_v2
@@ -79,9 +79,7 @@ def main() -> None:
     runs = itertools.product(arguments.epochs, range(1, 6), loops.items())
     for epochs, seed, (name, loop) in runs:
         row = {"loop": name, "epochs": str(epochs), "seed": str(seed)}
-        if row not in read_finished_rows(arguments.csv, row) and (
-            seed == 1 or loop is not fit_linear_classifier
-        ):
+        if not is_finished(arguments.csv, row) and (seed == 1 or loop is not fit_linear_classifier):
             tuning = FineTuning(arguments.weights, arguments.images, epochs, seed, arguments.work)
             append_row(arguments.csv, row | measure(loop, tuning))
 
@@ -121,10 +119,12 @@ def train_with_resnet_recipes(tuning: FineTuning, frozen: str) -> float:
 
 
 def train_like_tutorial(tuning: FineTuning) -> float:
-    """Train like the tutorial; its learning rate drops after 7 of 25 epochs, and so on."""
+    """Train like the tutorial, whose learning rate falls after 7, 14 and 21 of 25 epochs."""
     model = build_network(tuning, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * tuning.epochs)), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(
+        optimizer, max(1, round(7 / 25 * tuning.epochs)), 0.1
+    )
     crop = [T.RandomResizedCrop(CROP_PIXELS), T.RandomHorizontalFlip(), T.ToTensor()]
     transform = T.Compose([*crop, T.Normalize(MEAN_AND_STD, MEAN_AND_STD)])
     for batches in open_epochs(tuning, 4, transform):
@@ -132,21 +132,21 @@ def train_like_tutorial(tuning: FineTuning) -> float:
             optimizer.zero_grad()
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
-        falls.step()
+        scheduler.step()
     return measure_accuracy(model, tuning)
 
 
 def train_with_timm(tuning: FineTuning) -> float:
-    """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth is warm-up."""
+    """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth warm-up."""
     model = build_network(tuning, 2)
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
     )
     steps = tuning.epochs * (245 // 16)
-    schedule = CosineLRScheduler(
+    scheduler = CosineLRScheduler(
         optimizer, steps, warmup_t=steps // 5, warmup_lr_init=1e-5, t_in_epochs=False
     )
-    loss_of = LabelSmoothingCrossEntropy(0.1)
+    compute_loss = LabelSmoothingCrossEntropy(0.1)
     transform = create_transform(
         CROP_PIXELS,
         is_training=True,
@@ -158,9 +158,9 @@ def train_with_timm(tuning: FineTuning) -> float:
     done = 0
     for batches in open_epochs(tuning, 16, transform):
         for images, labels in batches:
-            schedule.step_update(done)
+            scheduler.step_update(done)
             optimizer.zero_grad()
-            loss_of(model(images), labels).backward()
+            compute_loss(model(images), labels).backward()
             optimizer.step()
             done += 1
     return measure_accuracy(model, tuning)
@@ -252,7 +252,7 @@ def make_val_transform() -> T.Compose:
 
 
 def open_folder(tuning: FineTuning, name: str, transform: Callable) -> datasets.ImageFolder:
-    """Return the images of a split; files that are not photographs are skipped."""
+    """Return the images of a split; other files are skipped."""
 
     def is_photograph(path: str) -> bool:
         return path.lower().endswith((".jpg", ".jpeg", ".png"))
