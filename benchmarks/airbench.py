@@ -28,23 +28,23 @@ import resnet_recipes as rr
 
 BATCH = 1024
 MOMENTUM = 0.85
-# The author gives learning rate and decay for a step as long as the mean gradient of a long run.
-# Nesterov momentum makes the step this many times longer.
+# The author's learning rate and decay are for steps as long as the mean gradient. Nesterov momentum
+# makes a step this many times longer.
 NESTEROV_FACTOR = 1 + 1 / (1 - MOMENTUM)
 PEAK_LR = 11.5 / NESTEROV_FACTOR
-DECAY = 0.0153 / NESTEROV_FACTOR  # fraction of a weight lost in a step at the peak lr
-BIAS_SCALE = 64  # learning rate of BatchNorm biases, relative to LR
-SMOOTHING = 0.2
+WEIGHT_DECAY = 0.0153 / NESTEROV_FACTOR  # fraction of a weight lost in a step at the peak lr
+BIAS_SCALE = 64  # learning rate of BatchNorm biases, relative to PEAK_LR
+LABEL_SMOOTHING = 0.2
 FIRST_BIAS_EPOCHS = 3  # epochs that train the bias of the first layer
 MAX_SHIFT_PIXELS = 2  # translation of a training image
 WIDTHS = (64, 256, 256)
 STATISTICS_DECAY = 0.6  # fraction of the BatchNorm running statistics kept per step
 LOGIT_SCALE = 1 / 9
 WARMUP_FRACTION = 0.23  # fraction of the run
-FIRST_LR, LAST_LR = 0.2, 0.07  # at the start and end of the run, relative to PEAK_LR
+FIRST_LR_FACTOR, LAST_LR_FACTOR = 0.2, 0.07  # at the start and end of the run, relative to PEAK_LR
 LOOKAHEAD_STEPS = 5  # steps between updates of the slow weights
 
-MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 SMALL_EPOCH_PFLOPS = 0.0105
 SMALL = ["small", "precision.dtype=bf16", "model.width=0.25", "evaluation.flip=true"]
@@ -79,10 +79,10 @@ def load_pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
 
 def normalize(images: Tensor) -> Tensor:
     """Return float32 pixels normalized with the CIFAR-10 mean and standard deviation."""
-    mean, deviation = (
-        torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, DEVIATION)
+    mean, std = (
+        torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, STD)
     )
-    return (images / 255 - mean) / deviation
+    return (images / 255 - mean) / std
 
 
 def make_convolution(inputs: int, outputs: int) -> nn.Conv2d:
@@ -115,8 +115,8 @@ def build_network(images: Tensor) -> nn.Sequential:
     head = nn.Linear(WIDTHS[-1], 10, bias=False)
     layers += [nn.MaxPool2d(3), nn.Flatten(), head]
     patches = F.unfold(images, 2).transpose(1, 2).reshape(-1, 12)
-    sizes, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
-    filters = (directions / (sizes + 5e-4).sqrt()).T.flip(0).reshape(12, 3, 2, 2)
+    variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
+    filters = (directions / (variances + 5e-4).sqrt()).T.flip(0).reshape(12, 3, 2, 2)
     with torch.no_grad():
         first.weight.copy_(torch.cat([filters, -filters]))
         first.bias.zero_()
@@ -130,69 +130,71 @@ def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
         return model(images.contiguous(memory_format=torch.channels_last)).float() * LOGIT_SCALE
 
 
-def draw_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def generate_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield shuffled batches endlessly, translated by up to MAX_SHIFT_PIXELS pixels.
 
     Half of the images are flipped horizontally, the other half in the next epoch.
     """
-    device, side = images.device, torch.arange(32, device=images.device)
-    mirrored = torch.rand(len(images), device=device) < 0.5
+    device, pixels = images.device, torch.arange(32, device=images.device)
+    flipped = torch.rand(len(images), device=device) < 0.5
     padded = F.pad(images, (MAX_SHIFT_PIXELS,) * 4, "reflect")
     while True:
         order = torch.randperm(len(images), device=device)
         for chosen in order.split(BATCH)[: len(images) // BATCH]:
             corner = torch.randint(0, 2 * MAX_SHIFT_PIXELS + 1, (2, len(chosen), 1), device=device)
-            rows, columns = corner + side
-            columns = torch.where(mirrored[chosen][:, None], columns.flip(-1), columns)
+            rows, columns = corner + pixels
+            columns = torch.where(flipped[chosen][:, None], columns.flip(-1), columns)
             batch = padded[chosen[:, None, None], :, rows[:, :, None], columns[:, None, :]]
             yield batch.permute(0, 3, 1, 2), labels[chosen]
-        mirrored = ~mirrored
+        flipped = ~flipped
 
 
-def compute_rate(done: float) -> float:
+def compute_lr_factor(done: float) -> float:
     """Return the learning rate, relative to its peak, after this fraction of the run."""
     if done < WARMUP_FRACTION:
-        return FIRST_LR + (1 - FIRST_LR) * done / WARMUP_FRACTION
-    return 1 - (1 - LAST_LR) * (done - WARMUP_FRACTION) / (1 - WARMUP_FRACTION)
+        return FIRST_LR_FACTOR + (1 - FIRST_LR_FACTOR) * done / WARMUP_FRACTION
+    return 1 - (1 - LAST_LR_FACTOR) * (done - WARMUP_FRACTION) / (1 - WARMUP_FRACTION)
 
 
 def group_parameters(model: nn.Sequential) -> list[dict]:
     """Return BatchNorm biases and all other weights, with learning rates and decay."""
     biases = [layer.bias for layer in model if isinstance(layer, nn.BatchNorm2d)]
-    seen = set(map(id, biases))
-    others = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
+    bias_ids = set(map(id, biases))
+    others = [p for p in model.parameters() if p.requires_grad and id(p) not in bias_ids]
     return [
-        {"params": chosen, "lr": peak, "peak": peak, "weight_decay": DECAY / peak}
+        {"params": chosen, "lr": peak, "peak": peak, "weight_decay": WEIGHT_DECAY / peak}
         for chosen, peak in ((biases, PEAK_LR * BIAS_SCALE), (others, PEAK_LR))
     ]
 
 
-def train(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, float]:
+def train(images: Tensor, labels: Tensor, epochs: float) -> tuple[nn.Module, float]:
     """Train for this number of epochs, and return the network and its PFLOPs."""
     model = build_network(images[:5000])
-    steps = round(length * (len(images) // BATCH))
+    steps = round(epochs * (len(images) // BATCH))
     optimizer = torch.optim.SGD(
         group_parameters(model), lr=PEAK_LR, momentum=MOMENTUM, nesterov=True
     )
     slow = {name: value.clone() for name, value in model.state_dict().items()}
-    counted = FlopCounterMode(display=False)
-    for step, (batch, targets) in zip(range(steps), draw_batches(images, labels), strict=False):
+    counter = FlopCounterMode(display=False)
+    for step, (batch, targets) in zip(range(steps), generate_batches(images, labels), strict=False):
         model[0].bias.requires_grad = step < FIRST_BIAS_EPOCHS * (len(images) // BATCH)
         for group in optimizer.param_groups:
-            group["lr"] = group["peak"] * compute_rate(step / steps)
-        with counted if step == 0 else torch.enable_grad():
-            loss = F.cross_entropy(compute_logits(model, batch), targets, label_smoothing=SMOOTHING)
+            group["lr"] = group["peak"] * compute_lr_factor(step / steps)
+        with counter if step == 0 else torch.enable_grad():
+            loss = F.cross_entropy(
+                compute_logits(model, batch), targets, label_smoothing=LABEL_SMOOTHING
+            )
             optimizer.zero_grad()
             loss.backward()
         optimizer.step()
         last = step + 1 == steps
         if last or (step + 1) % LOOKAHEAD_STEPS == 0:
-            memory = 1.0 if last else 0.95**5 * ((step + 1) / steps) ** 3
+            slow_fraction = 1.0 if last else 0.95**5 * ((step + 1) / steps) ** 3
             for name, value in model.state_dict().items():
                 if value.is_floating_point():
-                    slow[name].lerp_(value, 1 - memory)
+                    slow[name].lerp_(value, 1 - slow_fraction)
                     value.copy_(slow[name])
-    return model.eval(), counted.get_total_flops() * steps / 1e15
+    return model.eval(), counter.get_total_flops() * steps / 1e15
 
 
 @torch.inference_mode()
@@ -214,11 +216,17 @@ def compute_top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[floa
     return 100 * fractions[0], 100 * fractions[1]
 
 
-def train_small(data: str, length: int, seed: int) -> dict:
+def train_small(data: str, epochs: int, seed: int) -> dict:
     """Train the recipe `small`, and return its summary."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*SMALL, f"data={data}", f"epochs={length}", f"seed={seed}", f"run.root={folder}"]
-        command = [sys.executable, "-m", "resnet_recipes", *words, "run=small"]
+        settings = [
+            *SMALL,
+            f"data={data}",
+            f"epochs={epochs}",
+            f"seed={seed}",
+            f"run.root={folder}",
+        ]
+        command = [sys.executable, "-m", "resnet_recipes", *settings, "run=small"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(folder, "small/summary.json").read_text())
 
@@ -239,14 +247,14 @@ def main() -> None:
     )
     images, val_images = normalize(images), normalize(val_images)
     rows = []
-    for length in map(float, arguments.epochs.split(",")):
+    for epochs in map(float, arguments.epochs.split(",")):
         airbench_top1, small_top1 = [], []
         for seed in seeds:
             torch.manual_seed(seed)
-            model, pflops = train(images, labels, length)
+            model, pflops = train(images, labels, epochs)
             flipped, translated = compute_top1(model, val_images, val_labels)
             airbench_top1.append(translated)
-            reached = f"{translated:.2f} % ({flipped:.2f} % with mirror images only)"
+            reached = f"{translated:.2f} % ({flipped:.2f} % with flips only)"
             print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
         for seed in seeds:
             summary = train_small(data, max(1, round(pflops / SMALL_EPOCH_PFLOPS)), seed)

@@ -29,8 +29,8 @@ TRAIN_IMAGES_PER_CLASS = 150
 EPOCHS = "epochs=5"  # without --budget
 
 
-def link_part(source: Path, root: Path) -> Path:
-    """Build a dataset of the first images of each class: all to train, a fifth to validate."""
+def link_subset(source: Path, root: Path) -> Path:
+    """Link the first images of each class: a fifth as many for validation as for training."""
     for split, count in (("train", TRAIN_IMAGES_PER_CLASS), ("val", TRAIN_IMAGES_PER_CLASS // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)
@@ -45,8 +45,14 @@ class Case:
     def __init__(self, name: str, size: int, ranks: int, data: Path, folder: Path):
         self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
         sizes = (f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size"))
-        spread = ["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []
-        self.words = [f"recipe={name}", f"data={data}", *SETTINGS.split(), *sizes, *spread]
+        rank_settings = ["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []
+        self.settings = [
+            f"recipe={name}",
+            f"data={data}",
+            *SETTINGS.split(),
+            *sizes,
+            *rank_settings,
+        ]
 
     def run(self, *words: str) -> str:
         """Run `resnet-recipes` in the folder, and return its output."""
@@ -59,24 +65,24 @@ class Case:
             text=True,
         ).stdout
 
-    def train(self, word: str) -> dict[str, Any]:
+    def train(self, duration: str) -> dict[str, Any]:
         """Train a run, and return its summary."""
-        name = "".join(letter for letter in f"{self.name}{word}" if letter.isalnum())
-        self.run("train", *self.words, word, f"run={name}")
+        name = "".join(letter for letter in f"{self.name}{duration}" if letter.isalnum())
+        self.run("train", *self.settings, duration, f"run={name}")
         return json.loads((self.folder / f"runs/{name}/summary.json").read_text())
 
 
 def measure_error(case: Case) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
-    report = json.loads(case.run("estimate", *case.words, EPOCHS, "--json"))
-    done = case.train(EPOCHS)
+    report = json.loads(case.run("estimate", *case.settings, EPOCHS, "--json"))
+    summary = case.train(EPOCHS)
     minutes = report["training_minutes"], *report["bounds_minutes"], report["evaluation_minutes"]
     estimated, low, high, evaluation = (60 * each for each in minutes)
-    trained, evaluated = done["training_seconds"], done["evaluation_seconds"]
-    percent = 100 * (estimated / trained - 1)
+    trained, evaluated = summary["training_seconds"], summary["evaluation_seconds"]
+    error_percent = 100 * (estimated / trained - 1)
     print(
         f"{case.name:<22} estimated {estimated:6.1f} s ({low:.1f} to {high:.1f}), trained "
-        f"{trained:6.1f} s: {percent:+.1f}%; evaluation estimated {evaluation:.1f} s, took "
+        f"{trained:6.1f} s: {error_percent:+.1f}%; evaluation estimated {evaluation:.1f} s, took "
         f"{evaluated:.1f} s",
         flush=True,
     )
@@ -86,7 +92,7 @@ def measure_error(case: Case) -> dict[str, object]:
         "low": low,
         "high": high,
         "trained": trained,
-        "error_percent": percent,
+        "error_percent": error_percent,
         "evaluation_estimated": evaluation,
         "evaluation": evaluated,
     }
@@ -94,10 +100,18 @@ def measure_error(case: Case) -> dict[str, object]:
 
 def measure_budget(case: Case, budget: str) -> dict[str, object]:
     """Train a run within a budget, and return the fraction of the budget used."""
-    done = case.train(f"budget={budget}")
-    share = 100 * done["wall_seconds"] / parse_budget(budget, None)
-    print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f}%", flush=True)
-    return {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
+    summary = case.train(f"budget={budget}")
+    used_percent = 100 * summary["wall_seconds"] / parse_budget(budget, None)
+    print(
+        f"{case.name:<22} {budget}: {summary['epochs']:5.1f} epochs, {used_percent:5.1f}%",
+        flush=True,
+    )
+    return {
+        "case": case.name,
+        "budget": budget,
+        "epochs": summary["epochs"],
+        "used_percent": used_percent,
+    }
 
 
 def main() -> None:
@@ -112,7 +126,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        data = link_part(arguments.data.absolute(), Path(folder) / "images")
+        data = link_subset(arguments.data.absolute(), Path(folder) / "images")
         for recipe in arguments.recipes.split(","):
             for size in map(int, arguments.sizes.split(",")):
                 case = Case(recipe, size, arguments.ranks, data, Path(folder))

@@ -67,27 +67,27 @@ class CampaignRun:
 
     def start(self, *changes: str) -> None:
         """Start or resume the run with the same command."""
-        place = f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}"
-        words = [*RECIPE, *place, *changes]
+        location = f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}"
+        settings = [*RECIPE, *location, *changes]
         self.observer = Observer(self.folder)
         with (self.root / "output.txt").open("a") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "resnet_recipes", "--resume", "auto", *words],
+                [sys.executable, "-m", "resnet_recipes", "--resume", "auto", *settings],
                 cwd=self.root,
                 stdout=output,
                 stderr=output,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
 
-    def run_on(self, rng: random.Random) -> bool:
-        """Let the run continue for a random time, usually into training; return if it is alive."""
+    def train_for_a_while(self, rng: random.Random) -> bool:
+        """Wait a random time, usually until some steps later; return whether the run is alive."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
             target = min(
-                find_latest_step(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS
+                count_finished_steps(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS
             )
-            self.wait_for(lambda: find_latest_step(self.observer.read_beats()) >= target)
+            self.wait_for(lambda: count_finished_steps(self.observer.read_beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
         return self.process.poll() is None
 
@@ -109,7 +109,7 @@ class CampaignRun:
         return pids
 
 
-def find_latest_step(beats: list[watchdog.Beat]) -> int:
+def count_finished_steps(beats: list[watchdog.Beat]) -> int:
     """Return the steps that the fastest rank has finished."""
     return max((beat.step for beat in beats), default=0)
 
@@ -145,9 +145,9 @@ def damage_checkpoint(run: CampaignRun, rng: random.Random) -> None:
     os.kill(run.process.pid, signal.SIGKILL)
     newest = max(folder.glob("*.pt"))
     content = bytearray(newest.read_bytes())
-    place = rng.randrange(len(content))
-    content[place] ^= 1
-    newest.write_bytes(content if rng.random() < 0.5 else content[:place])
+    offset = rng.randrange(len(content))
+    content[offset] ^= 1
+    newest.write_bytes(content if rng.random() < 0.5 else content[:offset])
 
 
 #: Every fault, with the exit codes that it may lead to. During startup, signals have their usual
@@ -194,11 +194,11 @@ def inject_fault(
     run: CampaignRun, fault: str, rng: random.Random, expected_digests: dict[int, str]
 ) -> Outcome:
     """Inject one fault into a run and check what remains."""
-    act, codes = FAULTS[fault]
-    done = find_latest_step(run.observer.read_beats())
+    apply_fault, codes = FAULTS[fault]
+    done = count_finished_steps(run.observer.read_beats())
     began = time.monotonic()
     try:
-        act(run, rng)
+        apply_fault(run, rng)
     except (ProcessLookupError, FileNotFoundError):
         codes = codes | {0}  # the run has just ended
     code = run.process.wait(600)
@@ -238,7 +238,7 @@ def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
     run = CampaignRun(root, f"killed{next(names)}")
     while len(outcomes) < kills:
         run.start()
-        if run.run_on(rng):
+        if run.train_for_a_while(rng):
             outcomes.append(
                 inject_fault(run, list(FAULTS)[len(outcomes) % len(FAULTS)], rng, expected_digests)
             )

@@ -25,7 +25,7 @@ BATCH = 50
 
 def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
     """Return the CPU seconds per image in each of `count` epochs."""
-    steps, laps = facts.train_examples // BATCH, []
+    steps, seconds_per_image = facts.train_examples // BATCH, []
     with closing(data.open_train(config, facts, Batching(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = loader.batches()
         next(batches)
@@ -33,14 +33,14 @@ def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> lis
             began = time.process_time()
             for _ in itertools.islice(batches, steps):
                 pass
-            laps.append((time.process_time() - began) / (steps * BATCH))
-    return laps
+            seconds_per_image.append((time.process_time() - began) / (steps * BATCH))
+    return seconds_per_image
 
 
 def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, object]]:
     """Yield the predictions and measurements for a folder."""
-    share = 0.0 if (folder / "val").is_dir() else 0.1
-    base = DataConfig(root=str(folder), val_share=share, workers=1, prefetch=1)
+    val_fraction = 0.0 if (folder / "val").is_dir() else 0.1
+    base = DataConfig(root=str(folder), val_share=val_fraction, workers=1, prefetch=1)
     facts = data.survey_images(base)
     sample = Sample.of(facts)
     for side, pixels in itertools.product(sizes, (0, memory)):
@@ -50,13 +50,13 @@ def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[s
         epochs = {"later": (later, measured[-1])}
         if pixels:
             epochs["first epoch"] = first, measured[0]
-        for epoch, (expected, taken) in epochs.items():
-            place = f"memory at {pixels} px, {epoch}" if pixels else "files"
+        for epoch, (expected, seconds) in epochs.items():
+            storage = f"memory at {pixels} px, {epoch}" if pixels else "files"
             yield {
-                "case": f"{folder.name}, {side} px, {place}",
+                "case": f"{folder.name}, {side} px, {storage}",
                 "predicted": round(1 / expected),
-                "measured": round(1 / taken),
-                "error_percent": round(100 * (taken / expected - 1), 1),
+                "measured": round(1 / seconds),
+                "error_percent": round(100 * (seconds / expected - 1), 1),
             }
 
 

@@ -51,12 +51,14 @@ def predict_with_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes
 
 
 def predict_with_command(
-    verb: str, words: Sequence[str], file: Path, heads: tuple[str, str]
+    command: str, words: Sequence[str], file: Path, columns: tuple[str, str]
 ) -> Classes:
     """Return the predictions that a command writes to a CSV file, from two columns."""
-    run(verb, *words)
+    run(command, *words)
     with file.open(newline="", encoding="utf-8") as rows:
-        return {str(Path(row[heads[0]]).absolute()): row[heads[1]] for row in csv.DictReader(rows)}
+        return {
+            str(Path(row[columns[0]]).absolute()): row[columns[1]] for row in csv.DictReader(rows)
+        }
 
 
 def run(*words: str) -> None:
@@ -71,8 +73,8 @@ def predict_with_onnx(file: Path, paths: Sequence[Path]) -> Classes:
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     predictions = {}
     for batch, pixels in _read_batches(paths):
-        shares = session.run(["probabilities"], {"images": pixels})[0]
-        best = shares.argmax(1).tolist()
+        probabilities = session.run(["probabilities"], {"images": pixels})[0]
+        best = probabilities.argmax(1).tolist()
         predictions |= {str(path): classes[label] for path, label in zip(batch, best, strict=True)}
     return predictions
 
@@ -86,7 +88,7 @@ def _read_batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarra
 
 
 def main() -> None:
-    """Print each method's accuracy, and the number of images where it differs from timm."""
+    """Print each source's accuracy, and the number of images where it differs from timm."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("weights", "name", "images"):
         parser.add_argument(name)
@@ -96,25 +98,33 @@ def main() -> None:
     paths = sorted(path for path in (images / "val").glob("*/*") if path.is_file())
     network = [arguments.weights, f"model.name={arguments.name}"]
     with tempfile.TemporaryDirectory() as folder:
-        files = {way: Path(folder, f"{way}.csv") for way in ("eval", "predict")}
-        ways = {"timm": predict_with_timm(arguments.weights, arguments.name, paths)}
-        written = [*network, f"data={images}", "--images", str(files["eval"])]
-        ways["eval"] = predict_with_command("eval", written, files["eval"], ("path", "prediction"))
-        written = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
-        ways["predict"] = predict_with_command(
-            "predict", written, files["predict"], ("file", "class_1")
+        files = {source: Path(folder, f"{source}.csv") for source in ("eval", "predict")}
+        predictions_by_source = {
+            "timm": predict_with_timm(arguments.weights, arguments.name, paths)
+        }
+        words = [*network, f"data={images}", "--images", str(files["eval"])]
+        predictions_by_source["eval"] = predict_with_command(
+            "eval", words, files["eval"], ("path", "prediction")
+        )
+        words = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
+        predictions_by_source["predict"] = predict_with_command(
+            "predict", words, files["predict"], ("file", "class_1")
         )
         out = Path(folder, "exported")
-        written = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
-        run("export", *written, str(out))
-        ways["onnx"] = predict_with_onnx(out / "model.onnx", paths)
+        words = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
+        run("export", *words, str(out))
+        predictions_by_source["onnx"] = predict_with_onnx(out / "model.onnx", paths)
     rows = []
-    for way, predictions in ways.items():
-        right = sum(predictions[str(path)] == path.parent.name for path in paths)
-        others = sum(predictions[str(path)] != ways["timm"][str(path)] for path in paths)
-        rows.append({"way": way, "images": len(paths), "right": right, "differ_from_timm": others})
-        accuracy = f"{100 * right / len(paths):6.2f}%  {right:,} of {len(paths):,}"
-        print(f"{way:<8} {accuracy} correct, {others} other predictions than timm")
+    for source, predictions in predictions_by_source.items():
+        correct = sum(predictions[str(path)] == path.parent.name for path in paths)
+        others = sum(
+            predictions[str(path)] != predictions_by_source["timm"][str(path)] for path in paths
+        )
+        rows.append(
+            {"source": source, "images": len(paths), "correct": correct, "differ_from_timm": others}
+        )
+        accuracy = f"{100 * correct / len(paths):6.2f}%  {correct:,} of {len(paths):,}"
+        print(f"{source:<8} {accuracy} correct, {others} other predictions than timm")
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -34,31 +34,31 @@ def read_crops(config: DataConfig, facts: DataFacts) -> np.ndarray:
 
 def compute_psnr(pixels: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Return the ratio in dB for each crop [n]; infinite for equal pixels."""
-    squares = np.square(pixels.astype(float) - expected).mean(axis=(1, 2, 3))
+    mean_squares = np.square(pixels.astype(float) - expected).mean(axis=(1, 2, 3))
     with np.errstate(divide="ignore"):
-        return 10 * np.log10(255**2 / squares)
+        return 10 * np.log10(255**2 / mean_squares)
 
 
 def measure_rows(
     folder: Path, sizes: list[int], memories: list[int]
 ) -> Iterator[dict[str, object]]:
     """Yield a row for each size of crops and of images."""
-    share = 0.0 if (folder / "val").is_dir() else 0.1
-    base = DataConfig(root=str(folder), val_share=share, workers=1)
+    val_fraction = 0.0 if (folder / "val").is_dir() else 0.1
+    base = DataConfig(root=str(folder), val_share=val_fraction, workers=1)
     facts = data.survey_images(base)
     for side in sizes:
         config = replace(base, train_size=side)
         expected = read_crops(replace(config, reduced_decode=False), facts)
         for pixels in (0, *memories):
-            ratios = compute_psnr(
+            decibels = compute_psnr(
                 read_crops(replace(config, memory_pixels=pixels), facts), expected
             )
-            changed = ratios[np.isfinite(ratios)]
+            changed = decibels[np.isfinite(decibels)]
             low, middle = np.percentile(changed, (5, 50)) if len(changed) else (None, None)
             yield {
                 "crop": side,
                 "memory": pixels,
-                "changed_percent": round(100 * len(changed) / len(ratios), 1),
+                "changed_percent": round(100 * len(changed) / len(decibels), 1),
                 "median_db": middle and round(float(middle), 1),
                 "low_db": low and round(float(low), 1),
             }
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     sizes, memories = (
-        [int(side) for side in words.split(",")] for words in (arguments.sizes, arguments.memory)
+        [int(side) for side in text.split(",")] for text in (arguments.sizes, arguments.memory)
     )
     rows = []
     print("crop  images  changed  median  5th percentile (dB, of changed crops)")

@@ -60,12 +60,12 @@ def run_benchmark(
     return json.loads(rows.read_text())
 
 
-def test_trainer_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
+def test_our_loop_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
-    path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
+    path, rows = BENCHMARKS / "gpu_session" / "loop_overhead.py", tmp_path / "rows.json"
     (row,) = run_benchmark(
-        "gpu_session/trainer.py", "--quick", rows=rows, patched=monkeypatch
+        "gpu_session/loop_overhead.py", "--quick", rows=rows, patched=monkeypatch
     )
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
@@ -99,11 +99,11 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_proof_refuses_lengths_that_are_not_numbers(load_proof, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["proof", "images", "--lengths", "4,"])
+def test_proof_rejects_epochs_that_are_not_numbers(load_proof, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["proof", "images", "--epochs", "4,"])
     with pytest.raises(SystemExit):
         load_proof("__main__")["parse_arguments"]()
-    assert "--lengths: '4,' is not a list of epochs" in capsys.readouterr().err
+    assert "--epochs: '4,' is not a list of epochs" in capsys.readouterr().err
 
 
 def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):

@@ -73,7 +73,7 @@ def fail_second_call(function):
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
         ("steps", ("ours, no methods",), "make_loop", "40 px, 4: ours, no methods"),
         ("from_files", (), "make_run", "32 px: training from files"),
-        ("ceilings", (), "find_gpu", "matrix product 256"),
+        ("peak_speeds", (), "find_gpu", "matrix product 256"),
     ],
 )
 def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, session, monkeypatch):
@@ -172,7 +172,7 @@ def test_hung_part_is_killed_and_keeps_rows(make_call, monkeypatch):
 
     start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"
     make_call(hangs=f"import subprocess, time; yield {start}; time.sleep(1000)")
-    rows = part.run(part.Part("hangs", 9999, "hangs"), "cpu", True)
+    rows = part.run_part(part.Part("hangs", 9999, "hangs"), "cpu", True)
     child = os.pidfd_open(next(rows)["case"])
     now = part.time.monotonic()
     monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
@@ -214,17 +214,17 @@ def test_ratios_use_best_peer_of_same_work(session):
 
 
 def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
-    import check_steps
+    import step_checks
 
-    cpu, changed = torch.device("cpu"), check_steps.compute_changes
-    expected = changed(check_steps.NO_METHODS, cpu)
+    cpu, changed = torch.device("cpu"), step_checks.compute_changes
+    expected = changed(step_checks.NO_METHODS, cpu)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    actual = changed(check_steps.NO_METHODS, cpu)
+    actual = changed(step_checks.NO_METHODS, cpu)
     lost = [update.clone() for update in actual]
     for update in lost:
         update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0
     for results, is_correct in ((actual, True), (lost, False)):
-        monkeypatch.setattr(check_steps, "compute_changes", Mock(side_effect=[expected, results]))
-        row = dict(check_steps.list_decisive_checks(cpu))["3 steps, no methods"]()
+        monkeypatch.setattr(step_checks, "compute_changes", Mock(side_effect=[expected, results]))
+        row = dict(step_checks.list_decisive_checks(cpu))["3 steps, no methods"]()
         assert ("fault" not in row) == is_correct, row
         assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

@@ -149,11 +149,12 @@ def test_names_are_not_fillers():
 VERBS = {
     *("add", "append", "augment", "blur", "build", "check", "choose", "classify", "close"),
     *("compare", "compile", "compose", "compute", "count", "damage", "decay", "decode", "define"),
-    *("describe", "draw", "explain", "fill", "find", "fit", "format", "fuzz", "group", "has"),
+    *("describe", "draw", "explain", "fill", "find", "fit", "format", "fuzz", "generate", "group"),
     *("inject", "is", "keep", "kill", "launch", "link", "list", "load", "main", "make"),
     *(
         "measure",
         "multiply",
+        "move",
         "mutate",
         "name",
         "normalize",
@@ -163,8 +164,8 @@ VERBS = {
         "parse",
         "predict",
     ),
-    *("prepare", "print", "profile", "read", "record", "renew", "report", "round", "run"),
-    *("serve", "signal", "sort", "split", "start", "step", "strip", "submit", "sum", "take"),
+    *("prepare", "print", "profile", "read", "record", "report", "round", "run"),
+    *("serve", "sort", "start", "step", "strip", "submit", "sum", "take"),
     *("time", "train", "update", "validate", "wait", "write"),
 }
 #: Names that torch, fastai and the loader prescribe.

@@ -56,10 +56,10 @@ def make_nvidia_dle() -> dict:
 
 def compute_cosine(done: int, warmup: int, total: int) -> float:
     """Return the NVIDIA learning rate after `done` steps or epochs."""
-    share = (
+    factor = (
         done / warmup if done < warmup else 0.5 + cos(pi * (done - warmup) / (total - warmup)) / 2
     )
-    return 2.048 * share
+    return 2.048 * factor
 
 
 def make_pytorch_v1() -> dict:
@@ -75,9 +75,9 @@ def make_pytorch_v2() -> dict:
     parts = LinearLR(optimizer, 0.01, total_iters=5), CosineAnnealingLR(optimizer, T_max=595)
     scheduler = SequentialLR(optimizer, [*parts], milestones=[5])
     norms = (module for module in MODEL.modules() if isinstance(module, torch.nn.BatchNorm2d))
-    spared = list_names(parameter for norm in norms for parameter in norm.parameters())
+    not_decayed = list_names(parameter for norm in norms for parameter in norm.parameters())
     return make_table(
-        list_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, spared
+        list_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, not_decayed
     )
 
 
@@ -88,8 +88,8 @@ def make_timm(epochs: int, lr: float, decay: float, size: int) -> dict:
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
     rate = list_epoch_rates(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
-    spared = list_names(param_groups_weight_decay(MODEL, decay)[0]["params"])
-    return make_table(rate, 625, 5, [size] * epochs, spared)
+    not_decayed = list_names(param_groups_weight_decay(MODEL, decay)[0]["params"])
+    return make_table(rate, 625, 5, [size] * epochs, not_decayed)
 
 
 def make_ffcv(epochs: int) -> dict:
@@ -124,8 +124,8 @@ def make_mlperf(batch: int, lr: float, epochs: int) -> dict:
             return lr * step / warmup
         return 1e-4 + (lr - 1e-4) * (1 - (step - warmup) / (total - warmup)) ** 2
 
-    spared = list_names(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
-    return make_table(compute_rate, steps, 2, [224] * epochs, spared)
+    not_decayed = list_names(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
+    return make_table(compute_rate, steps, 2, [224] * epochs, not_decayed)
 
 
 def make_optimizer(lr: float) -> torch.optim.Optimizer:
@@ -151,7 +151,7 @@ def list_names(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
 
 
 def make_table(
-    rate: Rate, steps: int, warmup: int, sizes: list[int], spared: Iterable[str] = ()
+    rate: Rate, steps: int, warmup: int, sizes: list[int], not_decayed: Iterable[str] = ()
 ) -> dict:
     """Return the table of one recipe, with a size for each epoch."""
 
@@ -168,7 +168,7 @@ def make_table(
         "rates": ends,
         "means": [round_for_table(fmean(map(rate, epoch))) for epoch in epochs] if by_step else [],
         "sizes": [[size, len(list(group))] for size, group in groupby(sizes)],
-        "not_decayed": sorted(spared),
+        "not_decayed": sorted(not_decayed),
     }
 
 

@@ -95,14 +95,14 @@ def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
     ]
 
 
-def mutate(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
+def mutate(data: np.ndarray, rng: np.random.Generator, header_bytes: int) -> np.ndarray:
     """Return a copy with one to four edits.
 
     An edit changes bytes or restart markers, or cuts, duplicates or overwrites a piece. On average
-    at least half of the edits are in the first `reach` bytes; a restart marker may be anywhere.
+    at least half of the edits are in the first `header_bytes`; a restart marker may be anywhere.
     """
     for _ in range(rng.integers(1, 5)):
-        place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
+        place = int(rng.integers(min(header_bytes, len(data)) if rng.random() < 0.5 else len(data)))
         kind, length = rng.integers(8), rng.integers(1, 40)
         markers = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] & 0xF8 == 0xD0))
         if kind > 5:
@@ -110,7 +110,7 @@ def mutate(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray
         elif kind < 3:
             length = 1
         piece = data[place : place + length]
-        becomes = (
+        replacements = (
             rng.integers(0, 256, 1),
             piece ^ (1 << rng.integers(8)),
             rng.choice([0, 1, 127, 128, 254, 255], 1),
@@ -120,7 +120,7 @@ def mutate(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray
             (0xFF, 0xD0 + rng.integers(8)),
             piece[:0],
         )[kind]
-        data = np.concatenate([data[:place], becomes, data[place + length :]]).astype(np.uint8)
+        data = np.concatenate([data[:place], replacements, data[place + length :]]).astype(np.uint8)
     return data
 
 
@@ -140,11 +140,11 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
         slow = np.flatnonzero(status == Status.RUNNING)
         raise SystemExit(f"an image takes more than {BATCH_SECONDS} s: {slow}")
     assert np.array_equal(status[order], again.rows["status"]), (
-        "a status depends on an image's neighbours"
+        "a status depends on an image's neighbors"
     )
     done = again.rows["status"] == Status.DONE
     assert np.array_equal(once.pixels[order][done], again.pixels[done]), (
-        "pixels depend on an image's neighbours, or some were never written"
+        "pixels depend on an image's neighbors, or some were never written"
     )
     yield from map(Status, status.tolist())
 
@@ -191,11 +191,11 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
     path, counts = converted / "train.beton", Counter()
     for _ in range(count):
         beton, half = (open_mutated(original, rng) for original in (path, get_half_path(path)))
-        counts["refused when opened"] += (beton is None) + (half is None)
+        counts["rejected when opened"] += (beton is None) + (half is None)
         if beton is not None:
             images, halves = read_samples(beton), read_samples(half or beton)
-            corner, share = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
-            rest = np.maximum(images.sizes[:, ::-1] * share, 1)
+            corner, fraction = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
+            rest = np.maximum(images.sizes[:, ::-1] * fraction, 1)
             columns = {
                 "size": images.sizes,
                 "raw": images.raw,

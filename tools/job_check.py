@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import yaml
-from slurm_check import RECIPE, read_steps, report_same_weights, run_command
+from slurm_check import RECIPE, read_finished_steps, report_same_weights, run_command
 
 #: Programs that read a job from stdin with the engine's code.
 SKYPILOT_PROGRAM = """
@@ -74,11 +74,11 @@ def run_skypilot(words: list[str]) -> Path:
     variables = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1"}
     run = Path("sky/runs", task["name"])
     nodes = run_on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
-    while read_steps(run) < 20:
+    while read_finished_steps(run) < 20:
         time.sleep(0.2)
     nodes[1].send_signal(signal.SIGTERM)
     codes = [node.wait(200) for node in nodes]
-    print(f"skypilot: stopped after step {read_steps(run)}, exit codes {codes}")
+    print(f"skypilot: stopped after step {read_finished_steps(run)}, exit codes {codes}")
     if 75 not in codes:
         raise SystemExit("neither node ended with 75")
     nodes = run_on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
@@ -100,7 +100,7 @@ def run_trainjob(words: list[str]) -> Path:
     return Path("k8s/runs", document["metadata"]["name"])
 
 
-def run_component(words: list[str]) -> Path:
+def run_torchx(words: list[str]) -> Path:
     """Run a torchx component with two ranks, and return its run."""
     Path("component.py").write_text(write_job("torchx", *words, "gpus=2"))
     command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
@@ -116,9 +116,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.chdir(folder)
-    run_command("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=alone")
-    runs = [start(words) for start in (run_skypilot, run_trainjob, run_component)]
-    same = [report_same_weights(Path("runs/alone"), run) for run in runs]
+    run_command("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=uninterrupted")
+    runs = [start(words) for start in (run_skypilot, run_trainjob, run_torchx)]
+    same = [report_same_weights(Path("runs/uninterrupted"), run) for run in runs]
     if all(same):
         shutil.rmtree(folder)
     return not all(same)

@@ -1,5 +1,7 @@
 """Run the cells of docs/notebook.ipynb in an empty folder, and store their output in it.
 
+    python tools/notebook.py [--check]
+
 With --check nothing is stored: the stored output must name the same figures as the new output.
 """
 

@@ -1,4 +1,7 @@
-"""Draw the pictures of README.md and docs/: published results, our results, and a plan."""
+"""Draw the pictures of README.md and docs/: published results, our results, and a plan.
+
+python tools/pictures.py
+"""
 
 import io
 import re

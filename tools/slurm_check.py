@@ -103,18 +103,18 @@ def run_command(*command: str) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def read_steps(run: Path) -> int:
+def read_finished_steps(run: Path) -> int:
     """Return the steps that the slowest rank of a run has finished."""
     return min((beat.step for beat in watchdog.read_beats(run)), default=0)
 
 
-def report_same_weights(alone: Path, run: Path) -> bool:
+def report_same_weights(uninterrupted: Path, run: Path) -> bool:
     """Print and return whether a run has the weights of an uninterrupted run."""
     name = "weights.safetensors"
-    same = (alone / name).read_bytes() == (run / name).read_bytes()
-    outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
+    is_same = (uninterrupted / name).read_bytes() == (run / name).read_bytes()
+    outcome = "the same weights" if is_same else "DIFFERENT WEIGHTS"
     print(f"{run.name:<24} exit code {read_ending(run / 'exit.json').code}, {outcome}")
-    return same
+    return is_same
 
 
 def submit(*words: str) -> tuple[str, str]:
@@ -129,22 +129,22 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
 
     Returns the Slurm records of each task.
     """
-    by_hand, restarts = False, dict.fromkeys(runs, "0")
+    is_requeued, restarts = False, dict.fromkeys(runs, "0")
     while True:
         descriptions = {task: run_command("scontrol", "show", "job", "-o", task) for task in runs}
         jobs = {
             task: dict(re.findall(r"(\S+?)=(\S*)", text)) for task, text in descriptions.items()
         }
         for task, job in jobs.items():
-            done = read_steps(runs[task])
+            done = read_finished_steps(runs[task])
             if job["Restarts"] != restarts[task]:
                 restarts[task] = job["Restarts"]
                 print(f"job {task}: restart {restarts[task]}, after step {done}")
             trains = job["JobId"] == number and job["JobState"] == "RUNNING" and done > 40
-            if trains and not by_hand:
-                by_hand = True
+            if trains and not is_requeued:
+                is_requeued = True
                 run_command("scontrol", "requeue", task)
-                print(f"job {task}: requeued by hand after step {done}")
+                print(f"job {task}: requeued manually after step {done}")
         if all(job["JobState"] in END_STATES for job in jobs.values()):
             for task, job in jobs.items():
                 print(f"job {task}: {job['JobState']} after {job['Restarts']} restarts")
@@ -158,9 +158,9 @@ def run_job_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
     time limit as often as needed.
     """
-    run_command("resnet-train", *words, "gpus=2", "run=alone")
-    alone = Path("runs/alone")
-    print(f"uninterrupted: {read_steps(alone)} steps")
+    run_command("resnet-train", *words, "gpus=2", "run=uninterrupted")
+    uninterrupted = Path("runs/uninterrupted")
+    print(f"uninterrupted: {read_finished_steps(uninterrupted)} steps")
     run_command("srun", "--ntasks=2", "--time=20", "resnet-train", *words, "run=tasks")
     number, _ = submit(*words, "gpus=2", "--time", "5")
     run = Path(f"runs/mild-{number}")
@@ -168,20 +168,20 @@ def run_job_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     if job["JobState"] != "COMPLETED" or int(job["Restarts"]) < 2:
         why = "the job did not complete, or in fewer than 2 restarts (more --steps?)"
         raise SystemExit(f"{why}: see {Path.cwd()}")
-    return [(alone, Path("runs/tasks")), (alone, run)]
+    return [(uninterrupted, Path("runs/tasks")), (uninterrupted, run)]
 
 
 def run_array_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
     sweep = "-m", *words, "seed=1,2", "gpus=1"
-    run_command("resnet-train", *sweep, "run.root=alone")
+    run_command("resnet-train", *sweep, "run.root=uninterrupted")
     number, text = submit(*sweep, "--time", "10")
     runs = [Path("runs", name) for name in re.findall(r"run\.name=([^ )]+)\)", text)]
     jobs = wait_for_end(number, {f"{number}_{task}": run for task, run in enumerate(runs)})
     states, restarts = ([job[key] for job in jobs] for key in ("JobState", "Restarts"))
     if set(states) != {"COMPLETED"} or "1" not in restarts:
         raise SystemExit(f"the array did not end as expected: see {Path.cwd()}")
-    return [(Path("alone", run.name), run) for run in runs]
+    return [(Path("uninterrupted", run.name), run) for run in runs]
 
 
 def main() -> int:
@@ -200,10 +200,10 @@ def main() -> int:
     words = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
     with Cluster():
         pairs = [*run_job_pairs(words), *run_array_pairs(words)]
-    same = [report_same_weights(*pair) for pair in pairs]
-    if all(same):
+    is_same = [report_same_weights(*pair) for pair in pairs]
+    if all(is_same):
         shutil.rmtree(folder)
-    return not all(same)
+    return not all(is_same)
 
 
 if __name__ == "__main__":

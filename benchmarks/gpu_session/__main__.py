@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from calls import CALLS, COMMAND_SECONDS, QUICK_TIME_FACTOR
-from part import run
+from part import run_part
 from ratios import compute_ratios
 from row_log import RowLog
 
@@ -48,12 +48,12 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if "accuracy" in arguments.call and not arguments.images:
         parser.error("--call accuracy needs --images FOLDER, with train/ and val/ by class")
-    names = [part.name for call in arguments.call for part in CALLS[call].parts]
-    if unknown := set(arguments.only) - set(names):
-        parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {names}")
+    part_names = [part.name for call in arguments.call for part in CALLS[call].parts]
+    if unknown := set(arguments.only) - set(part_names):
+        parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {part_names}")
     if (seconds := sum(CALLS[call].seconds for call in arguments.call)) > COMMAND_SECONDS:
         parser.error(
-            f"these calls take {seconds} s; a command may take {COMMAND_SECONDS} s: leave one out"
+            f"these calls take {seconds} s, and a command at most {COMMAND_SECONDS} s: omit one"
         )
     return arguments
 
@@ -69,7 +69,7 @@ def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
         if part.module == "accuracy":
             part = part._replace(words=(str(arguments.images), f"runs/{arguments.out.stem}"))
         left = min(factor * part.seconds, ends - time.monotonic())
-        for row in run(part._replace(seconds=left), arguments.device, arguments.quick):
+        for row in run_part(part._replace(seconds=left), arguments.device, arguments.quick):
             log.add(part.name, row)
     for row in compute_ratios(log.measured):
         log.add("ratios", row)

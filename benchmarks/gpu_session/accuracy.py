@@ -23,7 +23,7 @@ def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> I
     """
     recipes = RECIPES.partition(",")[0] if quick else RECIPES
     command = [sys.executable, PROOF, images, "--recipes", recipes, "--root", runs]
-    command += ["--lengths", EPOCHS, "--seeds", SEEDS]
+    command += ["--epochs", EPOCHS, "--seeds", SEEDS]
     command += ["--quick"] if quick else []
     command += ["launch.device=cpu"] if device.type == "cpu" else []
     reported: set[Path] = set()

@@ -39,7 +39,7 @@ CALLS = {
         330,
         (
             MACHINE,
-            Part("ceilings", 60, "ceilings"),
+            Part("peak speeds", 60, "peak_speeds"),
             Part("decisive checks", 150, "correctness", ("decisive",)),
             Part("kernels", 60, "kernels"),
             Part("memcheck", 60, "sanitizer", ("memcheck",)),

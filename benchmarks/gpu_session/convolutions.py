@@ -7,7 +7,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from faults import measure_or_report_fault
-from session import choose_dtype, find_gpu
+from runs import choose_dtype, find_gpu
 from torch import Tensor
 
 from resnet_recipes.doctor.rates import measure_seconds
@@ -28,13 +28,13 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
     for side in (32,) if quick else SIDES:
         rows = []
         # the layers after a convolution do not matter
-        layers = list_convolutions(model, side)
-        shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
-        for shape, times in shapes.items():
+        convolutions = list_convolutions(model, side)
+        shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
+        for shape, layers_of_shape in shapes.items():
             case = f"{side} px: {name_convolution(shape)}"
             repeats = 1 if quick else 5
             for row in measure_or_report_fault(case, _measure, case, shape, batch, repeats, device):
-                rows.append(row | {"times": times})
+                rows.append(row | {"layers": layers_of_shape})
                 yield rows[-1]
         if find_gpu(device) and not any("fault" in row for row in rows):
             yield _sum_layers(side, rows, find_gpu(device))
@@ -64,10 +64,10 @@ def _measure(
 def _sum_layers(side: int, rows: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
-        sum(row["times"] * row[key] for row in rows)
+        sum(row["layers"] * row[key] for row in rows)
         for key in ("least_microseconds", "microseconds")
     )
-    starts = 1e6 * KERNEL_START_SECONDS * sum(row["times"] for row in rows)
+    starts = 1e6 * KERNEL_START_SECONDS * sum(row["layers"] for row in rows)
     return {
         "case": f"{side} px: all convolutions of a step",
         "value": least / spent,

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-import check_operations
-import check_steps
+import operation_checks
+import step_checks
 import torch
 from faults import measure_or_report_fault
 
 CHECKS = {
-    "decisive": (check_operations.list_decisive_checks, check_steps.list_decisive_checks),
-    "dtypes": (check_operations.list_dtype_checks, check_steps.list_dtype_checks),
-    "methods": (check_steps.list_method_checks,),
+    "decisive": (operation_checks.list_decisive_checks, step_checks.list_decisive_checks),
+    "dtypes": (operation_checks.list_dtype_checks, step_checks.list_dtype_checks),
+    "methods": (step_checks.list_method_checks,),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from faults import measure_or_report_fault
 from PIL import Image
-from session import Steps, make_recipe, make_run, make_training_loop, time_steps
+from runs import Steps, make_recipe, make_run, make_training_loop, time_steps
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import count_cores

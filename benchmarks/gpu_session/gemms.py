@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from convolutions import BATCH, SIDES, list_calls, make_operands, name_convolution
 from faults import measure_or_report_fault
-from session import find_gpu
+from runs import find_gpu
 from torch import Tensor
 
 from resnet_recipes.doctor.rates import measure_seconds
@@ -48,15 +48,15 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
         return  # Triton has no CPU backend
     batch = 2 if quick else BATCH
     for side in (32,) if quick else SIDES[:2]:
-        layers = list_convolutions("resnet50", side)
-        shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
+        convolutions = list_convolutions("resnet50", side)
+        shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
         measured = []
-        for shape, times in shapes.items():
+        for shape, layers_of_shape in shapes.items():
             if (shape.kernel, shape.stride) != (1, 1):
                 continue
             case = f"{side} px: {name_convolution(shape)}"
             for row in measure_or_report_fault(case, _measure, case, shape, batch, device):
-                measured.append(row | {"times": times})
+                measured.append(row | {"layers": layers_of_shape})
                 yield measured[-1]
         if not any("fault" in row for row in measured):
             yield from _sum_operations(side, measured)
@@ -152,7 +152,7 @@ def _sum_operations(side: int, rows: list[dict]) -> Iterator[dict]:
     """Yield the fraction of the roofline that the products of a step reach, by operation."""
     for kind in dict.fromkeys(row["operation"] for row in rows):
         least, ours, peer = (
-            sum(row["times"] * row[key] for row in rows if row["operation"] == kind)
+            sum(row["layers"] * row[key] for row in rows if row["operation"] == kind)
             for key in ("least_microseconds", "microseconds", "peer_microseconds")
         )
         yield {

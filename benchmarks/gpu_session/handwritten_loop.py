@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from session import OneBatchLoader, Steps
+from runs import OneBatchLoader, Steps
 from torch import Tensor, nn
 
 from resnet_recipes.data.base import MEAN, STD
@@ -12,33 +12,33 @@ from resnet_recipes.data.base import MEAN, STD
 CPU_BACKEND = "eager"  # compiler backend that generates no code, for tests of the session
 
 
-class Weights:
+class MasterWeights:
     """Float32 weights for the optimizer; the network computes with copies in a smaller dtype."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype):
         kinds = () if dtype == torch.float32 else (nn.Conv2d, nn.Linear)
-        self.used = [
+        self.copies = [
             weight
             for module in model.modules()
             if isinstance(module, kinds)
             for weight in module.parameters(recurse=False)
         ]
-        self.masters = [weight.detach().clone() for weight in self.used]
-        for weight in self.used:
+        self.masters = [weight.detach().clone() for weight in self.copies]
+        for weight in self.copies:
             weight.data = weight.data.to(dtype)
-        used = set(self.used)
-        self.trained = [*self.masters, *(p for p in model.parameters() if p not in used)]
+        copies = set(self.copies)
+        self.trained = [*self.masters, *(p for p in model.parameters() if p not in copies)]
 
-    def take_gradients(self) -> None:
-        """Copy the gradients of the copies to the float32 weights."""
-        for master, weight in zip(self.masters, self.used, strict=True):
+    def move_gradients(self) -> None:
+        """Move the gradients of the copies to the float32 weights."""
+        for master, weight in zip(self.masters, self.copies, strict=True):
             master.grad = weight.grad.float()
             weight.grad = None
 
-    def renew(self) -> None:
+    def update_copies(self) -> None:
         """Copy the float32 weights to the copies that the network computes with."""
-        if self.used:
-            torch._foreach_copy_([weight.data for weight in self.used], self.masters)
+        if self.copies:
+            torch._foreach_copy_([weight.data for weight in self.copies], self.masters)
 
 
 def make_handwritten_loop(
@@ -55,7 +55,7 @@ def make_handwritten_loop(
     """
     torch.backends.cudnn.benchmark = True
     model = model.to(device, memory_format=torch.channels_last).train()
-    weights, normalize = Weights(model, dtype), make_normalizer(device)
+    weights, normalize = MasterWeights(model, dtype), make_normalizer(device)
     optimizer = torch.optim.SGD(
         weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True
     )
@@ -67,15 +67,16 @@ def make_handwritten_loop(
             output = model(images)
         return F.cross_entropy(output.float(), labels, label_smoothing=0.1)
 
-    called = _compile(compute_loss, device, mode) if mode else compute_loss
+    if mode:
+        compute_loss = _compile(compute_loss, device, mode)
 
     def take_steps(steps: int) -> None:
         for _ in range(steps):
-            called(loader.batch.pixels, loader.batch.labels).backward()
-            weights.take_gradients()
+            compute_loss(loader.batch.pixels, loader.batch.labels).backward()
+            weights.move_gradients()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            weights.renew()
+            weights.update_copies()
 
     return take_steps
 

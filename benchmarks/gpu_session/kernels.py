@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import training_loops
 from faults import measure_or_report_fault
-from session import choose_dtype, find_gpu
+from runs import choose_dtype, find_gpu
 from torch import Tensor, nn
 
 from resnet_recipes.doctor.rates import measure_seconds

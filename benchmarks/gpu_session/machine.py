@@ -31,10 +31,13 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     }
     for name, value in facts.items():
         yield {"case": name, "note": str(value)}
-    lacks = {name: _explain_failure(name) for name in PACKAGES}
-    lacks |= {"compiler": selftest.find_missing_package(), "decoder": native.explain_unavailable()}
-    for name, missing in lacks.items():
-        yield {"case": name} | ({"fault": missing} if missing else {"note": "there"})
+    explanations = {name: _explain_failure(name) for name in PACKAGES}
+    explanations |= {
+        "compiler": selftest.find_missing_package(),
+        "decoder": native.explain_unavailable(),
+    }
+    for name, missing in explanations.items():
+        yield {"case": name} | ({"fault": missing} if missing else {"note": "installed"})
 
 
 def _explain_failure(package: str) -> str:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 POLL_SECONDS = 0.2  # seconds between checks for new rows
 
 
-def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
+def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
     """Yield a part's rows; the last row has its duration or its failure."""
     if part.seconds <= 0:
         yield {
@@ -30,12 +30,12 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began = time.monotonic()
     # files, not pipes: a child of a part may outlive it and keep its pipe open
-    with tempfile.NamedTemporaryFile() as rows_file, tempfile.TemporaryFile("w+") as complaints:
+    with tempfile.NamedTemporaryFile() as rows_file, tempfile.TemporaryFile("w+") as errors_file:
         process = subprocess.Popen(
             command,
             env=os.environ | {"PYTHONPATH": path},
             stdout=rows_file,
-            stderr=complaints,
+            stderr=errors_file,
             start_new_session=True,
         )
         code, text = None, ""
@@ -50,8 +50,8 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
             _kill(process.pid)  # and any children of the part
             process.wait()
         took = time.monotonic() - began
-        complaints.seek(0)
-        log = complaints.read()
+        errors_file.seek(0)
+        log = errors_file.read()
     if code == 0:
         yield {"case": "seconds", "value": round(took, 1), "unit": "s"}
         return
@@ -78,8 +78,8 @@ def main() -> None:
     """Print the rows of a module, one JSON object per line: this process is a part."""
     import torch
 
-    module, kind, quick, *words = sys.argv[1:]
-    device = torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
+    module, device_type, quick, *words = sys.argv[1:]
+    device = torch.device(device_type, 0) if device_type == "cuda" else torch.device(device_type)
     if quick == "1":
         torch.set_num_threads(1)  # several threads would only wait for each other
     for row in importlib.import_module(module).measure_rows(device, quick == "1", *words):

@@ -7,7 +7,7 @@ from statistics import median
 import torch
 from faults import measure_or_report_fault
 from ratios import MODES
-from session import find_gpu, time_steps
+from runs import find_gpu, time_steps
 from training_loops import make_loop
 
 from resnet_recipes.planning import roofline
@@ -39,9 +39,9 @@ def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool
     yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
     steps(warm_up)
-    laps = [time_steps(steps, count, device) for _ in range(rounds)]
-    rates = [count * batch / seconds for _, seconds in laps]
-    host = median(asked for asked, _ in laps) / count
+    timed_rounds = [time_steps(steps, count, device) for _ in range(rounds)]
+    rates = [count * batch / seconds for _, seconds in timed_rounds]
+    host = median(issued for issued, _ in timed_rounds) / count
     gpu = find_gpu(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
     work = Work("resnet50", side, batch, "Mild" in name, fused=True)
     yield {

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import torchvision
 from handwritten_loop import make_handwritten_loop, make_normalizer
 from ratios import MODES
-from session import (
+from runs import (
     CLASSES,
     NO_METHODS,
     OneBatchLoader,
@@ -31,17 +31,17 @@ def make_loop(name: str, side: int, batch: int, device: torch.device, quick: boo
 
     Raises ImportError without timm.
     """
-    who, *traits = name.split(", ")
-    if who == "ours":
+    library, *traits = name.split(", ")
+    if library == "ours":
         return _make_ours(traits, side, batch, device, quick)
     loader, modes = OneBatchLoader(side, batch, device), MODES & set(traits)
-    network = _build_network(who, traits, quick).to(device, memory_format=torch.channels_last)
+    network = _build_network(library, traits, quick).to(device, memory_format=torch.channels_last)
     if not modes:
-        keep_filters(network)
-    if who == "torchvision reference":
-        return make_torchvision_reference(network, loader)
-    if who == "Composer":
-        return make_composer(network, loader)
+        keep_blur_filters(network)
+    if library == "torchvision reference":
+        return make_torchvision_loop(network, loader)
+    if library == "Composer":
+        return make_composer_loop(network, loader)
     return make_handwritten_loop(network, loader, device, choose_dtype(device), *modes)
 
 
@@ -57,20 +57,20 @@ def _make_ours(
     return make_training_loop(make_run(recipe, device, "heuristics" not in traits))
 
 
-def _build_network(who: str, traits: list[str], quick: bool) -> nn.Module:
+def _build_network(library: str, traits: list[str], quick: bool) -> nn.Module:
     """Return the torchvision network, optionally with BlurPool, or the timm network."""
     name, is_blurred = "resnet18" if quick else "resnet50", "blurred" in traits
-    if who == "timm":
+    if library == "timm":
         import timm
 
         return timm.create_model("resnetblur50" if is_blurred else name, num_classes=CLASSES)
     network = torchvision.models.get_model(name)
-    if is_blurred or who == "Composer":
+    if is_blurred or library == "Composer":
         BlurPool().modify_model(network)
     return network
 
 
-def make_torchvision_reference(model: nn.Module, loader: OneBatchLoader) -> Steps:
+def make_torchvision_loop(model: nn.Module, loader: OneBatchLoader) -> Steps:
     """Return the step of torchvision references/classification, with plain SGD.
 
     It counts correct predictions at every step.
@@ -84,16 +84,16 @@ def make_torchvision_reference(model: nn.Module, loader: OneBatchLoader) -> Step
     def count_right(output: Tensor) -> None:
         output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
 
-    return make_scaled_loop(model, loader, optimizer, compute_loss, count_right)
+    return make_fp16_loop(model, loader, optimizer, compute_loss, count_right)
 
 
-def make_composer(model: nn.Module, loader: OneBatchLoader) -> Steps:
+def make_composer_loop(model: nn.Module, loader: OneBatchLoader) -> Steps:
     """Return the step of Composer 0.7 with the methods of Mild.
 
     It is transcribed, because the package needs an older torch. It blurs with depthwise
     convolutions, the optimizer loops over weights, and EMA loops over weights every 20 steps.
     """
-    average, done = copy.deepcopy(model), count(1)
+    average_model, done = copy.deepcopy(model), count(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.875, foreach=False)
 
     @torch.no_grad()
@@ -110,18 +110,18 @@ def make_composer(model: nn.Module, loader: OneBatchLoader) -> Steps:
     def update_average(output: Tensor) -> None:
         if next(done) % 20 == 0:
             state = model.state_dict()
-            for name, value in average.state_dict().items():
+            for name, value in average_model.state_dict().items():
                 value.copy_(value * 0.87 + state[name] * 0.13)
 
     optimizer.register_step_pre_hook(decay)
-    return make_scaled_loop(model, loader, optimizer, compute_loss, update_average)
+    return make_fp16_loop(model, loader, optimizer, compute_loss, update_average)
 
 
-def make_scaled_loop(
+def make_fp16_loop(
     model: nn.Module,
     loader: OneBatchLoader,
     optimizer: torch.optim.Optimizer,
-    loss_of: Callable[[Tensor], Tensor],
+    compute_loss: Callable[[Tensor], Tensor],
     finish: Callable[[Tensor], None],
 ) -> Steps:
     """Return a loop in scaled fp16 that reads the loss at every step.
@@ -138,7 +138,7 @@ def make_scaled_loop(
             images = normalize(loader.batch.pixels)
             with torch.autocast(device.type, dtype):
                 output = model(images)
-                loss = loss_of(output)
+                loss = compute_loss(output)
             optimizer.zero_grad()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -149,7 +149,7 @@ def make_scaled_loop(
     return take_steps
 
 
-def keep_filters(model: nn.Module) -> None:
+def keep_blur_filters(model: nn.Module) -> None:
     """Let BlurPool keep its filter on the device instead of creating it each time."""
     for module in model.modules():
         if isinstance(module, Blurring):

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import Bench
-from cases import BATCH, LOADERS, PAIRS, Setting, find_missing
+from loader_list import BATCH, LOADERS, PAIRS, LoaderInput, find_missing_packages
+from loader_process import LoaderProcess
 
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
@@ -23,16 +23,16 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 
 
 def measure(
-    setting: Setting, names: list[str], rounds: int, batches: int
+    inputs: LoaderInput, names: list[str], rounds: int, batches: int
 ) -> dict[str, list[float]]:
     """Return images per CPU-second by loader and round; the loaders take turns."""
-    benches = {name: Bench(name, setting) for name in names}
+    processes = {name: LoaderProcess(name, inputs) for name in names}
     turns = [
-        {name: bench.measure_rate(batches) for name, bench in benches.items()}
+        {name: process.measure_rate(batches) for name, process in processes.items()}
         for _ in range(rounds)
     ]
-    for bench in benches.values():
-        bench.close()
+    for process in processes.values():
+        process.close()
     return {name: [turn[name] for turn in turns] for name in names}
 
 
@@ -92,26 +92,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
     parser.add_argument(
-        "--only", help="loaders to measure, names separated by |; all, if not given"
+        "--only", help="loaders to measure, names separated by |; all, if not inputs"
     )
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
-    lacking = find_missing()
-    for name, package in lacking.items():
+    missing = find_missing_packages()
+    for name, package in missing.items():
         print(f"skipped: {name} ({package} is not installed)")
     names = [
         name
         for name in LOADERS
-        if name not in lacking and (not arguments.only or name in arguments.only.split("|"))
+        if name not in missing and (not arguments.only or name in arguments.only.split("|"))
     ]
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for note in prepare(arguments.data, Path(folder), names):
             print(note, flush=True)
         for size in map(int, arguments.sizes.split(",")):
-            setting = Setting(Path(folder), size)
+            inputs = LoaderInput(Path(folder), size)
             results += compare_rates(
-                size, measure(setting, names, arguments.rounds, arguments.batches)
+                size, measure(inputs, names, arguments.rounds, arguments.batches)
             )
     print(f"{'images per CPU-second, medians':<60}{'ours':>7}{'peer':>7}{'ratio':>8}, by round")
     for one in results:

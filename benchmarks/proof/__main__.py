@@ -1,8 +1,8 @@
 """Train recipes for several durations and seeds, and report which differences are significant.
 
-    python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
+    python benchmarks/proof DATA [--epochs 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
         [--root runs/proof] [--quick] [--json FILE] [key=value ...]
-    python benchmarks/proof --table runs/proof [--lengths 4,8] [--recipes tiny_baseline,tiny_mild]
+    python benchmarks/proof --table runs/proof [--epochs 4,8] [--recipes tiny_baseline,tiny_mild]
         [--against tiny_mild@8:tiny_baseline@4] [--minutes FILE] [--csv FILE] [--png FILE]
 
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed; if it
@@ -10,7 +10,7 @@ is stopped, the same command continues it. Every recipe is compared at each dura
 previous one in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
 The intervals of one call hold simultaneously, as do its p values by Holm's method, which are more
 sensitive. `--table` only reads runs, from folders and from files written by `--csv`, at all
-durations unless `--lengths` selects some. `--minutes` is a file of separately measured minutes, and
+durations unless `--epochs` selects some. `--minutes` is a file of separately measured minutes, and
 `--png` then also plots accuracy against minutes. `--quick` trains on a few generated images to test
 the command; its numbers are meaningless.
 """
@@ -45,9 +45,9 @@ RECIPES = Path(__file__).parent / "recipes"
 
 def main() -> int:
     """Train missing runs, then print the table and write it to files if requested."""
-    arguments, words = parse_arguments()
+    arguments, settings = parse_arguments()
     if arguments.data:
-        train(arguments, words)
+        train(arguments, settings)
     cells = read_cells(arguments.table or [arguments.root])
     differences = compute_differences(list_pairs(cells, arguments))
     console = Console(width=None if sys.stdout.isatty() else 100)
@@ -66,7 +66,7 @@ def main() -> int:
     return 0
 
 
-def read_lengths(text: str) -> str:
+def read_epochs(text: str) -> str:
     """Return durations in epochs, joined by commas. Raises ArgumentTypeError."""
     try:
         return ",".join(f"{float(part):g}" for part in text.split(","))
@@ -80,7 +80,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--lengths", type=read_lengths, help="in epochs; 4,8 to train")
+    parser.add_argument("--epochs", type=read_epochs, help="in epochs; 4,8 to train")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
@@ -91,32 +91,32 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")
     parser.add_argument("--csv", type=Path, help="one row for each run")
     parser.add_argument("--png", type=Path, help="picture of accuracy against cost")
-    arguments, words = parser.parse_known_args()
+    arguments, settings = parser.parse_known_args()
     if (arguments.data is None) == (arguments.table is None):
         parser.error("give a folder of images, or --table with a folder of runs")
     if arguments.minutes and not arguments.png:
         parser.error("--minutes is for the picture: add --png FILE")
-    if strange := [word for word in words if "=" not in word and not word.startswith("~")]:
-        parser.error(f"unknown: {' '.join(strange)}")
-    return arguments, words
+    if unknown := [word for word in settings if "=" not in word and not word.startswith("~")]:
+        parser.error(f"unknown: {' '.join(unknown)}")
+    return arguments, settings
 
 
-def train(arguments: argparse.Namespace, words: list[str]) -> None:
+def train(arguments: argparse.Namespace, settings: list[str]) -> None:
     """Train every combination that is not finished.
 
     End the program if a run fails or is stopped.
     """
     if arguments.quick:
         arguments.data = demo.write(arguments.root / "images", train_images=8, val_images=2)
-        arguments.lengths, arguments.seeds = "1,2", "1,2"
-        words = [*words, "bs=16", "batch.bn_size=16"]
+        arguments.epochs, arguments.seeds = "1,2", "1,2"
+        settings = [*settings, "bs=16", "batch.bn_size=16"]
     sweep = [
         f"seed={arguments.seeds}",
-        f"epochs={arguments.lengths or '4,8'}",
+        f"epochs={arguments.epochs or '4,8'}",
         f"recipe={arguments.recipes}",
         f"data={arguments.data}",
         f"run.root={arguments.root}",
-        *words,
+        *settings,
     ]
     command = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
     if code := subprocess.run(command).returncode:
@@ -128,11 +128,11 @@ def list_pairs(cells: list[Cell], arguments: argparse.Namespace) -> list[tuple[C
 
     Pairs with an untrained cell are skipped.
     """
-    lengths = set(map(float, arguments.lengths.split(","))) if arguments.lengths else None
-    near = [cell for cell in cells if lengths is None or cell.epochs in lengths]
+    durations = set(map(float, arguments.epochs.split(","))) if arguments.epochs else None
+    chosen = [cell for cell in cells if durations is None or cell.epochs in durations]
     by_label = {format_label(cell): cell for cell in cells}
-    asked = [tuple(map(by_label.get, pair.split(":"))) for pair in arguments.against]
-    return [*pair_neighbors(near, arguments.recipes.split(",")), *filter(all, asked)]
+    requested = [tuple(map(by_label.get, pair.split(":"))) for pair in arguments.against]
+    return [*pair_neighbors(chosen, arguments.recipes.split(",")), *filter(all, requested)]
 
 
 def format_accuracies(cells: list[Cell]) -> Table:
@@ -151,14 +151,14 @@ def format_intervals(differences: list[Difference]) -> Table:
     title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
     table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
     for one in differences:
-        low_high = "one seed"
+        interval = "one seed"
         if one.half_width is not None:
-            low_high = f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"
+            interval = f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"
         table.add_row(
             f"{one.first} - {one.second}",
             ", ".join(f"{points:+.1f}" for points in one.points),
             f"{one.mean:+.2f}",
-            low_high,
+            interval,
             "-" if one.p is None else f"{one.p:.2g}",
             "-" if one.cost is None else f"{one.cost:.2f}",
             one.verdict,

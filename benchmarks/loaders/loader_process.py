@@ -7,33 +7,33 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cases import BATCH, LOADERS, Setting
+from loader_list import BATCH, LOADERS, LoaderInput
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def serve(name: str, setting: Setting) -> None:
+def serve(name: str, inputs: LoaderInput) -> None:
     """Run one loader's process: for each line of input, read that many batches and reply."""
-    batches = LOADERS[name](setting)
+    batches = LOADERS[name](inputs)
     for line in sys.stdin:
         for _ in range(int(line)):
             next(batches)
         print("read", flush=True)
 
 
-class Bench:
+class LoaderProcess:
     """A loader in its own process."""
 
-    def __init__(self, name: str, setting: Setting):
+    def __init__(self, name: str, inputs: LoaderInput):
         self._process = subprocess.Popen(
-            [sys.executable, __file__, name, *map(str, setting)],
+            [sys.executable, __file__, name, *map(str, inputs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         # start workers, compile, fill the page cache, or the memory for pixels
-        self.measure_rate(5 + sum(1 for _ in (setting.root / "train").glob("*/*")) // BATCH)
+        self.measure_rate(5 + sum(1 for _ in (inputs.root / "train").glob("*/*")) // BATCH)
 
     def measure_rate(self, batches: int) -> float:
         """Read some batches; return images per CPU-second. Queues are full before and after."""
@@ -51,20 +51,20 @@ class Bench:
 
     def _wait_until_idle(self) -> float:
         """Wait for a second without activity; return the CPU seconds used so far."""
-        seconds, quiet = read_cpu_seconds(self._process.pid), 0
-        while quiet < 4:
+        seconds, idle_checks = read_cpu_seconds(self._process.pid), 0
+        while idle_checks < 4:
             time.sleep(0.25)
             now = read_cpu_seconds(self._process.pid)
-            seconds, quiet = now, quiet + 1 if now - seconds < 0.02 else 0
+            seconds, idle_checks = now, idle_checks + 1 if now - seconds < 0.02 else 0
         return seconds
 
 
 def read_cpu_seconds(pid: int | str) -> float:
     """Return the CPU time of a process and all its descendants, including reaped ones."""
-    place = Path("/proc", str(pid))
+    folder = Path("/proc", str(pid))
     try:
-        fields = (place / "stat").read_text().rpartition(")")[2].split()
-        children = " ".join(path.read_text() for path in place.glob("task/*/children")).split()
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        children = " ".join(path.read_text() for path in folder.glob("task/*/children")).split()
     except OSError:  # it has just ended
         return 0.0
     return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(read_cpu_seconds, children))
@@ -72,4 +72,4 @@ def read_cpu_seconds(pid: int | str) -> float:
 
 if __name__ == "__main__":
     loader, root, pixels = sys.argv[1:]
-    serve(loader, Setting(Path(root), int(pixels)))
+    serve(loader, LoaderInput(Path(root), int(pixels)))

@@ -1,4 +1,4 @@
-"""Shared by the parts: recipes without Hydra, a batch in memory, our loop, and a clock."""
+"""Runs of a recipe on one batch in memory, without Hydra, and the time of their steps."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -144,6 +144,6 @@ def time_steps(steps: Steps, count: int, device: torch.device) -> tuple[float, f
     settle(device)
     began = time.perf_counter()
     steps(count)
-    asked = time.perf_counter()
+    issued = time.perf_counter()
     settle(device)
-    return asked - began, time.perf_counter() - began
+    return issued - began, time.perf_counter() - began

@@ -9,9 +9,9 @@ from functools import partial
 from unittest.mock import patch
 
 import torch
-from check_operations import Check
 from faults import make_error_row
-from session import NO_METHODS, make_facts, make_recipe, make_run, make_training_loop
+from operation_checks import Check
+from runs import NO_METHODS, make_facts, make_recipe, make_run, make_training_loop
 from torch import Tensor, nn
 
 from resnet_recipes.methods import ORDER
@@ -77,9 +77,9 @@ def list_method_checks(device: torch.device) -> Iterator[Check]:
         yield "3 steps of Mild in the largest micro-batch", partial(_check_largest_batch, device)
 
 
-def _compare_with_cpu(chosen: dict, device: torch.device) -> dict:
+def _compare_with_cpu(methods: dict, device: torch.device) -> dict:
     """Compare the changes of three steps with those on the CPU, with equal random numbers."""
-    expected, actual = (compute_changes(chosen, place) for place in (torch.device("cpu"), device))
+    expected, actual = (compute_changes(methods, each) for each in (torch.device("cpu"), device))
     wrong = sum(map(_count_wrong, expected, actual)) / sum(update.numel() for update in expected)
     return make_error_row(wrong, WRONG_FRACTION, "of the updates are wrong")
 
@@ -90,10 +90,10 @@ def _count_wrong(expected: Tensor, actual: Tensor) -> int:
     return int((~((actual - expected).abs() <= UPDATE_TOLERANCE * scale)).sum())
 
 
-def compute_changes(chosen: dict, device: torch.device) -> list[Tensor]:
+def compute_changes(methods: dict, device: torch.device) -> list[Tensor]:
     """Return the changes of a float32 ResNet-18's evaluation tensors in three steps."""
     run = make_run(
-        make_recipe("mild", SIDE, BATCH, True, methods=dict(chosen), **STABLE_SETTINGS), device
+        make_recipe("mild", SIDE, BATCH, True, methods=dict(methods), **STABLE_SETTINGS), device
     )
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     make_training_loop(run)(3)

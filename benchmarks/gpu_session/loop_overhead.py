@@ -1,6 +1,6 @@
 """Measure the overhead of the training loop: steps per second against a hand-written loop.
 
-    python benchmarks/gpu_session/trainer.py [--quick] [--json FILE]
+    python benchmarks/gpu_session/loop_overhead.py [--quick] [--json FILE]
 
 Data is in memory. Both loops train a ResNet-18 from the same weights with the same loss, optimizer
 and normalization, in one process and in turns, so that a noisy machine affects both equally. The
@@ -16,7 +16,7 @@ from statistics import median
 import torch
 import torchvision
 from handwritten_loop import make_handwritten_loop
-from session import (
+from runs import (
     CLASSES,
     NO_METHODS,
     Steps,

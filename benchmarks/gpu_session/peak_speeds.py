@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 from faults import measure_or_report_fault
-from session import choose_dtype, find_gpu
+from runs import choose_dtype, find_gpu
 
 from resnet_recipes.doctor import rates
 

@@ -25,7 +25,7 @@ from resnet_recipes.methods.randaugment import RandAugment
 BATCH, WORKERS = 50, 2
 
 
-class Setting(NamedTuple):
+class LoaderInput(NamedTuple):
     """The batches requested from a loader."""
 
     root: Path  # folder written by `prepare`
@@ -33,9 +33,9 @@ class Setting(NamedTuple):
 
 
 def read_with_backend(
-    setting: Setting,
+    inputs: LoaderInput,
     backend: str,
-    place: str = "",
+    folder: str = "",
     augment: object = None,
     stored: Callable[[int], object] = lambda images: None,
     memory: int = 0,
@@ -43,8 +43,8 @@ def read_with_backend(
     """Read with a backend of this package; keep images of `memory` pixels in memory."""
     config = DataConfig(
         backend=backend,
-        root=str(setting.root / place),
-        train_size=setting.pixels,
+        root=str(inputs.root / folder),
+        train_size=inputs.pixels,
         workers=WORKERS,
         memory_pixels=memory,
     )
@@ -53,11 +53,11 @@ def read_with_backend(
     return data.open_train(config, facts, batching, augment).batches()
 
 
-def read_with_teacher(setting: Setting) -> Iterator:
+def read_with_soft_labels(inputs: LoaderInput) -> Iterator:
     """Read with the torchvision backend and a teacher's outputs: 10 of 1,000 for each image."""
 
     def make_outputs(images: int) -> StoredOutputs:
-        path = setting.root / "labels.safetensors"
+        path = inputs.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
         outputs = map_outputs(path, "r+").outputs
         for epoch in range(8):
@@ -66,13 +66,13 @@ def read_with_teacher(setting: Setting) -> Iterator:
             )
         return StoredOutputs(path, outputs.checksum, 8, 1000)
 
-    return read_with_backend(setting, "torchvision", stored=make_outputs)
+    return read_with_backend(inputs, "torchvision", stored=make_outputs)
 
 
-def read_normalized(setting: Setting) -> Iterator:
+def read_normalized(inputs: LoaderInput) -> Iterator:
     """Read with the torchvision backend and normalize on the CPU; a GPU run uses the GPU."""
     torch.set_num_threads(1)
-    return (normalize(batch.pixels) for batch in read_with_backend(setting, "torchvision"))
+    return (normalize(batch.pixels) for batch in read_with_backend(inputs, "torchvision"))
 
 
 def augment_in_pillow(augment: Callable, image: object, rng: object) -> object:
@@ -80,21 +80,21 @@ def augment_in_pillow(augment: Callable, image: object, rng: object) -> object:
     return augment(image, rng)
 
 
-def read_with_torchvision(setting: Setting) -> Iterator:
+def read_with_torchvision(inputs: LoaderInput) -> Iterator:
     """Read with ImageFolder, PIL transforms and a DataLoader, as in the torchvision example."""
     transform = transforms.Compose(
         [
-            transforms.RandomResizedCrop(setting.pixels),
+            transforms.RandomResizedCrop(inputs.pixels),
             transforms.RandomHorizontalFlip(),
             transforms.ToTensor(),
             transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ]
     )
-    return _read_with_torch(setting, datasets.ImageFolder(str(setting.root / "train"), transform))
+    return _read_with_torch(inputs, datasets.ImageFolder(str(inputs.root / "train"), transform))
 
 
 def _read_with_torch(
-    setting: Setting, images: Dataset, collate: Callable | None = None
+    inputs: LoaderInput, images: Dataset, collate: Callable | None = None
 ) -> Iterator:
     """Read images endlessly in random order with a torch DataLoader."""
     sampler = RandomSampler(images, num_samples=10**6)
@@ -102,24 +102,24 @@ def _read_with_torch(
     return iter(DataLoader(images, BATCH, sampler=sampler, **workers))
 
 
-def read_with_timm(setting: Setting) -> Iterator:
+def read_with_timm(inputs: LoaderInput) -> Iterator:
     """Read with timm dataset, transforms and uint8 collation, without the prefetcher."""
     from timm.data import create_dataset, create_transform
     from timm.data.loader import fast_collate
 
     transform = create_transform(
-        setting.pixels,
+        inputs.pixels,
         is_training=True,
         use_prefetcher=True,
         interpolation="bilinear",
         color_jitter=0.0,
     )
-    root = str(setting.root / "train")
+    root = str(inputs.root / "train")
     images = create_dataset("", root=root, is_training=True, transform=transform)
-    return _read_with_torch(setting, images, fast_collate)
+    return _read_with_torch(inputs, images, fast_collate)
 
 
-def read_with_ffcv(setting: Setting, place: str = "default") -> Iterator:
+def read_with_ffcv(inputs: LoaderInput, folder: str = "default") -> Iterator:
     """Read with the FFCV Loader and the pipeline of its ImageNet example, uint8 output."""
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -127,7 +127,7 @@ def read_with_ffcv(setting: Setting, place: str = "default") -> Iterator:
 
     pipelines = {
         "image": [
-            RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)),
+            RandomResizedCropRGBImageDecoder((inputs.pixels, inputs.pixels)),
             RandomHorizontalFlip(),
             ToTensor(),
             ToTorchImage(),
@@ -135,7 +135,7 @@ def read_with_ffcv(setting: Setting, place: str = "default") -> Iterator:
         "label": [IntDecoder(), ToTensor(), Squeeze()],
     }
     loader = Loader(
-        str(setting.root / place / "train.beton"),
+        str(inputs.root / folder / "train.beton"),
         batch_size=BATCH,
         num_workers=WORKERS,
         order=OrderOption.RANDOM,
@@ -146,18 +146,18 @@ def read_with_ffcv(setting: Setting, place: str = "default") -> Iterator:
     return itertools.chain.from_iterable(itertools.repeat(loader))
 
 
-def read_with_dali(setting: Setting) -> Iterator:
+def read_with_dali(inputs: LoaderInput) -> Iterator:
     """Read with the DALI CPU pipeline: fused decoding of random crops, uint8 output."""
     from nvidia.dali import fn, pipeline_def, types
 
     @pipeline_def(batch_size=BATCH, num_threads=WORKERS, device_id=None, prefetch_queue_depth=2)
     def define_pipeline():
-        files, labels = fn.readers.file(file_root=str(setting.root / "train"), random_shuffle=True)
+        files, labels = fn.readers.file(file_root=str(inputs.root / "train"), random_shuffle=True)
         crops = fn.decoders.image_random_crop(
             files, device="cpu", random_area=[0.08, 1.0], random_aspect_ratio=[0.75, 4 / 3]
         )
         resized = fn.resize(
-            crops, size=[setting.pixels] * 2, interp_type=types.INTERP_LINEAR, antialias=True
+            crops, size=[inputs.pixels] * 2, interp_type=types.INTERP_LINEAR, antialias=True
         )
         return fn.flip(resized, horizontal=fn.random.coin_flip()), labels
 
@@ -167,47 +167,45 @@ def read_with_dali(setting: Setting) -> Iterator:
         yield built.run()
 
 
-def read_with_torchcodec(setting: Setting) -> Iterator:
+def read_with_torchcodec(inputs: LoaderInput) -> Iterator:
     """Read with torchcodec and torchvision tensor transforms in a DataLoader, uint8 output."""
     from torchcodec.decoders import decode_image
 
-    crop = v2.RandomResizedCrop(setting.pixels, antialias=True)
+    crop = v2.RandomResizedCrop(inputs.pixels, antialias=True)
     transform = v2.Compose([crop, v2.RandomHorizontalFlip()])
-    folder = str(setting.root / "train")
-    return _read_with_torch(setting, datasets.ImageFolder(folder, transform, loader=decode_image))
+    folder = str(inputs.root / "train")
+    return _read_with_torch(inputs, datasets.ImageFolder(folder, transform, loader=decode_image))
 
 
 RANDAUGMENT = RandAugment().augment_sample()
 
-LOADERS: dict[str, Callable[[Setting], Iterator]] = {
-    "files": lambda setting: read_with_backend(setting, "torchvision"),
+LOADERS: dict[str, Callable[[LoaderInput], Iterator]] = {
+    "files": lambda inputs: read_with_backend(inputs, "torchvision"),
     "files, normalized on the CPU": read_normalized,
-    "files, stored outputs of a teacher": read_with_teacher,
+    "files, soft labels": read_with_soft_labels,
     "torchvision + PIL": read_with_torchvision,
     "timm": read_with_timm,
     "torchcodec": read_with_torchcodec,
     "DALI": read_with_dali,
-    "files, RandAugment": lambda setting: read_with_backend(
-        setting, "torchvision", augment=RANDAUGMENT
+    "files, RandAugment": lambda inputs: read_with_backend(
+        inputs, "torchvision", augment=RANDAUGMENT
     ),
-    "files, RandAugment in Pillow": lambda setting: read_with_backend(
-        setting, "torchvision", augment=partial(augment_in_pillow, RANDAUGMENT)
+    "files, RandAugment in Pillow": lambda inputs: read_with_backend(
+        inputs, "torchvision", augment=partial(augment_in_pillow, RANDAUGMENT)
     ),
-    ".beton": lambda setting: read_with_backend(setting, "ffcv", "default"),
+    ".beton": lambda inputs: read_with_backend(inputs, "ffcv", "default"),
     "bare FFCV": read_with_ffcv,
-    "pixels in memory, 352 px": lambda setting: read_with_backend(
-        setting, "torchvision", memory=352
-    ),
-    ".beton, raw at 352 px": lambda setting: read_with_backend(setting, "ffcv", "raw"),
-    ".beton, levels=2": lambda setting: read_with_backend(setting, "ffcv", "levels"),
-    "bare FFCV, a file of that size": lambda setting: read_with_ffcv(setting, "equal"),
+    "pixels in memory, 352 px": lambda inputs: read_with_backend(inputs, "torchvision", memory=352),
+    ".beton, raw at 352 px": lambda inputs: read_with_backend(inputs, "ffcv", "raw"),
+    ".beton, levels=2": lambda inputs: read_with_backend(inputs, "ffcv", "levels"),
+    "bare FFCV, a file of that size": lambda inputs: read_with_ffcv(inputs, "equal"),
 }
 
 #: Our loaders and the peers to compare each with.
 PAIRS = (
     ("files", "torchvision + PIL"),
     ("files, normalized on the CPU", "torchvision + PIL"),
-    ("files, stored outputs of a teacher", "files"),
+    ("files, soft labels", "files"),
     ("files", "timm"),
     ("files", "torchcodec"),
     ("files", "DALI"),
@@ -217,7 +215,7 @@ PAIRS = (
     (".beton", "bare FFCV"),
     (".beton, levels=2", "bare FFCV, a file of that size"),
 )
-_NEEDS = {
+_PACKAGES = {
     "timm": "timm",
     "torchcodec": "torchcodec",
     "DALI": "nvidia.nvimgcodec",
@@ -226,9 +224,9 @@ _NEEDS = {
 }
 
 
-def find_missing() -> dict[str, str]:
+def find_missing_packages() -> dict[str, str]:
     """Return the peers that cannot run here, each with a missing package."""
-    return {name: package for name, package in _NEEDS.items() if not _is_installed(package)}
+    return {name: package for name, package in _PACKAGES.items() if not _is_installed(package)}
 
 
 def _is_installed(package: str) -> bool:
