@@ -19,7 +19,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
-from resnet_recipes.training.measurement import Stopwatch
+from resnet_recipes.training.measurement import TimingReporter
 from resnet_recipes.training.precision import resolve_dtype
 from resnet_recipes.training.run import Run
 
@@ -88,7 +88,7 @@ class OneBatchLoader:
         """Do nothing, because nothing is open."""
 
 
-class LimitedReporter(Stopwatch):
+class LimitedReporter(TimingReporter):
     """A reporter that stops training after some steps and keeps only the losses."""
 
     def __init__(self, steps: int):

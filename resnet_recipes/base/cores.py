@@ -70,9 +70,9 @@ def get_group_memory(root: Path, groups: str) -> int:
     """
     limits = [NO_LIMIT]
     for line in groups.splitlines():
-        _, kinds, place = line.split(":", 2)
+        _, kinds, path = line.split(":", 2)
         for kind in _MEMORY.keys() & {*kinds.split(",")}:
-            group = root / kind / place.lstrip("/")
+            group = root / kind / path.lstrip("/")
             limits += (
                 _get_available(folder, *_MEMORY[kind])
                 for folder in (group, *group.parents)
@@ -81,10 +81,15 @@ def get_group_memory(root: Path, groups: str) -> int:
     return min(limits)
 
 
-def _get_available(group: Path, limit: str, used: str, cached: str, shared: str) -> int:
+def _get_available(
+    group: Path, limit_file: str, usage_file: str, cache_entry: str, shared_entry: str
+) -> int:
     """Return the limit of a cgroup minus its memory that cannot be reclaimed."""
-    if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
+    if (
+        not (group / limit_file).exists()
+        or (limit := (group / limit_file).read_text().strip()) == "max"
+    ):
         return NO_LIMIT
     rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    reclaimable = int(rows.get(cached, 0)) - int(rows.get(shared, 0))
-    return max(0, int(most) - int((group / used).read_text()) + reclaimable)
+    reclaimable = int(rows.get(cache_entry, 0)) - int(rows.get(shared_entry, 0))
+    return max(0, int(limit) - int((group / usage_file).read_text()) + reclaimable)

@@ -31,7 +31,7 @@ _BUCKET_VARIABLES = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
 
 
 def find_needed_extras(
-    data: str, settings: Iterable[str], log_to: Iterable[str]
+    data: str, values: Iterable[str], log_to: Iterable[str]
 ) -> dict[str, Sequence[str]]:
     """Return the extras that a run needs, and the names of the secrets of each."""
     scheme, is_address, _ = data.partition("://")
@@ -39,7 +39,7 @@ def find_needed_extras(
         extra: SECRETS.get(extra, ()) for name in log_to if (extra := TRACKERS[name][1])
     }
     extras |= {"remote": _BUCKET_VARIABLES.get(scheme, ())} if is_address else {}
-    schemes = {name.partition(":")[0] for name in settings}
+    schemes = {name.partition(":")[0] for name in values}
     return extras | {
         extra: SECRETS.get(extra, ())
         for scheme, extra in (("timm", "timm"), ("hf", "hub"))

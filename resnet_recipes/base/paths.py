@@ -123,18 +123,18 @@ def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Probl
     """
     fix = f"{key}=/another/folder"
     try:
-        place = find_existing_parent(folder)
-        disk = os.statvfs(place)
+        parent = find_existing_parent(folder)
+        disk = os.statvfs(parent)
     except OSError as error:
         why = error.strerror
     else:
-        free, is_fixed = disk.f_bavail * disk.f_frsize, disk.f_flag & os.ST_RDONLY
-        if not place.is_dir():
-            why = f"{place} is a file"
-        elif not os.access(place, os.W_OK | os.X_OK):
-            why = "Read-only file system" if is_fixed else "Permission denied"
+        free, is_read_only = disk.f_bavail * disk.f_frsize, disk.f_flag & os.ST_RDONLY
+        if not parent.is_dir():
+            why = f"{parent} is a file"
+        elif not os.access(parent, os.W_OK | os.X_OK):
+            why = "Read-only file system" if is_read_only else "Permission denied"
         elif not disk.f_blocks:
-            why = f"{place} is not on a disk"
+            why = f"{parent} is not on a disk"
         elif free < needed:
             return Problem(key, str(folder), f"has {format_bytes(free)} free, and {need}", fix)
         else:

@@ -61,7 +61,7 @@ FOREIGN_COMMANDS, FOREIGN_FORMATS = _read_rows("verb"), _read_rows("format")
 FLAGS = _read_rows("flag")
 
 #: Foreign flags for positional arguments of eval, predict and export: RUN and its images.
-RUNS, IMAGES = _read_rows("run"), _read_rows("images")
+RUN_FLAGS, IMAGE_FLAGS = _read_rows("run"), _read_rows("images")
 
 _OFF = ("false", "no", "off", "none", "null", "0")
 
@@ -103,7 +103,9 @@ def find_closest(name: str, names: Iterable[str]) -> str:
     if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in names:
         return ""
     words = [leaf] if is_foreign else []
-    for word in words or ([] if find_misspelled(name, names) else _rank_names(leaf, MEANINGS)):
+    for word in words or (
+        [] if find_misspelled(name, names) else _find_nearest_names(leaf, MEANINGS)
+    ):
         key, equals, _ = MEANINGS[word].words.partition("=")
         meant = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
         if meant in names:
@@ -113,11 +115,11 @@ def find_closest(name: str, names: Iterable[str]) -> str:
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` misspells; "" unless exactly one is close."""
-    best = _rank_names(name, names)
+    best = _find_nearest_names(name, names)
     return best[0] if len(best) == 1 else ""
 
 
-def _rank_names(name: str, names: Iterable[str]) -> list[str]:
+def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
     """Return the known names whose last part differs from `name` by at most two letters.
 
     Returns only the names with the fewest different letters and the most similar section.
@@ -128,14 +130,14 @@ def _rank_names(name: str, names: Iterable[str]) -> list[str]:
     names = list(names)
     places = {key.rpartition(".")[0] for key in names}
     for key in names:
-        place = key.rpartition(".")[0]
-        slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
+        key_section = key.rpartition(".")[0]
+        slips = _count_slips(leaf, _get_leaf(key), 4 if key_section == section != "" else 6)
         # a setting of a method is not taken for one of another section
-        of_method = place.startswith("methods.") or section.startswith("methods.")
-        is_elsewhere = of_method and section in places and place != section
+        of_method = key_section.startswith("methods.") or section.startswith("methods.")
+        is_elsewhere = of_method and section in places and key_section != section
         if slips is None or is_elsewhere or name.startswith(f"{key}."):
             continue
-        far = _count_slips(_get_leaf(section), _get_leaf(place), 6)
+        far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
         ranked.setdefault(slips + (3 if far is None else far), []).append(key)
     return ranked[min(ranked)] if ranked else []
 
@@ -192,7 +194,7 @@ def find_meaning(
     if len(leaf) == 1 and "." in key:  # -a and -b are flags only without a dot
         candidates = []
     candidates = candidates or (
-        [] if exactly or len(leaf) <= MAX_SHORT_LETTERS else _rank_names(leaf, table)
+        [] if exactly or len(leaf) <= MAX_SHORT_LETTERS else _find_nearest_names(leaf, table)
     )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None

@@ -25,9 +25,9 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_FORMATS,
-    IMAGES,
+    IMAGE_FLAGS,
     MEANINGS,
-    RUNS,
+    RUN_FLAGS,
     Meaning,
     apply_meaning,
     find_closest,
@@ -383,10 +383,10 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
-    elif "RUN|FILE" in usage.line and key in RUNS:
+    elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
-    elif "IMAGE" in usage.line and key in IMAGES:
+    elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
         clause, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"

@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
         "results": _collect_results(runs),
     }
     groups = group_seeds(runs)
-    verdicts = dict(_compare_groups(dict(zip(runs, letters, strict=True)), groups))
+    differences = dict(_compare_groups(dict(zip(runs, letters, strict=True)), groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
         "groups": list(map(_group_values, groups)),
         "pairs": [
             {"runs": pair, **one._asdict(), "interval": one.interval}
-            for pair, one in verdicts.items()
+            for pair, one in differences.items()
         ],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
@@ -79,7 +79,7 @@ def run(arguments: Arguments) -> int:
         lines += ["", *_describe_seeds(groups)]
     if unfinished:
         lines += ["", *unfinished]
-    for item in verdicts.items():
+    for item in differences.items():
         sentences = describe_pair(*item)
         lines += [
             "",
@@ -136,12 +136,12 @@ def _compare_groups(
 ) -> Iterator[tuple[str, PairedDifference]]:
     """Yield each pair of the first group with another group on the same validation images."""
     sides = [
-        {letters[run]: hits for run in group.runs if (hits := CorrectImages.read(run.folder))}
+        {letters[run]: correct for run in group.runs if (correct := CorrectImages.read(run.folder))}
         for group in groups
     ]
     for side in sides[1:]:
-        if verdict := PairedDifference.of([*sides[0].values()], [*side.values()]):
-            yield f"{', '.join(sides[0])} vs. {', '.join(side)}", verdict
+        if difference := PairedDifference.of([*sides[0].values()], [*side.values()]):
+            yield f"{', '.join(sides[0])} vs. {', '.join(side)}", difference
 
 
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:

@@ -90,18 +90,18 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.jobs.measure import UNKNOWN
 
-    offers, reason, *_ = find_candidates(
+    candidates, reason, *_ = find_candidates(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
     )
-    if not offers:
+    if not candidates:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
-        for plan, _, _, accuracy in offers
+        for plan, _, _, accuracy in candidates
     ]
     runners_up = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
     say(f"recipe={names[0]}: {reason}{runners_up}")
-    return offers[0].plan.recipe.name
+    return candidates[0].plan.recipe.name
 
 
 def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator[Problem]:

@@ -74,8 +74,8 @@ def run(arguments: Arguments) -> int:
         raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_describe_forecast(expected, target)))
     if "--dry-run" not in arguments:
-        with ProgressLine("converting") as waiting:
-            paths = convert(source, target, options, waiting, expected)
+        with ProgressLine("converting") as show:
+            paths = convert(source, target, options, show, expected)
         print("\n".join(map(escape_controls, paths)))
     return 0
 

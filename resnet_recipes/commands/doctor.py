@@ -89,13 +89,13 @@ def _check_topics(
 
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE.example) if name else None
-        with ProgressLine("decoding") as waiting:
-            findings += check_data(place, "--no-images" not in arguments, waiting)
+        with ProgressLine("decoding") as show:
+            findings += check_data(place, "--no-images" not in arguments, show)
         if network and get_exit_code(findings) == ExitCode.DONE:
             from resnet_recipes.inference.similar_images import check_similar
 
-            with ProgressLine("comparing") as waiting:
-                findings.append(check_similar(network.to_device(), place, waiting))
+            with ProgressLine("comparing") as show:
+                findings.append(check_similar(network.to_device(), place, show))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 

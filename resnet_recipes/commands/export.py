@@ -68,8 +68,8 @@ def run(arguments: Arguments) -> int:
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
-    with ProgressLine("comparing") as waiting:
-        exported = export_and_check(network.to_device(), to, folder, options, waiting)
+    with ProgressLine("comparing") as show:
+        exported = export_and_check(network.to_device(), to, folder, options, show)
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
     if not exported.any_size:

@@ -152,13 +152,13 @@ def _count(
     predictions: "Iterable[Prediction]", bad: "list[Prediction]", total: int
 ) -> "Iterator[Prediction]":
     """Yield all predictions, show their number, and add unreadable images to `bad`."""
-    with ProgressLine("classifying") as waiting:
+    with ProgressLine("classifying") as show:
         for count, one in enumerate(predictions, start=1):
             if one.error:
                 bad.append(one)
             yield one
             if not sys.stdout.isatty():  # on a terminal the predictions themselves show progress
-                waiting(count, total)
+                show(count, total)
 
 
 def _list_fields(one: "Prediction") -> dict[str, object]:

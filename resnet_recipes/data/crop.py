@@ -26,27 +26,40 @@ def compute_tensorflow_crops(
     the image never touches its right or bottom border. `draws` is [N, 4 * 100], from
     `draw_uniforms`.
     """
-    tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
-    shape, length, down, right = np.moveaxis(draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0)
-    aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
-    least, most = scale[0] * tall * wide, scale[1] * tall * wide
+    image_height, image_width = np.split(sizes.astype(np.float64), 2, axis=1)
+    ratio_draws, height_draws, top_draws, left_draws = np.moveaxis(
+        draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0
+    )
+    aspect = ratio[0] + (ratio[1] - ratio[0]) * ratio_draws
+    least, most = scale[0] * image_height * image_width, scale[1] * image_height * image_width
     lowest, highest = np.rint(np.sqrt(least / aspect)), np.rint(np.sqrt(most / aspect))
-    fitting = np.floor((wide + 0.5 - 1e-7) / aspect)
-    fitting -= np.rint(fitting * aspect) > wide
-    highest = np.minimum(np.where(np.rint(highest * aspect) > wide, fitting, highest), tall)
+    fitting = np.floor((image_width + 0.5 - 1e-7) / aspect)
+    fitting -= np.rint(fitting * aspect) > image_width
+    highest = np.minimum(
+        np.where(np.rint(highest * aspect) > image_width, fitting, highest), image_height
+    )
     lowest = np.minimum(lowest, highest)
-    height = lowest + np.floor(length * (highest - lowest + 1))
+    height = lowest + np.floor(height_draws * (highest - lowest + 1))
     # rounding may overshoot the range by a pixel
     height += height * np.rint(height * aspect) < least
     height -= height * np.rint(height * aspect) > most
     width = np.rint(height * aspect)
     area = height * width
-    fits = (area >= np.maximum(least, MIN_COVERED * tall * wide)) & (area <= most) & (area > 0)
-    fits &= (width <= wide) & (height <= tall)
-    top, left = np.floor(down * (tall - height)), np.floor(right * (wide - width))
+    fits = (
+        (area >= np.maximum(least, MIN_COVERED * image_height * image_width))
+        & (area <= most)
+        & (area > 0)
+    )
+    fits &= (width <= image_width) & (height <= image_height)
+    top, left = (
+        np.floor(top_draws * (image_height - height)),
+        np.floor(left_draws * (image_width - width)),
+    )
     tried = np.stack([top, left, height, width], axis=-1)
     return _choose_first_fitting(
-        tried, fits, np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1)
+        tried,
+        fits,
+        np.concatenate([0 * image_height, 0 * image_width, image_height, image_width], axis=1),
     )
 
 

@@ -38,22 +38,22 @@ class SharedArrays:
         They last until the last of these processes ends. Pages take memory only once they are
         written, so the layout may be larger than the memory.
         """
-        array = cls.__new__(cls)
-        array.layout, size = layout, count_layout_bytes(layout)
+        shared = cls.__new__(cls)
+        shared.layout, size = layout, count_layout_bytes(layout)
         with lock_name(name):
             if (descriptor := _open_held(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
-            array._attach(descriptor)
+            shared._attach(descriptor)
         for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTDUMP):
             with suppress(OSError):  # not supported on all systems
-                array._memory.madvise(advice)
-        return array
+                shared._memory.madvise(advice)
+        return shared
 
     def free(self, name: str, start: int) -> None:
         """Free the last array from byte `start`, a multiple of a page; its bytes become 0."""
-        place = self.arrays[name].ctypes.data - self.content.ctypes.data
-        self._memory.madvise(mmap.MADV_REMOVE, place + start)
+        offset = self.arrays[name].ctypes.data - self.content.ctypes.data
+        self._memory.madvise(mmap.MADV_REMOVE, offset + start)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -66,12 +66,12 @@ class SharedArrays:
     def _attach(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, count_layout_bytes(self.layout))
         self._descriptor = descriptor
-        self.arrays, address = {}, 0
+        self.arrays, offset = {}, 0
         for name, (dtype, shape) in self.layout.items():
             self.arrays[name] = np.frombuffer(
-                self._memory, dtype, int(np.prod(shape)), address
+                self._memory, dtype, int(np.prod(shape)), offset
             ).reshape(shape)
-            address += _count_array_bytes(dtype, shape)
+            offset += _count_array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):

@@ -121,7 +121,7 @@ def find_candidates(
             )
         )
     elif any("budget=" in word for word in words):
-        order = {name: place for place, name in enumerate(best)}
+        order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(key=lambda candidate: order.get(candidate.plan.recipe.name, len(order)))
         candidates.sort(
             key=lambda candidate: -(candidate.accuracy.top1 if candidate.accuracy else 0.0)
@@ -170,17 +170,17 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
     Counts only runs whose settings equal their recipe, except for duration, seed, and those that do
     not affect accuracy.
     """
-    seeds: dict[tuple[str, float], list[float]] = {}
+    accuracies: dict[tuple[str, float], list[float]] = {}
     for run in list_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
         is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
-        about = read_json(run.folder / DATA, may_be_absent=True)
-        if is_plain and about.get("train_digest") == facts.train_digest:
-            seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
+        run_facts = read_json(run.folder / DATA, may_be_absent=True)
+        if is_plain and run_facts.get("train_digest") == facts.train_digest:
+            accuracies.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
     return {
-        key: Accuracy(mean(accuracies), f"{len(accuracies)} own run{'s' * (len(accuracies) > 1)}")
-        for key, accuracies in seeds.items()
+        key: Accuracy(mean(top1), f"{len(top1)} own run{'s' * (len(top1) > 1)}")
+        for key, top1 in accuracies.items()
     }
 
 

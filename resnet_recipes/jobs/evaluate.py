@@ -30,12 +30,12 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
     Raises NotDoneError if such a process fails or is stopped.
     """
     config, group = network.recipe.data, make_group(network.recipe.launch)
-    with ProgressLine(f"fetching {config.root}", "MB") as waiting:
-        data.fetch(config, waiting)  # later opens find the images here
+    with ProgressLine(f"fetching {config.root}", "MB") as show:
+        data.fetch(config, show)  # later opens find the images here
     if group.ranks == 1:
         trained = network.to_device()
-        with ProgressLine("evaluating") as waiting:
-            return [trained.with_size(size).evaluate(waiting) for size in sizes]
+        with ProgressLine("evaluating") as show:
+            return [trained.with_size(size).evaluate(show) for size in sizes]
     assert network.place is not None  # a network in memory stays in this process
     place = network.place.absolute() if network.place.exists() else network.place
     job = {"place": str(place), "sizes": list(sizes)}

@@ -228,8 +228,8 @@ def run_job(process: RankProcess) -> int:
         return process.interruption.exit_code
     rank, plan = rank_plan
     with show_progress(process, "measuring", "parts") as progress:
-        started = time.monotonic() - process.launch.started
-        speeds = measurement.measure_speeds(plan, rank, started=started, progress=progress)
+        elapsed = time.monotonic() - process.launch.started
+        speeds = measurement.measure_speeds(plan, rank, elapsed_seconds=elapsed, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(speeds)))
     distributed.wait_for_ranks()

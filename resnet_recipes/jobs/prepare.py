@@ -39,14 +39,14 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started)
     rank = distributed.read_rank(recipe.launch.device, process.launch.store_path)
-    requests = {
+    software = {
         "resnet-recipes": __version__,
         "torch": torch.__version__,
         "torchvision": version("torchvision"),
         "device": rank.device.type,
         f"digest of {CONFIG}": _compute_digest(str(recipe)),
     }
-    Rendezvous.for_topic("recipe", rank).confirm(requests)
+    Rendezvous.for_topic("recipe", rank).confirm(software)
     if (local := _fetch_images(process, recipe.data, rank)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)

@@ -90,12 +90,12 @@ def read_job(folder: Path) -> dict[str, Any]:
 @contextmanager
 def show_progress(process: RankProcess, task: str, unit: str = "images") -> Iterator[Progress]:
     """Yield a function that keeps a rank alive and, on rank 0, shows progress."""
-    with ProgressLine(task, unit, process.console) as waiting:
+    with ProgressLine(task, unit, process.console) as show:
 
         def progress(done: int, total: int) -> None:
             process.watchdog.beat(0, "start")
             if process.rank == 0:
-                waiting(done, total)
+                show(done, total)
 
         yield progress
 

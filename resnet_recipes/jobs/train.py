@@ -28,7 +28,7 @@ from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run, Verdict
+from resnet_recipes.training.run import Run, RunStatus
 from resnet_recipes.training.state import compute_digest, list_resume_warnings, restore
 
 
@@ -103,7 +103,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
         done = train(run, reporter, first, end)
         if done < end:
             break
-    return done, run.verdict(done, end) is Verdict.FINISHED
+    return done, run.get_status(done, end) is RunStatus.FINISHED
 
 
 def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:

@@ -112,19 +112,20 @@ class EMA(Method):
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         durations = [Duration.parse(text) for text in (self.half_life, self.update_interval)]
         half_life, interval = map(horizon.steps, durations)
-        decay, pause = (duration.to_words() for duration in durations)
+        half_life_text, interval_text = (duration.to_words() for duration in durations)
         if max(half_life, interval) * 10 > horizon.total_steps:
             fitting = max(1, horizon.total_steps // 50)
             steps = format_count(horizon.total_steps, "step")
             yield (
-                f"ema averages over too many steps (half-life {decay}, updated every {pause}) for "
-                f"a run of {steps}, so its weights will lag\nmethods.ema.half_life={fitting}ba "
+                f"ema averages over too many steps (half-life {half_life_text}, updated every "
+                f"{interval_text}) for a run of {steps}, so its weights will lag\n"
+                f"methods.ema.half_life={fitting}ba "
                 f"methods.ema.update_interval={max(1, fitting // 5)}ba"
             )
         elif interval > half_life:
             yield (
-                f"ema is updated every {pause} with a half-life of {decay}, so its average is "
-                "little more than the latest weights"
+                f"ema is updated every {interval_text} with a half-life of {half_life_text}, so "
+                "its average is little more than the latest weights"
             )
 
     def state_dict(self) -> dict[str, Tensor]:

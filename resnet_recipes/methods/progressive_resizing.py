@@ -87,7 +87,7 @@ class ProgressiveResizing(Method):
         fractions = []
         for key in ("delay", "finetune"):
             try:
-                fractions.append(_parse_fraction(getattr(self, key)))
+                fractions.append(_parse_run_fraction(getattr(self, key)))
             except ValueError as error:
                 yield Problem(key, getattr(self, key), error.args[0])
         if len(fractions) == 2 and sum(fractions) >= 1:
@@ -121,7 +121,7 @@ class ProgressiveResizing(Method):
         last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)
         if last == full:
             return
-        finetune = _parse_fraction(self.finetune)
+        finetune = _parse_run_fraction(self.finetune)
         if self.stairs:
             fix = ": the last of its stairs has a scale below 1"
         elif finetune:
@@ -152,8 +152,8 @@ class ProgressiveResizing(Method):
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the image size in pixels after the fraction `elapsed` of a run without stairs."""
-        delay = _parse_fraction(self.delay)
-        finetune = _parse_fraction(self.finetune)
+        delay = _parse_run_fraction(self.delay)
+        finetune = _parse_run_fraction(self.finetune)
         initial = parse_fraction(self.initial_scale)
         progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         return self._compute_side(full, initial + (1 - initial) * progress)
@@ -181,7 +181,7 @@ class ProgressiveResizing(Method):
         return batch._replace(images=select_pixels(batch.images, rows, columns))
 
 
-def _parse_fraction(text: str) -> Fraction:
+def _parse_run_fraction(text: str) -> Fraction:
     """Return a duration given as a fraction of the run.
 
     Raises ValueError with a message for the user.

@@ -32,9 +32,9 @@ class Stack:
         }
         #: Whether the forward pass in training uses the torch generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
-        self._batch = self._collect("transform_batch")
-        self._after = self._collect("after_step")
-        self._changes = self._collect("change_loss")
+        self._batch_hooks = self._collect("transform_batch")
+        self._step_hooks = self._collect("after_step")
+        self._loss_hooks = self._collect("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only(
             "loss", _compute_cross_entropy
@@ -80,7 +80,7 @@ class Stack:
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         """Return the step's transformed batch."""
-        for transform in self._batch:
+        for transform in self._batch_hooks:
             batch = transform(batch, now)
         return batch
 
@@ -88,13 +88,13 @@ class Stack:
         """Return the losses of a micro-batch, float32 [N], before they are weighted."""
         logits = logits.float()  # cast once for all losses
         losses = self.loss(logits, batch.targets)
-        for change in self._changes:
+        for change in self._loss_hooks:
             losses = change(losses, logits, batch)
         return losses
 
     def after_step(self, model: nn.Module, now: Now) -> None:
         """Act after an optimizer step; `now.step` is still the index of that step."""
-        for act in self._after:
+        for act in self._step_hooks:
             act(model, now)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -129,7 +129,7 @@ class Stack:
             stride = method.convolution_stride(stride, inputs)
         return stride
 
-    def make_table(self) -> dict[str, list[str]]:
+    def list_by_hook(self) -> dict[str, list[str]]:
         """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
             hook: [_make_label(method) for method in self.methods.values() if method.provides(hook)]

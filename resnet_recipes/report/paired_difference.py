@@ -100,24 +100,25 @@ class PairedDifference(NamedTuple):
         return (expm1(z**2 * inverse) / inverse * total) ** 0.5
 
 
-def describe_pair(pair: str, verdict: PairedDifference) -> Iterator[str]:
+def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
-    low, high = verdict.interval
-    source = "images and seeds" if verdict.freedom else "images"
+    low, high = difference.interval
+    source = "images and seeds" if difference.freedom else "images"
     yield (
-        f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
-        f"{low:+.2f} to {high:+.2f} over {source}."
+        f"{pair}, the same {difference.images:,} images: {difference.points:+.2f} points, "
+        f"95% interval {low:+.2f} to {high:+.2f} over {source}."
     )
     if low * high > 0:
-        yield f"Settled{'' if verdict.freedom else ' for these networks; other seeds may differ'}."
+        limit = "" if difference.freedom else " for these networks; other seeds may differ"
+        yield f"Settled{limit}."
         return
     yield "Not settled: they may be equally accurate."
     ways = []
-    if times := verdict.multiply_to_settle("images"):
-        ways.append(f"{format_number(float(f'{times * verdict.images:.2g}'))} images")
-    if times := verdict.multiply_to_settle("seeds"):
+    if times := difference.multiply_to_settle("images"):
+        ways.append(f"{format_number(float(f'{times * difference.images:.2g}'))} images")
+    if times := difference.multiply_to_settle("seeds"):
         ways.append(f"{times:.2g} times as many seeds")
-    if verdict.points:
+    if difference.points:
         way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"
         yield f"{way} would settle a difference of this size."
 
@@ -125,6 +126,8 @@ def describe_pair(pair: str, verdict: PairedDifference) -> Iterator[str]:
 def _collect_points(group: Sequence[CorrectImages]) -> dict[tuple[str, int], list[list[float]]]:
     """Return the points of each run for each image, 0 or 100, by set of images."""
     points = defaultdict(list)
-    for hits in group:
-        points[hits.digest, len(hits.flags)].append([100.0 * int(flag) for flag in hits.flags])
+    for correct in group:
+        points[correct.digest, len(correct.flags)].append(
+            [100.0 * int(flag) for flag in correct.flags]
+        )
     return points

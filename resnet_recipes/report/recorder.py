@@ -142,9 +142,9 @@ class Recorder:
         self._pace.add_evaluation(seconds)
         self._console.show_evaluation(done, averaged, raw, seconds)
 
-    def write_correct_images(self, hits: CorrectImages) -> None:
+    def write_correct_images(self, correct: CorrectImages) -> None:
         """Write which validation images the final network classifies correctly."""
-        self._try_to_write(lambda: hits.write(self._folder))
+        self._try_to_write(lambda: correct.write(self._folder))
 
     @property
     def last_evaluation(self) -> "Evaluation":

@@ -158,13 +158,13 @@ def _make_headline(
     runs: Sequence[RunRecord],
     rows: Sequence[dict[str, Any]],
     price: float | None,
-    verdict: Iterator[str],
+    conclusion: Iterator[str],
 ) -> PageSection:
     """Return the first section; `rows` are the finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
     tables = [_make_front_table(front, price)] if len(front) > 1 else []
-    text = [*_describe_best(front, price, len(runs)), *verdict, *_list_facts(runs, content)]
+    text = [*_describe_best(front, price, len(runs)), *conclusion, *_list_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
 
@@ -198,12 +198,12 @@ def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[s
     finished = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
     best = sorted(finished, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
     sides = [
-        [hits for run in group.runs if (hits := CorrectImages.read(run.folder))]
+        [correct for run in group.runs if (correct := CorrectImages.read(run.folder))]
         for group, _ in best
     ]
-    if len(sides) > 1 and (verdict := PairedDifference.of(*sides)):
+    if len(sides) > 1 and (difference := PairedDifference.of(*sides)):
         title = " vs. ".join(_name_group(group, name) for group, name in best)
-        yield " ".join(describe_pair(title, verdict))
+        yield " ".join(describe_pair(title, difference))
 
 
 def _name_group(group: SeedGroup, settings: str) -> str:

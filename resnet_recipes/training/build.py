@@ -19,7 +19,7 @@ from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, find_first_ranks, join
-from resnet_recipes.training.gradient import Gradient
+from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Notes, Run
@@ -44,10 +44,10 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
     return [side for side, count in pixels_by_size.items() if count >= MIN_SEARCHED_PIXELS]
 
 
-def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
+def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `searches` overrides the image sizes that start a cuDNN search. To measure
+    `searched_sizes` overrides the image sizes that start a cuDNN search. To measure
     another plan with this one, pass the sizes of that plan.
     """
     recipe = plan.recipe
@@ -96,13 +96,13 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         operations=operations,
         precision=precision,
         clock=Clock(rank.device),
-        searches=choose_searched_sizes(plan) if searches is None else searches,
+        searched_sizes=choose_searched_sizes(plan) if searched_sizes is None else searched_sizes,
         train_data=train_data,
         eval_data=data.open_eval(recipe.data, plan.facts, plan.batching(rank.rank)),
         notes=notes,
     )
     if rank.device.type == "cuda":
-        Gradient(run).check_memory()
+        GradientComputer(run).check_memory()
     return run
 
 

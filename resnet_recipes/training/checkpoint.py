@@ -35,7 +35,14 @@ _MAX_MANIFEST_BYTES = 4096  # bytes
 _MAX_FAILURES = 3  # in a row
 
 #: Permanent errors: the file is missing or too large, or a folder, pipe or link.
-_NO_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO, errno.ELOOP)
+_PERMANENT_ERRNOS = (
+    errno.ENOENT,
+    errno.EINVAL,
+    errno.EFBIG,
+    errno.EISDIR,
+    errno.ENXIO,
+    errno.ELOOP,
+)
 
 
 class SavedState(NamedTuple):
@@ -97,7 +104,7 @@ class Checkpoints:
         Raises TrainingError after three failures in a row, unless this save `is_last`. With `wait`,
         one failure is enough.
         """
-        self._finish(gives_up=not is_last)
+        self._finish(training_continues=not is_last)
         if step not in self._good:
             copy = self._copy_to_host(state, "")
             if torch.cuda.is_initialized():
@@ -111,7 +118,7 @@ class Checkpoints:
 
         With `is_last` it does not raise, because only the run's weights are needed then.
         """
-        self._finish(gives_up=not is_last)
+        self._finish(training_continues=not is_last)
         if self._failures and not is_last:
             raise TrainingError(
                 f"the last checkpoint could not be written to {self.folder} ({self._reason}); "
@@ -255,7 +262,7 @@ class Checkpoints:
             self._good.discard(step)
         self._bad.clear()
 
-    def _finish(self, gives_up: bool = True) -> None:
+    def _finish(self, training_continues: bool = True) -> None:
         """Wait for the background write, and count it if it failed."""
         pending, self._pending = self._pending, None
         if pending is None:
@@ -267,10 +274,12 @@ class Checkpoints:
             self._failures += 1
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
-            if gives_up and self._failures >= _MAX_FAILURES:
+            if training_continues and self._failures >= _MAX_FAILURES:
                 where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._describe_newest()}"
                 raise TrainingError(f"{reason}, for the {where}") from None
-            self._note(f"{reason}; {'training continues; ' * gives_up}{self._describe_newest()}")
+            self._note(
+                f"{reason}; {'training continues; ' * training_continues}{self._describe_newest()}"
+            )
 
     def _describe_newest(self) -> str:
         if not self._good:
@@ -286,6 +295,6 @@ def _open_file(path: Path, most: int) -> FileIO:
     try:
         return open_regular(path, most)
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if error.errno in _PERMANENT_ERRNOS:
             raise ArchiveError(f"it cannot be read ({error.strerror})") from None
         raise

@@ -13,19 +13,19 @@ from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
 
 
-class Gradient:
+class GradientComputer:
     """Computes the gradient of a batch."""
 
     def __init__(self, run: Run):
         self._run = run
-        self._compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
+        self._is_timed = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
 
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
         Return the losses of the examples, float32 [N]. Raises TrainingError if memory runs out.
         """
-        if not self._compiles:
+        if not self._is_timed:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
         with _explain_lack_of_memory(run, shape[-1]), run.compilation.time_gradient(shape):
@@ -60,7 +60,7 @@ class Gradient:
         graphs = self._run.graphs
         if graphs is None:
             return self.compute_eagerly(batch, sync)
-        return graphs.gradient(self.compute_eagerly, batch, sync)
+        return graphs.compute(self.compute_eagerly, batch, sync)
 
     def check_memory(self) -> None:
         """Compute and discard a gradient at the largest image size, to find lack of memory early.
@@ -73,7 +73,7 @@ class Gradient:
         epoch = plan.sizes.index(side)
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         loader_side = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
-        torch.backends.cudnn.benchmark = side in run.searches
+        torch.backends.cudnn.benchmark = side in run.searched_sizes
         buffers = list(run.model.buffers())
         copies = [buffer.clone() for buffer in buffers]
         pixels = torch.zeros(

@@ -41,7 +41,7 @@ class Graphs:
         self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True
 
-    def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
+    def compute(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
         Replays the graph if there is one, otherwise calls `eager`. Return the losses, float32 [N].
@@ -83,11 +83,11 @@ class Graphs:
     def _capture(self, eager: Eager, batch: Batch) -> None:
         """Capture the gradient for batches of these shapes, if possible."""
 
-        def gradient(*fields: Tensor) -> Tensor:
+        def compute(*fields: Tensor) -> Tensor:
             return eager(Batch(*fields), False, lambda: None)
 
         self._graph = self.try_capture(
-            gradient, batch, "The gradient", torch.cuda.graph_pool_handle()
+            compute, batch, "The gradient", torch.cuda.graph_pool_handle()
         )
         self._can_capture = self._graph is not None
         self._gradients = [param.grad for param in self._params if self._can_capture]

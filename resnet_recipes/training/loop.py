@@ -9,9 +9,9 @@ from resnet_recipes.data.base import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.distributed import Vote, average_statistics
-from resnet_recipes.training.gradient import Gradient
+from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run, Verdict
+from resnet_recipes.training.run import Run, RunStatus
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
@@ -23,7 +23,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
     params = [p for p in model.parameters() if p.requires_grad]
-    gradient, vote, done = Gradient(run), Vote(), first
+    compute_gradient, vote, done = GradientComputer(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
     # seeded directly: torch.manual_seed also seeds devices that are not in use, and records a call
     # stack for each at every step
@@ -34,7 +34,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     end = plan.total_steps if end is None else end
     if run.owes_evaluation:
         reporter.evaluate(first)
-    steps = range(first, end if run.verdict(first, end) is Verdict.CONTINUE else first)
+    steps = range(first, end if run.get_status(first, end) is RunStatus.CONTINUE else first)
     for step, raw in zip(steps, stream, strict=False):
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
@@ -44,7 +44,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
-        torch.backends.cudnn.benchmark = plan.size_at(step) in run.searches
+        torch.backends.cudnn.benchmark = plan.size_at(step) in run.searched_sizes
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["rate"]
 
@@ -55,7 +55,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()
-        losses = methods.gradient(partial(gradient, batch), params, now)
+        losses = methods.gradient(partial(compute_gradient, batch), params, now)
         precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)
         methods.after_step(model, now)
@@ -63,14 +63,14 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        is_asked = vote.cast(reporter.is_asked_to_stop())
+        stop_requested = vote.cast(reporter.is_asked_to_stop())
         reporter.step(done, losses)
-        if plan.logs_at(done) or plan.evaluates_at(done) or is_asked:
+        if plan.logs_at(done) or plan.evaluates_at(done) or stop_requested:
             reporter.log(done, stream)  # waits until the device has finished this step
         if plan.evaluates_at(done):
             reporter.evaluate(done)
-        verdict = run.verdict(done, end, is_asked)
-        stops_early = verdict is not Verdict.CONTINUE and done < end
+        status = run.get_status(done, end, stop_requested)
+        stops_early = status is not RunStatus.CONTINUE and done < end
         if plan.saves_at(done) or stops_early:
             reporter.save(done)
         if stops_early:

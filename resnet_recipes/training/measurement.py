@@ -45,7 +45,7 @@ TIMED_STEPS = 12
 MAX_STEP_SECONDS = 2.0
 
 
-class Stopwatch:
+class TimingReporter:
     """A reporter that only times steps, and stops training after enough of them."""
 
     def __init__(self, device: torch.device, seconds: float):
@@ -85,15 +85,15 @@ def measure_speeds(
     plan: Plan,
     rank: Rank,
     seconds: float = 45.0,
-    started: float = 0.0,
+    elapsed_seconds: float = 0.0,
     progress: Progress = show_nothing,
 ) -> Speeds:
     """Measure for about `seconds` and return the combined speeds of all ranks.
 
     Every rank calls this, and the result of rank 0 is used. The machine should be otherwise idle.
     The training loop runs real steps, including the all-reduce, on a micro-batch of synthetic
-    images. `started` is the number of seconds since the command started. `progress` is called with
-    the number of finished parts and the number of all parts.
+    images. `elapsed_seconds` is the number of seconds since the command started. `progress` is
+    called with the number of finished parts and the number of all parts.
     """
     join(rank)
     sides, seconds_per_part = _choose_sizes(plan), seconds / 6
@@ -119,7 +119,7 @@ def measure_speeds(
             devices=rank.world_size,
             warm_up_seconds=max(0.0, warm_up_seconds),
             all_reduce_seconds=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
-            start_seconds=started,
+            start_seconds=elapsed_seconds,
             save_seconds=_measure_save_seconds(run),
         )
     progress(len(sides) + 1, parts)
@@ -155,13 +155,13 @@ def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -
 
 
 def _time_run(
-    plan: Plan, rank: Rank, seconds: float, searches: Collection[int], first: int = 0
+    plan: Plan, rank: Rank, seconds: float, searched_sizes: Collection[int], first: int = 0
 ) -> list[float]:
     """Return the seconds of each step of a run from step `first`, including warm-up."""
-    with closing(build(plan, rank, searches)) as run:
-        stopwatch = Stopwatch(rank.device, seconds)
-        train(run, stopwatch, first)
-    return stopwatch.laps
+    with closing(build(plan, rank, searched_sizes)) as run:
+        reporter = TimingReporter(rank.device, seconds)
+        train(run, reporter, first)
+    return reporter.laps
 
 
 def _choose_sizes(plan: Plan) -> Sequence[int]:
@@ -192,7 +192,7 @@ def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
 
 
 def time_steps(
-    plan: Plan, rank: Rank, side: int, size: int, seconds: float, searches: Collection[int]
+    plan: Plan, rank: Rank, side: int, size: int, seconds: float, searched_sizes: Collection[int]
 ) -> list[float]:
     """Return the seconds of each step at an image size, including warm-up.
 
@@ -201,7 +201,9 @@ def time_steps(
     probe = make_synthetic_plan(plan, rank, size)
     first = plan.sizes.index(side) * probe.steps_per_epoch
     done = first + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
-    return _time_run(probe, rank, seconds, searches, first + -done % _get_gradient_interval(plan))
+    return _time_run(
+        probe, rank, seconds, searched_sizes, first + -done % _get_gradient_interval(plan)
+    )
 
 
 def _get_gradient_interval(plan: Plan) -> int:
@@ -272,7 +274,7 @@ def _measure_all_reduce_seconds(run: Run) -> float:
 def _measure_save_seconds(run: Run) -> float:
     """Return the seconds to save a checkpoint to disk."""
     # the optimizer has no state before the first step
-    train(run, Stopwatch(run.rank.device, 0.0), 0, 1)
+    train(run, TimingReporter(run.rank.device, 0.0), 0, 1)
     with atomic.make_temporary_folder() as folder:
         start = time.perf_counter()
         Checkpoints(folder).save(1, capture(run, 1), wait=True)

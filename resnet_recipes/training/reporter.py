@@ -61,7 +61,7 @@ class RunReporter:
         self._count = 0  # losses since the last log; they stay on the device until the next
         self._logged_seconds = run.clock.seconds()  # training seconds at the last log
         self._logged_wait = 0.0  # seconds of waiting for data until the last log
-        self._compiled = 0.0  # seconds of compilation recorded so far
+        self._compilation_seconds = 0.0  # seconds of compilation recorded so far
 
     def is_asked_to_stop(self) -> bool:
         """Return whether this rank was asked to stop."""
@@ -100,10 +100,10 @@ class RunReporter:
             )
             self.recorder.log_step(metrics)
             if (
-                compiled := self.run.compilation.seconds() - self._compiled
+                new_seconds := self.run.compilation.seconds() - self._compilation_seconds
             ) >= MIN_COMPILATION_SECONDS:
-                self.recorder.log_compilation(done, compiled)
-                self._compiled += compiled
+                self.recorder.log_compilation(done, new_seconds)
+                self._compilation_seconds += new_seconds
         self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited
 
     def evaluate(self, done: int) -> None:
@@ -132,7 +132,7 @@ class RunReporter:
             with run.methods.eval_weights(run.model):
                 metrics = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
-            if "eval_weights" in run.methods.make_table():
+            if "eval_weights" in run.methods.list_by_hook():
                 averaged = metrics
             else:
                 raw = metrics

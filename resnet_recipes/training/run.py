@@ -20,7 +20,7 @@ from resnet_recipes.training.graphs import Graphs
 from resnet_recipes.training.precision import Precision
 
 
-class Verdict(Enum):
+class RunStatus(Enum):
     """The state of a run after a step."""
 
     CONTINUE = "continue"
@@ -63,7 +63,7 @@ class Run:
     operations: Operations  # fused operations that the network calls
     precision: Precision
     clock: Clock
-    searches: Collection[int]  # image sizes, in pixels, that start a cuDNN search
+    searched_sizes: Collection[int]  # image sizes, in pixels, that start a cuDNN search
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replay gradients on a GPU
@@ -87,14 +87,14 @@ class Run:
         target = self.plan.recipe.evaluation.stop_at_top1
         return target is not None and self.top1 >= target
 
-    def verdict(self, done: int, end: int, is_asked: bool = False) -> Verdict:
+    def get_status(self, done: int, end: int, stop_requested: bool = False) -> RunStatus:
         """Return whether the run continues, is finished or is interrupted.
 
-        `done` of `end` steps are done. `is_asked` is true if any rank was asked to stop. A run
-        whose evaluation was interrupted is not finished, even after its last step.
+        `done` of `end` steps are done. `stop_requested` is true if any rank was asked to stop. A
+        run whose evaluation was interrupted is not finished, even after its last step.
         """
         if self.owes_evaluation:
-            return Verdict.INTERRUPTED
+            return RunStatus.INTERRUPTED
         if done == end or self.has_reached_target:
-            return Verdict.FINISHED
-        return Verdict.INTERRUPTED if is_asked else Verdict.CONTINUE
+            return RunStatus.FINISHED
+        return RunStatus.INTERRUPTED if stop_requested else RunStatus.CONTINUE

@@ -302,5 +302,5 @@ def compute_digest(model: nn.Module) -> Tensor:
     """
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
     # factors, so that swapping parameters changes the sum
-    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)
-    return (torch.stack(sums) * weights).sum()
+    factors = torch.arange(1, len(sums) + 1, device=sums[0].device)
+    return (torch.stack(sums) * factors).sum()

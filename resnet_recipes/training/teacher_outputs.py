@@ -37,17 +37,17 @@ def write_outputs(
     loader = open_rank_images(plan, rank, stack)
     for epoch in missing:
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        jobs = loader.list_epoch(epoch)
-        stream = zip(jobs, Stream(loader.source.run(jobs), rank.device), strict=True)
-        for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
+        orders = loader.list_epoch(epoch)
+        stream = zip(orders, Stream(loader.source.run(orders), rank.device), strict=True)
+        for done, (order, raw) in enumerate(stream, epoch * len(orders)):
             if is_stopped():
                 break
             batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
             images = resizing.transform_batch(batch, now).images
             values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
             for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
-                array[epoch, job.copies, job.indices] = rows.numpy(force=True)
-            progress(done + 1, shape[0] * len(jobs))
+                array[epoch, order.copies, order.indices] = rows.numpy(force=True)
+            progress(done + 1, shape[0] * len(orders))
         if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
             return False
         if rank.is_main:

@@ -14,9 +14,9 @@ from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_COMMANDS,
     FOREIGN_FORMATS,
-    IMAGES,
+    IMAGE_FLAGS,
     MEANINGS,
-    RUNS,
+    RUN_FLAGS,
     TRAINED_MEANINGS,
     find_closest,
     find_meaning,
@@ -182,10 +182,10 @@ def test_every_suggestion_for_trained_networks_is_accepted():
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        *((["eval", f"--{word}", "best.pt"], "resnet-recipes eval best.pt") for word in RUNS),
+        *((["eval", f"--{word}", "best.pt"], "resnet-recipes eval best.pt") for word in RUN_FLAGS),
         *(
             (["predict", "--" + word, "a.jpg"], "resnet-recipes predict RUN a.jpg")
-            for word in IMAGES
+            for word in IMAGE_FLAGS
         ),
     ],
 )

@@ -40,14 +40,14 @@ def list_rows(enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
 
 
-def test_offers_list_published_durations_and_front(imagenet, list_rows):
+def test_candidates_list_published_durations_and_front(imagenet, list_rows):
     rows = list_rows(f"{IMAGES} --price 2")
-    offers = {(row["recipe"], row["epochs"]): row for row in rows}
-    assert offers["mild", 67]["top1_percent"] == 78.1
-    assert offers["mild", 67]["accuracy"] == "published"
-    assert offers["mild", 36]["accuracy"].startswith("interpolated")
-    assert offers["ffcv_rn50", 16]["top1_percent"] == 73.76
-    assert offers["mild", 32]["cost"] == pytest.approx(offers["mild", 32]["minutes"] / 30)
+    candidates = {(row["recipe"], row["epochs"]): row for row in rows}
+    assert candidates["mild", 67]["top1_percent"] == 78.1
+    assert candidates["mild", 67]["accuracy"] == "published"
+    assert candidates["mild", 36]["accuracy"].startswith("interpolated")
+    assert candidates["ffcv_rn50", 16]["top1_percent"] == 73.76
+    assert candidates["mild", 32]["cost"] == pytest.approx(candidates["mild", 32]["minutes"] / 30)
     front = [row for row in rows if row["front"]]
     assert front
     for mine in front:
@@ -56,7 +56,7 @@ def test_offers_list_published_durations_and_front(imagenet, list_rows):
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
-def test_offers_list_the_most_accurate_first(imagenet, list_rows):
+def test_candidates_list_the_most_accurate_first(imagenet, list_rows):
     hours = 3000
     rows = list_rows(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
@@ -66,7 +66,7 @@ def test_offers_list_the_most_accurate_first(imagenet, list_rows):
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
 
-def test_offers_for_accuracy_list_fastest_first(imagenet, list_rows, enter):
+def test_candidates_for_accuracy_list_fastest_first(imagenet, list_rows, enter):
     rows = list_rows(f"{IMAGES} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
@@ -81,7 +81,7 @@ def folder(tmp_path):
     return create_random_images(tmp_path / "images")
 
 
-def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
+def test_candidates_for_other_images_use_only_own_runs(folder, list_rows, enter):
     rows = list_rows(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
@@ -90,9 +90,9 @@ def test_offers_on_other_images_use_only_own_runs(folder, list_rows, enter):
         run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
-    offers = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
-    assert offers["small", 7]["top1_percent"] == 55.0
-    assert offers["small", 7]["accuracy"] == "2 own runs"
+    candidates = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
+    assert candidates["small", 7]["top1_percent"] == 55.0
+    assert candidates["small", 7]["accuracy"] == "2 own runs"
 
 
 def test_budget_without_recipe_explains_its_choice(folder, enter):
@@ -126,7 +126,9 @@ def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeyp
     assert "torchvision.models.resnet50(weights=" in message
 
 
-def test_offers_omit_small_image_recipes_for_photographs(photographs, enter, monkeypatch, tmp_path):
+def test_candidates_omit_small_image_recipes_for_photographs(
+    photographs, enter, monkeypatch, tmp_path
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     output = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output

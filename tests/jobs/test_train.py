@@ -49,7 +49,7 @@ def run_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
             "train_data.source.skipped": (),
         }
         run, process = Mock(**settings | more), Mock(folder=tmp_path)
-        run.verdict = partial(Run.verdict, run)
+        run.get_status = partial(Run.get_status, run)
         monkeypatch.setattr(train, "train", trains)
         return run, process, train.train_first_rank(run, process, checkpoints, recorder, [(0, 7)])
 

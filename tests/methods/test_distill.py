@@ -20,7 +20,7 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teaching
-from resnet_recipes.training.gradient import Gradient
+from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
 from tests.checks import get_error
@@ -193,5 +193,5 @@ def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):
     run = make_run("max_duration=4ep", methods=make_methods(teacher, **resizing))
     run.methods.methods["distill"].take_network(fail)
     with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
-        Gradient(run).check_memory()
+        GradientComputer(run).check_memory()
     assert seen == [(run.plan.rank_size, 3, 32, 32)]

@@ -19,7 +19,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training.build import choose_searched_sizes
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.gradient import Gradient
+from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
@@ -190,11 +190,11 @@ def test_search_is_set_before_first_step_of_size(make_run):
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
     small, *_, large = run.plan.sizes
-    run.searches = [large]
+    run.searched_sizes = [large]
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
     )
-    Gradient(run).check_memory()
+    GradientComputer(run).check_memory()
     assert seen == [(large, True)]
     record(run)
     assert set(seen) == {(side, side == large) for side in run.plan.sizes}

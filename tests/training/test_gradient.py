@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.training.all_reduce import AllReduce
-from resnet_recipes.training.gradient import Gradient
+from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from tests.training.recording import HOT, find_differing_tensors, record
 
@@ -30,7 +30,7 @@ def limit_memory(run: Run, limit: int) -> Run:
 
 def test_memory_check_leaves_run_unchanged(make_run):
     ours, theirs = (make_run(f"max_duration=4ba {HOT}") for _ in range(2))
-    Gradient(ours).check_memory()
+    GradientComputer(ours).check_memory()
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
         record(run)
@@ -47,7 +47,7 @@ def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
         r"batch\.bn_size=2 needs less"
     )
     with pytest.raises(TrainingError, match=message):
-        Gradient(run).check_memory()
+        GradientComputer(run).check_memory()
 
 
 def test_memory_check_suggests_no_size_below_one(make_run):
@@ -55,7 +55,7 @@ def test_memory_check_suggests_no_size_below_one(make_run):
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
     ):
-        Gradient(run).check_memory()
+        GradientComputer(run).check_memory()
 
 
 def test_compiling_on_cpu_is_not_timed(make_run):
@@ -79,7 +79,7 @@ def make_linear(run: Run) -> Run:
 def test_gradient_averages_only_last_micro_batch(sync, averages, make_run):
     run, calls = make_linear(make_run("batch.bn_size=8")), []
     run.all_reduce = Mock(average=lambda enabled: calls.append(enabled) or nullcontext())
-    Gradient(run)(BATCH, sync)
+    GradientComputer(run)(BATCH, sync)
     assert calls == averages
 
 
@@ -88,7 +88,7 @@ def test_gradient_follows_weighted_mean_of_losses(parts, make_run):
     run = make_linear(make_run(f"batch.bn_size={16 // parts}"))
     for weights in (None, torch.rand(16)):
         run.model.zero_grad()
-        losses = Gradient(run)(BATCH._replace(weights=weights))
+        losses = GradientComputer(run)(BATCH._replace(weights=weights))
         gradient = run.model[1].weight.grad.clone()
         expected = F.cross_entropy(run.model(BATCH.images), BATCH.labels, reduction="none")
         assert torch.allclose(losses, expected)

@@ -147,7 +147,7 @@ def test_extra_gradients_are_spread_over_interval():
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
 def test_stopwatch_times_steps_after_warm_up(device, steps):
-    stopwatch = measurement.Stopwatch(torch.device(device), seconds=0.0)
+    stopwatch = measurement.TimingReporter(torch.device(device), seconds=0.0)
     while not stopwatch.is_asked_to_stop():
         stopwatch.laps.append(1.0)
     assert len(stopwatch.laps) == steps

@@ -4,9 +4,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.training.run import Notes, Run, Verdict
+from resnet_recipes.training.run import Notes, Run, RunStatus
 
-CONTINUE, FINISHED, INTERRUPTED = Verdict.CONTINUE, Verdict.FINISHED, Verdict.INTERRUPTED
+CONTINUE, FINISHED, INTERRUPTED = RunStatus.CONTINUE, RunStatus.FINISHED, RunStatus.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ CONTINUE, FINISHED, INTERRUPTED = Verdict.CONTINUE, Verdict.FINISHED, Verdict.IN
         (6, False, True, 80.0, INTERRUPTED),  # top1 comes from an earlier evaluation
     ],
 )
-def test_verdict_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):
+def test_status_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):
     plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0, "recipe.checkpoint.best": "off"})
     parts = dict.fromkeys(Run.__dataclass_fields__, None)
     for derived in ("best", "notes", "compilation"):
         del parts[derived]
     run = Run(**parts | {"plan": plan, "owes_evaluation": owes, "top1": top1})
-    assert run.verdict(done, 7, is_asked) is expected
+    assert run.get_status(done, 7, is_asked) is expected
 
 
 def test_notes_keep_order_until_and_after_listening():

@@ -68,7 +68,7 @@ class WorkerPool:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
             preload = "resnet_recipes.data.loading.server", type(context.storage).__module__
-            self._executor = ProcessPool(workers, preload, context, start)
+            self._executor = ProcessPool(workers, preload, context, prepare_worker)
             self._fill = WorkerContext.fill
 
     @property
@@ -117,7 +117,7 @@ class _Caller(Executor):
         return future
 
 
-def start() -> None:
+def prepare_worker() -> None:
     """Prepare a worker process: ignore STOPS, and use one thread.
 
     When a complete job is stopped, the trainer still needs batches until it has saved a checkpoint.
