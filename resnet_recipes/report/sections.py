@@ -2,9 +2,9 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 #: The machine of most published results.
 USUAL_HARDWARE = "8x A100"
 
-#: Maximum rows in the table of the Pareto front; the table of all runs is complete.
+#: Maximum rows in the table of means on the Pareto front; the table of all runs is complete.
 MAX_FRONT_ROWS = 8
 
 #: Maximum unfinished runs in the headline.
@@ -114,7 +114,8 @@ def _build_data_sections(
         for name, run in labeled.items()
         if run.extends
     ]
-    head = _make_headline(runs, rows, price, _judge_best(groups, names))
+    front = list(charts.find_pareto(rows, "minutes"))
+    head = _make_headline(runs, front, price, _judge_best(groups, names))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs)
     yield replace(head, text=[*head.text, *trailing, *extended, *curves, *advice])
@@ -122,7 +123,14 @@ def _build_data_sections(
         figures = list(_make_figures(rows, published, price or 0.0, mark))
         yield PageSection("Accuracy", figures=figures)
     if len(runs) > 1:
-        yield PageSection("All runs", tables=[_run_table(labeled, price)])
+        titles = {row["title"] for row in front}
+        best = {
+            run.folder
+            for group, name in zip(groups, names, strict=True)
+            if _name_group(group, name) in titles
+            for run in group.runs
+        }
+        yield PageSection("All runs", tables=[_make_run_table(labeled, best, price)])
     yield make_section(labeled, mark)
 
 
@@ -156,14 +164,14 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
 
 def _make_headline(
     runs: Sequence[RunRecord],
-    rows: Sequence[dict[str, Any]],
+    front: Sequence[dict[str, Any]],
     price: float | None,
     conclusion: Iterator[str],
 ) -> PageSection:
-    """Return the first section; `rows` are the finished runs, grouped by seed."""
+    """Return the first section; `front` has the Pareto-optimal finished runs, grouped by seed."""
     name, content = _name_data(runs[0]), _describe_data(runs)
-    front = list(charts.find_pareto(rows, "minutes"))
-    tables = [_make_front_table(front, price)] if len(front) > 1 else []
+    has_means = len(front) > 1 and any(row["seeds"] > 1 for row in front)
+    tables = [_make_front_table(front, price)] if has_means else []
     text = [*_describe_best(front, price, len(runs)), *conclusion, *_list_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
@@ -229,10 +237,10 @@ def _describe_best(
 
 
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
-    """Return the table of the Pareto front: no run is better in both time and accuracy."""
+    """Return the table of the Pareto front, with means over seeds."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
-    caption = "Pareto front: no other run is more accurate in less time."
+    caption = "Pareto front of the means over seeds: no others are more accurate in less time."
     return Table(caption, columns, front[-MAX_FRONT_ROWS:])
 
 
@@ -326,7 +334,10 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     }
 
 
-def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
+def _make_run_table(
+    runs: Mapping[str, RunRecord], best: Collection[Path], price: float | None
+) -> Table:
+    """Return the table of all runs; `best` has the folders of those on the Pareto front."""
     columns = {
         "name": "run",
         "state": "state",
@@ -337,16 +348,19 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
         "wall_minutes": "total (min)",
     }
     columns |= {} if price is None else {"cost": "cost ($)"}
+    columns["front"] = "Pareto front"
     rows = [
         run.as_dict()
         | {
             "name": name,
             "state": ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             "cost": run.cost(price or 0.0),
+            "front": "yes" if run.folder in best else "",
         }
         for name, run in runs.items()
     ]
-    return Table("Click a column heading to sort.", columns, rows)
+    caption = "No run is more accurate in less time than one on the Pareto front."
+    return Table(f"Click a column heading to sort. {caption}", columns, rows)
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

@@ -167,8 +167,11 @@ def test_report_head_prints_shared_settings_once(render_page):
     assert "All published results" not in text, "they are for ImageNet"
     assert "All have recipe=mild  batch.global_size=64" in text
     assert text.count("batch.global_size=64") == 1
-    front = text[text.index("Pareto front:") : text.index("<h2>Accuracy")]
-    assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
+    rows = re.findall(
+        r"<tr><td>([abc]) .*?<td>(yes)?</td></tr>", text[text.index("<h2>All runs") :]
+    )
+    assert rows == [("a", "yes"), ("b", "yes"), ("c", "")]
+    assert "Pareto front of the means" not in text
 
 
 def test_report_groups_fractions_and_folds_of_data_set(render_page):
