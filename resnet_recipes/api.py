@@ -20,7 +20,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.text import Say, show_nothing
+from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
@@ -160,7 +160,7 @@ def adopt_network(result: Composed) -> Composed:
 def plan(
     recipe: Recipe | Composed,
     ranks: int = 1,
-    on_progress: Say = show_nothing,
+    on_progress: Say = do_nothing,
     needs_weights: bool = True,
 ) -> Plan:
     """Return the plan of a run of `recipe` on `ranks` devices.
@@ -218,7 +218,7 @@ def _find_initial_weights(
     )
 
 
-def estimate(recipe: Recipe | Composed, on_progress: Say = show_nothing) -> Estimate:
+def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:
     """Return the predicted time of a run of `recipe` on all devices of this machine.
 
     Measures for about a minute, unless the machine was measured before; `on_progress` gets

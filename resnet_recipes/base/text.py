@@ -14,8 +14,8 @@ Say = Callable[[str], None]
 Progress = Callable[[int, int], None]
 
 
-def show_nothing(*_: object) -> None:
-    """Show nothing."""
+def do_nothing(*_: object) -> None:
+    """Do nothing, in place of a function that shows progress or is not needed."""
 
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)

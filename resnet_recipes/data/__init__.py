@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Rule
 from resnet_recipes.base.paths import is_fetched
-from resnet_recipes.base.text import Progress, Say, show_nothing
+from resnet_recipes.base.text import Progress, Say, do_nothing
 from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import Augment, Batching, DataConfig, DataFacts, normalize
 from resnet_recipes.data.beton.samples import Samples, make_quasi_random_order, open_samples
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-def survey_images(config: DataConfig, on_progress: Say = show_nothing) -> DataFacts:
+def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFacts:
     """Survey the images at `config.root` and choose the backend.
 
     Takes seconds for ImageNet and decodes nothing. `on_progress` gets lines of text. Raises
@@ -99,7 +99,7 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
 
 def fetch(
     config: DataConfig,
-    progress: Progress = show_nothing,
+    progress: Progress = do_nothing,
     stopped: Stopped = lambda: False,
 ) -> DataConfig | None:
     """Return the settings with `root` on this machine; fetch remote images.

@@ -12,7 +12,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
-from resnet_recipes.base.text import Say, format_bytes, show_nothing
+from resnet_recipes.base.text import Say, do_nothing, format_bytes
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -43,7 +43,7 @@ MIN_CLASS_IMAGES = 20
 
 
 def survey_files(
-    config: DataConfig, on_progress: Say = show_nothing, compares: bool = True
+    config: DataConfig, on_progress: Say = do_nothing, compares: bool = True
 ) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found.
 

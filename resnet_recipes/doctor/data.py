@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.errors import Hint, NotReadyError, Value
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.imagenet import is_imagenet
@@ -55,7 +55,7 @@ _BLOCK_IMAGES = 256  # images decoded between two checks of the time
 IMAGENET_COUNTS = {"train": 1_281_167, "val": 50_000}
 
 
-def check_data(root: Path, images: bool = True, progress: Progress = show_nothing) -> list[Finding]:
+def check_data(root: Path, images: bool = True, progress: Progress = do_nothing) -> list[Finding]:
     """Check a folder of class folders or .beton files, or one .beton file.
 
     With `images`, decode every image.
@@ -172,7 +172,7 @@ def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
             else ("val", listings["val"].path(index - train))
             for index in order[count : count + _BLOCK_IMAGES]
         ]
-        results = run_checks(files, lambda file: check_image(file[1]), show_nothing)
+        results = run_checks(files, lambda file: check_image(file[1]), do_nothing)
         for (split, path), result in zip(files, results, strict=True):
             bad[split] += [f"{path} {result.bad}"] if result.bad else []
         count += len(files)

@@ -19,7 +19,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import find_lacking_packages
-from resnet_recipes.base.text import Progress, format_count, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing, format_count
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
@@ -81,7 +81,7 @@ def export_and_check(
     to: str,
     folder: Path,
     options: ExportOptions,
-    progress: Progress = show_nothing,
+    progress: Progress = do_nothing,
 ) -> ExportResult:
     """Write a network for the program `to`, with its model card, to a new folder.
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import Progress, get_first_line, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing, get_first_line
 from resnet_recipes.inference.inputs import (
     RunProgram,
     is_any_size_accepted,
@@ -306,7 +306,7 @@ def compare_logits(
     first: RunProgram,
     second: RunProgram,
     images: Tensor,
-    progress: Progress = show_nothing,
+    progress: Progress = do_nothing,
 ) -> Comparison:
     """Compare the logits of two networks.
 

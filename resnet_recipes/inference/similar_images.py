@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from resnet_recipes.base.errors import Hint
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.root import SPLITS
@@ -27,9 +27,7 @@ _MAX_PAIRS = 20  # pairs shown
 _CHUNK_IMAGES = 256  # validation images that are compared together
 
 
-def check_similar(
-    trained: TrainedNetwork, root: Path, progress: Progress = show_nothing
-) -> Finding:
+def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = do_nothing) -> Finding:
     """Return which validation images look like training images. Raises NotReadyError."""
     pairs = find_similar(trained, make_config(root), progress)
     lines = [
@@ -54,7 +52,7 @@ class SimilarPair(NamedTuple):
 
 @torch.no_grad()
 def find_similar(
-    trained: TrainedNetwork, config: DataConfig, progress: Progress = show_nothing
+    trained: TrainedNetwork, config: DataConfig, progress: Progress = do_nothing
 ) -> list[SimilarPair]:
     """Return each validation image with its nearest training image, the most similar first.
 

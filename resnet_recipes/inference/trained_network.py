@@ -13,7 +13,7 @@ from torch import nn
 from resnet_recipes import data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
@@ -127,7 +127,7 @@ class TrainedNetwork:
             _find_local_copy(config, fetches), about.classes, about.num_classes, batching
         )
 
-    def evaluate(self, progress: Progress = show_nothing) -> EvaluationResult:
+    def evaluate(self, progress: Progress = do_nothing) -> EvaluationResult:
         """Evaluate as in training, with all ranks.
 
         `progress` is called at every batch with the approximate number of images that all ranks

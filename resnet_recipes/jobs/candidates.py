@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.base.text import Say, show_nothing
+from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.jobs.budget import fit_duration
@@ -77,7 +77,7 @@ def find_candidates(
     folder: Path | None,
     names: Sequence[str],
     min_top1_percent: float | None = None,
-    say: Say = show_nothing,
+    say: Say = do_nothing,
 ) -> Candidates:
     """Return the candidates of some recipes with these changes.
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
@@ -23,7 +23,7 @@ class GradientComputer:
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Return the losses of the examples, float32 [N]. Raises TrainingError if memory runs out.
+        Returns the losses of the images, float32 [N]. Raises TrainingError if memory runs out.
         """
         if not self._is_timed:
             return self._compute(batch, sync)
@@ -31,13 +31,19 @@ class GradientComputer:
         with _explain_lack_of_memory(run, shape[-1]), run.compilation.time_gradient(shape):
             return self._compute(batch, sync)
 
+    def _compute(self, batch: Batch, sync: bool) -> Tensor:
+        graphs = self._run.graphs
+        if graphs is None:
+            return self.compute_eagerly(batch, sync)
+        return graphs.compute(self.compute_eagerly, batch, sync)
+
     def compute_eagerly(
-        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = show_nothing
+        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = do_nothing
     ) -> Tensor:
         """Add a batch's gradient to `.grad` without a CUDA graph.
 
-        Return the losses, float32 [N]. Call `halfway` between the forward and the backward pass of
-        the last micro-batch.
+        Returns the losses, float32 [N]. Calls `halfway` between the forward and the backward pass
+        of the last micro-batch; `Graphs` then records how far the device is.
         """
         run, losses_of_parts = self._run, []
         parts = run.plan.microbatches
@@ -56,21 +62,15 @@ class GradientComputer:
             losses_of_parts.append(losses.detach())
         return torch.cat(losses_of_parts)
 
-    def _compute(self, batch: Batch, sync: bool) -> Tensor:
-        graphs = self._run.graphs
-        if graphs is None:
-            return self.compute_eagerly(batch, sync)
-        return graphs.compute(self.compute_eagerly, batch, sync)
-
     def check_memory(self) -> None:
         """Compute and discard a gradient at the largest image size, to find lack of memory early.
 
-        Includes methods that change the batch, since a teacher needs memory; excludes the second
-        gradient of SAM and the optimizer.
+        Includes methods that change the batch, since a teacher needs memory. Excludes the second
+        gradient of SAM and the optimizer, so training may still run out of memory.
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
         side = max(plan.sizes)
-        epoch = plan.sizes.index(side)
+        epoch = plan.sizes.index(side)  # the first with this size
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         loader_side = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
         torch.backends.cudnn.benchmark = side in run.searched_sizes

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.text import Say, get_first_line
+from resnet_recipes.base.text import Say, do_nothing, get_first_line
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.ops.capture import capture
 from resnet_recipes.training.all_reduce import AllReduce
@@ -44,7 +44,7 @@ class Graphs:
     def compute(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Replays the graph if there is one, otherwise calls `eager`. Return the losses, float32 [N].
+        Replays the graph if there is one, otherwise calls `eager`. Returns the losses, float32 [N].
         """
         if is_new := (form := batch.map(lambda tensor: tensor.shape)) != self._form:
             # torch may free the graph's memory without waiting for the last replay
@@ -52,7 +52,7 @@ class Graphs:
                 torch.cuda.synchronize()
             self._form, self._graph, self._gradients = form, None, []
         if self._params[0].grad is not None:  # the gradient accumulates over several batches
-            return eager(batch, sync, lambda: None)
+            return eager(batch, sync, do_nothing)
         if (
             self._graph is None
             and self._waits >= WAITS_BEFORE_REPLAY
@@ -84,7 +84,7 @@ class Graphs:
         """Capture the gradient for batches of these shapes, if possible."""
 
         def compute(*fields: Tensor) -> Tensor:
-            return eager(Batch(*fields), False, lambda: None)
+            return eager(Batch(*fields), False, do_nothing)
 
         self._graph = self.try_capture(
             compute, batch, "The gradient", torch.cuda.graph_pool_handle()

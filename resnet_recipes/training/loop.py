@@ -34,8 +34,10 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     end = plan.total_steps if end is None else end
     if run.owes_evaluation:
         reporter.evaluate(first)
-    steps = range(first, end if run.get_status(first, end) is RunStatus.CONTINUE else first)
-    for step, raw in zip(steps, stream, strict=False):
+    if run.get_status(first, end) is not RunStatus.CONTINUE:
+        return first
+    # the range comes first, so that zip ends without requesting a batch that no step uses
+    for step, raw in zip(range(first, end), stream, strict=False):  # raw: uint8 pixels, labels
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
@@ -46,7 +48,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
                 generator.manual_seed(seed)
         torch.backends.cudnn.benchmark = plan.size_at(step) in run.searched_sizes
         for group in run.optimizer.param_groups:
-            group["lr"] = plan.lr_at(step) * group["rate"]
+            group["lr"] = plan.lr_at(step) * group["rate"]  # "rate": factor of the group
 
         # Every method gets the complete batch once, even if several gradients are computed on it.
         with torch.no_grad():
@@ -63,8 +65,9 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
+        # with several ranks, the result of the votes of the previous step
         stop_requested = vote.cast(reporter.is_asked_to_stop())
-        reporter.step(done, losses)
+        reporter.step(done, losses)  # does not wait for the device
         if plan.logs_at(done) or plan.evaluates_at(done) or stop_requested:
             reporter.log(done, stream)  # waits until the device has finished this step
         if plan.evaluates_at(done):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.loading import TrainLoader
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.plan import Plan
@@ -86,7 +86,7 @@ def measure_speeds(
     rank: Rank,
     seconds: float = 45.0,
     elapsed_seconds: float = 0.0,
-    progress: Progress = show_nothing,
+    progress: Progress = do_nothing,
 ) -> Speeds:
     """Measure for about `seconds` and return the combined speeds of all ranks.
 

@@ -1,6 +1,7 @@
 """Compute a teacher's outputs for every image of a run."""
 
 from collections.abc import Callable
+from contextlib import closing
 
 import torch
 
@@ -25,7 +26,7 @@ def write_outputs(
 ) -> bool:
     """Write a teacher's outputs for a rank's images in all incomplete epochs.
 
-    Return whether all epochs are now complete; False if `is_stopped` on any rank.
+    Returns whether all epochs are now complete; False if `is_stopped` on any rank.
     """
     missing, shape = outputs.find_missing_epochs(), outputs.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
@@ -34,24 +35,23 @@ def write_outputs(
     logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.new_stack()
     resizing = Stack({method.name: method for method in stack if method.changes == "sizes"})
-    loader = open_rank_images(plan, rank, stack)
-    for epoch in missing:
-        now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        orders = loader.list_epoch(epoch)
-        stream = zip(orders, Stream(loader.source.run(orders), rank.device), strict=True)
-        for done, (order, raw) in enumerate(stream, epoch * len(orders)):
-            if is_stopped():
-                break
-            batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
-            images = resizing.transform_batch(batch, now).images
-            values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
-            for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
-                array[epoch, order.copies, order.indices] = rows.numpy(force=True)
-            progress(done + 1, shape[0] * len(orders))
-        if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
-            return False
-        if rank.is_main:
-            outputs.sha256[epoch] = outputs.digest(epoch)
+    with closing(open_rank_images(plan, rank, stack)) as loader:
+        for epoch in missing:
+            now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
+            orders = loader.list_epoch(epoch)
+            stream = zip(orders, Stream(loader.source.run(orders), rank.device), strict=True)
+            for done, (order, raw) in enumerate(stream, epoch * len(orders)):
+                if is_stopped():
+                    break
+                batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
+                images = resizing.transform_batch(batch, now).images
+                values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
+                for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
+                    array[epoch, order.copies, order.indices] = rows.numpy(force=True)
+                progress(done + 1, shape[0] * len(orders))
+            if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
+                return False
+            if rank.is_main:
+                outputs.sha256[epoch] = outputs.digest(epoch)
     wait_for_ranks()  # a rank may return only when all ranks have written
-    loader.close()
     return True

@@ -11,7 +11,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.base import Batching, DataConfig, RawBatch
 from resnet_recipes.data.beton import open_beton
@@ -87,7 +87,7 @@ def convert_to_small_pages(source: Path, target: Path, options: ConvertOptions) 
     """Convert images to files with pages of 1 MiB instead of 8; return the target."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(convert_module, "PAGE_SIZE", SMALL_PAGE)
-        convert(source, target, options, show_nothing)
+        convert(source, target, options, do_nothing)
     return target
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import open_eval, survey_images
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
@@ -94,7 +94,7 @@ def test_ffcv_reads_our_files(betons, ffcv):
 
 
 def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
-    convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), show_nothing)
+    convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), do_nothing)
     full, half = np.array(ffcv(DECODES, tmp_path).split(), float).reshape(2, 37)
     assert full.std() > 5
     assert np.abs(full - half).max() < 4  # same images

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data import open_train, survey_images
 from resnet_recipes.data.base import DataConfig
@@ -144,7 +144,7 @@ def test_small_level_of_other_images_is_rejected(copied_levels, betons):
 
 
 def test_evaluation_ignores_the_small_level(folder, copied_levels):
-    convert(folder / "val", copied_levels / "val.beton", OPTIONS, show_nothing)
+    convert(folder / "val", copied_levels / "val.beton", OPTIONS, do_nothing)
     assert get_half_path(copied_levels / "val.beton").exists()
     config = DataConfig(root=str(copied_levels), workers=1)
     with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ONE_RANK)) as images:
@@ -168,7 +168,7 @@ def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
         return read(files, index)
 
     monkeypatch.setattr(Files, "read", count_read)
-    convert(folder, tmp_path, OPTIONS, show_nothing, expected)
+    convert(folder, tmp_path, OPTIONS, do_nothing, expected)
     assert len(count) == 37 + 11
     assert set(count.values()) == {1}
 
@@ -200,7 +200,7 @@ def test_missing_small_level_is_rebuilt(folder, tmp_path, levels):
     half = get_half_path(tmp_path / "train.beton")
     half.unlink()
     get_sidecar_path(half).unlink()
-    convert(folder, tmp_path, OPTIONS, show_nothing)
+    convert(folder, tmp_path, OPTIONS, do_nothing)
     for path in sorted(levels.glob("*.beton")):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.files.listing import Listing
@@ -84,7 +84,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode_image(make_photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)
-    convert_module.convert(tmp_path / "images", tmp_path / "good.beton", options, show_nothing)
+    convert_module.convert(tmp_path / "images", tmp_path / "good.beton", options, do_nothing)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher, watchdog
 from resnet_recipes.jobs.watchdog import Beat
@@ -98,7 +98,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
     put(bare_environment, words)
     with pytest.raises(NotReadyError) as failure:
-        external_launcher.join([], Path, show_nothing)
+        external_launcher.join([], Path, do_nothing)
     assert message in str(failure.value)
 
 
@@ -144,7 +144,7 @@ def test_join_sets_allocator_as_our_launcher_does(bare_environment):
     bare_environment.setattr(external_launcher, "_join_rendezvous", Mock())
     bare_environment.setattr(external_launcher, "_await_others", Mock())
     bare_environment.setattr(external_launcher, "_confirm_words", lambda *_: ExitCode.NOT_READY)
-    assert external_launcher.join([], Path, show_nothing) == ExitCode.NOT_READY
+    assert external_launcher.join([], Path, do_nothing) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
@@ -253,7 +253,7 @@ def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
 def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
     images, raw = create_random_images(tmp_path / "images", train=3), tmp_path / "raw"
-    convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), show_nothing)
+    convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), do_nothing)
     changes = (
         "data.train_size=24 data.eval_resize=24 data.eval_size=24 batch.bn_size=6 "
         "methods.randaugment={}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import Hint
-from resnet_recipes.base.text import Say, show_nothing
+from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
 from resnet_recipes.data.files.listing import Listing
@@ -36,7 +36,7 @@ class Part(NamedTuple):
         """Whether the labels come from a table."""
         return self.place.suffix.lower() in TABLES and self.place.is_file()
 
-    def listing(self, config: DataConfig, on_progress: Say = show_nothing) -> Listing:
+    def listing(self, config: DataConfig, on_progress: Say = do_nothing) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
             rows = table.read_rows(self.place, self.name.lower() if self.is_whole else "")
@@ -62,7 +62,7 @@ def find_parts(root: Path) -> dict[str, Part]:
     return parts or {"": Part("", root)}
 
 
-def list_split(config: DataConfig, split: str, on_progress: Say = show_nothing) -> Listing:
+def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) -> Listing:
     """List the images of "train" or "val". Raises NotReadyError, or OSError.
 
     With data.val_share and no other validation images, "val" is the fraction that is set aside.

@@ -17,7 +17,7 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import get_cache_folder
-from resnet_recipes.base.text import Say, show_nothing
+from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.images.decode import SUFFIXES
 from resnet_recipes.data.root import DEBRIS, list_classes
 
@@ -146,7 +146,7 @@ class Listing:
         return tuple(self.path(int(place)) for place in choose_strata(self.sizes, count))
 
     @classmethod
-    def of(cls, split: Path, on_progress: Say = show_nothing) -> Self:
+    def of(cls, split: Path, on_progress: Say = do_nothing) -> Self:
         """List a folder of class folders; use the cached listing if no folder has changed."""
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import Hint, NotReadyError
-from resnet_recipes.base.text import Progress, show_nothing
+from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.beton import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.base import RemoteFile, Store
@@ -119,7 +119,7 @@ class Copy:
     def _fetch(
         self,
         parts: Sequence[int],
-        progress: Progress = show_nothing,
+        progress: Progress = do_nothing,
         stopped: Stopped = lambda: False,
     ) -> bool:
         """Fetch pieces by number, or wait for another process to fetch them; False if stopped."""

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
@@ -60,7 +60,7 @@ def convert_to_first_step(source: Path, target: Path) -> int:
 
 
 def test_convert_keeps_images_labels_and_options(folder, tmp_path):
-    paths = convert(folder, tmp_path, RAW, show_nothing)
+    paths = convert(folder, tmp_path, RAW, do_nothing)
     assert paths == [tmp_path / "train.beton", tmp_path / "val.beton"]
     for split in ("train", "val"):
         expected = [
@@ -85,7 +85,7 @@ def test_convert_shuffles_by_seed_unless_disabled(folder, tmp_path):
     labels = []
     for change in ({}, {"seed": 1}, {"shuffle": False}):
         path = tmp_path / "a.beton"
-        convert(folder / "train", path, ConvertOptions("raw", workers=1, **change), show_nothing)
+        convert(folder / "train", path, ConvertOptions("raw", workers=1, **change), do_nothing)
         labels.append(open_beton(path).labels.tolist())
     assert labels[0] != labels[1]
     assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
@@ -100,7 +100,7 @@ def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
         prediction.unreadable,
     ) == (48, 48, 0, ())
     assert not list_names(tmp_path)
-    convert(folder, tmp_path, RAW, show_nothing, prediction)
+    convert(folder, tmp_path, RAW, do_nothing, prediction)
     written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
     assert abs(prediction.bytes / written - 1) < 0.05
     assert 0 < prediction.minutes < 1
@@ -108,7 +108,7 @@ def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
 
 def test_beton_converts_to_another_size(betons, tmp_path):
     options = ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1)
-    convert(betons, tmp_path, options, show_nothing)
+    convert(betons, tmp_path, options, do_nothing)
     old, new = open_beton(betons / "train.beton"), open_beton(tmp_path / "train.beton")
     assert new.sizes.max() == 32
     assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
@@ -116,7 +116,7 @@ def test_beton_converts_to_another_size(betons, tmp_path):
 
 def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_chunks):
     source, whole, target = folder / "train", tmp_path / "whole.beton", tmp_path / "train.beton"
-    convert(source, whole, RAW, show_nothing)
+    convert(source, whole, RAW, do_nothing)
     convert_interrupted(source, target, after=16)
     assert not target.exists()
     for end in ("partial", "partial.journal"):
@@ -136,25 +136,25 @@ def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_ch
 def test_finished_split_is_not_converted_again(folder, tmp_path):
     images, out = tmp_path / "images", tmp_path / "out"
     shutil.copytree(folder, images)
-    train, val = convert(images, out, RAW, show_nothing)
+    train, val = convert(images, out, RAW, do_nothing)
     old = train.stat().st_mtime_ns
     val.unlink()
     expected = forecast(images, out, RAW)
     assert expected.resumed_images == 37
     free = expected.bytes - train.stat().st_size + 1  # existing bytes are not needed twice
-    convert(images, out, RAW, show_nothing, expected._replace(free_bytes=free))
+    convert(images, out, RAW, do_nothing, expected._replace(free_bytes=free))
     assert train.stat().st_mtime_ns == old
     assert len(open_beton(val)) == 11
     val.unlink()
     # a different conversion, or of changed images, starts from scratch
-    convert(images, out, ConvertOptions("jpg", workers=1), show_nothing)
+    convert(images, out, ConvertOptions("jpg", workers=1), do_nothing)
     assert train.stat().st_mtime_ns > old
-    convert(images, out, RAW, show_nothing)
+    convert(images, out, RAW, do_nothing)
     old = train.stat().st_mtime_ns
     path = next((images / "train").glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
     val.unlink()
-    convert(images, out, RAW, show_nothing)
+    convert(images, out, RAW, do_nothing)
     assert train.stat().st_mtime_ns > old
 
 
@@ -199,27 +199,27 @@ def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
         time.sleep(0.02)
     assert not target.exists()
     for path in (target, tmp_path / "whole.beton"):
-        convert(source, path, RAW, show_nothing)
+        convert(source, path, RAW, do_nothing)
     assert target.read_bytes() == (tmp_path / "whole.beton").read_bytes()
 
 
 def test_second_conversion_to_one_file_is_rejected(folder, tmp_path):
     writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, convert_module.PAGE_SIZE, "key")
     with pytest.raises(NotReadyError, match="another conversion"):
-        convert(folder / "train", tmp_path / "train.beton", RAW, show_nothing)
+        convert(folder / "train", tmp_path / "train.beton", RAW, do_nothing)
     writer.close()
 
 
 def test_convert_rejects_full_disk_before_writing(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(NotReadyError, match=r"has 1 kB free; about [\d.]+ MB are needed"):
-        convert(folder, tmp_path / "out", RAW, show_nothing)
+        convert(folder, tmp_path / "out", RAW, do_nothing)
     assert not (tmp_path / "out").exists()
 
 
 def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chunks, monkeypatch):
     target = tmp_path / "train.beton"
-    convert(folder / "train", target, ConvertOptions("jpg", workers=1), show_nothing)
+    convert(folder / "train", target, ConvertOptions("jpg", workers=1), do_nothing)
     old = target.read_bytes(), get_sidecar_path(target).read_bytes()
     write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
 
@@ -231,7 +231,7 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
     with monkeypatch.context() as patch:
         patch.setattr(beton_writer, "write_all", fail_when_full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
-            convert(folder / "train", target, RAW, show_nothing)
+            convert(folder / "train", target, RAW, do_nothing)
     assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
     assert convert_to_first_step(folder / "train", target) > 4
     assert len(open_beton(target)) == 37
@@ -254,10 +254,10 @@ def with_bad_images(folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
 def test_unreadable_images_are_named_or_skipped(with_bad_images, tmp_path):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
     with pytest.raises(NotReadyError) as refusal:
-        convert(root, target, RAW, show_nothing)
+        convert(root, target, RAW, do_nothing)
     assert sorted(problem.key for problem in refusal.value.problems) == bad
     assert len(forecast(root, target, RAW).unreadable) == 2
-    convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), show_nothing)
+    convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), do_nothing)
     beton = open_beton(target)
     assert (len(beton), sorted(beton.sidecar.skipped)) == (6, bad)
 
@@ -270,14 +270,14 @@ def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, sm
     )
     convert_interrupted(root, target, skip)
     with pytest.raises(NotReadyError, match="was skipped") as refusal:
-        convert(root, target, strict, show_nothing)
+        convert(root, target, strict, do_nothing)
     assert [problem.key for problem in refusal.value.problems] == bad[:1]
     assert forecast(root, target, skip).resumed_images == 4  # nothing is lost
     subprocess.run(
         refusal.value.problems[0].advice[1].partition("over:")[2], shell=True, check=True
     )
     with pytest.raises(NotReadyError, match="Truncated File Read"):
-        convert(root, target, strict, show_nothing)
+        convert(root, target, strict, do_nothing)
 
 
 def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
@@ -287,7 +287,7 @@ def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
     os.mkfifo(root / "bee" / "pipe.jpg")
     Image.new("RGB", (70_000, 1)).save(root / "bee" / "long.png")
     skip = ConvertOptions("raw", None, on_bad_image="skip", workers=1)
-    (target,) = convert(root, tmp_path / "a.beton", skip, show_nothing)
+    (target,) = convert(root, tmp_path / "a.beton", skip, do_nothing)
     skipped = {Path(name).name for name in open_beton(target).sidecar.skipped}
     assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
     assert len(skipped) == 5
@@ -311,7 +311,7 @@ def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch
     monkeypatch.setattr(beton_writer, "write_all", damaged)
     for _ in range(2):
         with pytest.raises(TrainingError, match="was not read back"):
-            convert(folder, tmp_path, RAW, show_nothing)
+            convert(folder, tmp_path, RAW, do_nothing)
         assert not list_names(tmp_path)
 
 
@@ -321,29 +321,29 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(convert_module, "_verify", lambda path: 1 / 0)  # as if killed
         with pytest.raises(ZeroDivisionError):
-            convert(folder / "val", tmp_path / "a.beton", RAW, show_nothing)
+            convert(folder / "val", tmp_path / "a.beton", RAW, do_nothing)
     assert not (tmp_path / "a.beton").exists()
-    convert(folder / "val", tmp_path / "a.beton", RAW, show_nothing)
+    convert(folder / "val", tmp_path / "a.beton", RAW, do_nothing)
     assert list_names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
 def test_convert_keeps_file_of_another_source(folder, tmp_path):
     target = tmp_path / "a.beton"
-    convert(folder / "val", target, RAW, show_nothing)
+    convert(folder / "val", target, RAW, do_nothing)
     old = target.read_bytes()
-    convert(folder / "val", target, ConvertOptions("jpg", workers=1), show_nothing)
+    convert(folder / "val", target, ConvertOptions("jpg", workers=1), do_nothing)
     assert target.read_bytes() != old
     wrong = (folder / "train", target), (target, target), (folder, tmp_path / "b.beton")
     for source, place in wrong:
         with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
-            convert(source, place, RAW, show_nothing)
+            convert(source, place, RAW, do_nothing)
     target.write_text("mine")
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
-        convert(folder / "val", target, RAW, show_nothing)
+        convert(folder / "val", target, RAW, do_nothing)
     assert target.read_text() == "mine"
-    convert(folder / "train", tmp_path / "b.half.beton", RAW, show_nothing)
+    convert(folder / "train", tmp_path / "b.half.beton", RAW, do_nothing)
     with pytest.raises(RecipeError, match=r"b\.half\.beton.*already exists"):
-        convert(folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), show_nothing)
+        convert(folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), do_nothing)
 
 
 def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
@@ -352,15 +352,15 @@ def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
         shutil.copytree(folder / images, tmp_path / name / "images")
     target = tmp_path / "a.beton"
     monkeypatch.chdir(tmp_path / "one")
-    convert(Path("images"), target, RAW, show_nothing)
-    convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), show_nothing)
+    convert(Path("images"), target, RAW, do_nothing)
+    convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), do_nothing)
     old = target.read_bytes()
     # a table in a folder is a separate dataset
     Path("images/a.csv").write_text("path,label\nant/000.jpg,a\nbee/001.jpg,b\n")
     for place, source in (("one", "images/a.csv"), ("two", "images")):
         monkeypatch.chdir(tmp_path / place)
         with pytest.raises(RecipeError, match="already exists"):
-            convert(Path(source), target, RAW, show_nothing)
+            convert(Path(source), target, RAW, do_nothing)
     assert target.read_bytes() == old
 
 
@@ -377,4 +377,4 @@ def test_convert_rejects_wrong_sources_targets_and_options(folder, tmp_path):
         (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),
     ):
         with pytest.raises(kind, match=message):
-            convert(source, place, options, show_nothing)
+            convert(source, place, options, do_nothing)

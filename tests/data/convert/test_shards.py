@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert, forecast, shards
 from resnet_recipes.data.convert.shards import find_shards
@@ -97,8 +97,8 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
         write_parquet(folder, tmp_path / "shards")
     else:
         write_tars(folder, tmp_path / "shards", kind)
-    convert(folder, tmp_path / "from-folder", RAW, show_nothing)
-    convert(tmp_path / "shards", tmp_path / "from-shards", RAW, show_nothing)
+    convert(folder, tmp_path / "from-folder", RAW, do_nothing)
+    convert(tmp_path / "shards", tmp_path / "from-shards", RAW, do_nothing)
     for split in ("train.beton", "val.beton"):
         expected = read_samples(tmp_path / "from-folder" / split)
         assert read_samples(tmp_path / "from-shards" / split) == expected
@@ -220,13 +220,13 @@ def test_missing_or_oversized_description_leaves_numbers(feature, tmp_path):
 def test_parquet_cells_without_bytes_are_unreadable_images(cells, tmp_path):
     write_rows(tmp_path / "a.parquet", cells, [0])
     with pytest.raises(NotReadyError, match=r"a\.parquet: row 0"):
-        convert(tmp_path, tmp_path / "out.beton", RAW, show_nothing)
+        convert(tmp_path, tmp_path / "out.beton", RAW, do_nothing)
 
 
 def test_bad_image_is_named_by_shard_and_member(tmp_path):
     write_tar(tmp_path / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
     with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg"):
-        convert(tmp_path, tmp_path / "out.beton", RAW, show_nothing)
+        convert(tmp_path, tmp_path / "out.beton", RAW, do_nothing)
 
 
 def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):

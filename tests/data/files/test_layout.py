@@ -15,7 +15,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import show_nothing
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
@@ -418,9 +418,7 @@ def test_table_next_to_folders_gives_labels_and_note(images_with_tables, folder)
         f"labels come from {images_with_tables}/train.csv and {table}"
         in data.survey_images(make_small_config(images_with_tables)).notes
     )
-    convert(
-        images_with_tables, images_with_tables / "made", ConvertOptions(workers=1), show_nothing
-    )
+    convert(images_with_tables, images_with_tables / "made", ConvertOptions(workers=1), do_nothing)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(images_with_tables / "made" / "val.beton").labels == 0).sum() == bees
     table = table.rename(images_with_tables / "val.CSV")
