@@ -181,8 +181,8 @@ class _Shapes(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a torch function."""
-        place = {"device": "meta"} if function in _MAKERS else {}
-        return function(*args, **{**(kwargs or {}), **place})
+        device = {"device": "meta"} if function in _MAKERS else {}
+        return function(*args, **{**(kwargs or {}), **device})
 
 
 def find_classifier(model: nn.Module) -> str:

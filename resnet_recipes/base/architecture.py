@@ -55,7 +55,7 @@ def find_implied_settings(name: str) -> dict[str, Any]:
 class ModelConfig(Section):
     """The `model` section: the network and its initial weights."""
 
-    _place = "model."
+    _prefix = "model."
 
     # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision, "v1.5") |
     # torchvision:NAME | timm:NAME

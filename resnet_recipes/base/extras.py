@@ -62,8 +62,8 @@ def suggest_install(extra: str) -> str:
     """
     tool = "pip install" if find_spec("pip") else "uv pip install"
     if checkout := _find_checkout():
-        place = "." if checkout == Path.cwd() else str(checkout)
-        return f"{tool} {shlex.quote(f'{place}[{extra}]')}"
+        path = "." if checkout == Path.cwd() else str(checkout)
+        return f"{tool} {shlex.quote(f'{path}[{extra}]')}"
     requirements = [line.partition(";") for line in distribution(_NAME).requires or []]
     names = [
         name for name, _, when in requirements if when.split() == ["extra", "==", f'"{extra}"']
@@ -73,10 +73,10 @@ def suggest_install(extra: str) -> str:
 
 def _find_checkout() -> Path | None:
     """Return the folder with this package's source, if it is on this machine."""
-    place = Path(__file__).parents[2]
+    path = Path(__file__).parents[2]
     try:
         installed = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
-        place = Path(unquote(urlsplit(installed["url"]).path))
+        path = Path(unquote(urlsplit(installed["url"]).path))
     except (PackageNotFoundError, KeyError):
         pass  # the package runs from its source tree
-    return place if (place / "pyproject.toml").is_file() else None
+    return path if (path / "pyproject.toml").is_file() else None

@@ -16,14 +16,14 @@ class Section:
     Attributes that start with an underscore are internal state and may hold anything.
     """
 
-    _place: ClassVar[str] = ""  # prefix of its settings in a recipe: "data."
+    _prefix: ClassVar[str] = ""  # prefix of its settings in a recipe: "data."
 
     if not TYPE_CHECKING:  # a type checker that saw this would accept every name
 
         def __setattr__(self, name: str, value: object) -> None:
             """Convert and set a value. Raises RecipeError if the name or the type is wrong."""
             if not name.startswith("_"):
-                value = fit_value(type(self), name, value, self._place)
+                value = fit_value(type(self), name, value, self._prefix)
             super().__setattr__(name, value)
 
     def problems(self) -> Iterator[Problem]:
@@ -33,9 +33,9 @@ class Section:
             yield add_likely_value(problem, type(self), problem.key, value)
 
 
-def fit_value(cls: type, name: str, value: object, place: str) -> Any:
+def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
     """Return a value converted to the type of a field. Raises RecipeError if that fails."""
-    kinds, key = get_kinds(cls), f"{place}{name}"
+    kinds, key = get_kinds(cls), f"{prefix}{name}"
     if name not in kinds:
         inside = [
             f"{section}.{inner}"
@@ -43,7 +43,7 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
             for option in find_dataclasses(kind)
             for inner in get_kinds(option)
         ]
-        meant = find_closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
+        meant = find_closest(key, [f"{prefix}{each}" for each in (*kinds, *inside)])
         fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
         raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
     try:

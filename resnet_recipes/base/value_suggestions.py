@@ -34,7 +34,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
 
     The problem is unchanged if it already has a fix, or if no intended value is found.
     """
-    key = f"{getattr(cls, '_place', '')}{name}"
+    key = f"{getattr(cls, '_prefix', '')}{name}"
     text = _make_text(value)
     group = key.removesuffix(".name")  # "optimizer", from optimizer.name
     if meaning := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):

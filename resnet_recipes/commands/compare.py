@@ -92,7 +92,7 @@ def run(arguments: Arguments) -> int:
 def _read_runs(words: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
     if len(words) < 2:
-        newest = [place.name for place in list_newest(ROOT)]
+        newest = [folder.name for folder in list_newest(ROOT)]
         names = [*words, *(name for name in newest if name not in words)][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
@@ -102,8 +102,8 @@ def _read_runs(words: Sequence[str]) -> list[RunRecord]:
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    places = {place.resolve(): place for place in find_runs(words)}
-    runs = read_all(list(places.values()))
+    folders = {folder.resolve(): folder for folder in find_runs(words)}
+    runs = read_all(list(folders.values()))
     if len(runs) < 2:
         fix = "resnet-recipes runs"
         raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)

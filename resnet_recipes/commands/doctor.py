@@ -61,27 +61,27 @@ def run(arguments: Arguments) -> int:
         fix = fix or find_misspelled(topic, ("data", "native", "gpu", "run"))
         raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
     settings = [word for word in words if is_setting(word)]
-    places = [word for word in words if word not in settings]
+    paths = [word for word in words if word not in settings]
     if settings and "--network" not in arguments:
         clause = Statement("`doctor` takes settings only with --network")
         raise RecipeError.of(shlex.join(settings), None, clause, kind=Kind.UNUSED)
-    if (topic == "data" and len(places) != 1) or len(places) > 1:
+    if (topic == "data" and len(paths) != 1) or len(paths) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
-    if topic in ("native", "gpu") and places:
+    if topic in ("native", "gpu") and paths:
         clause = Statement(f"`doctor {topic}` takes no argument")
-        raise RecipeError.of(shlex.join(places), None, clause, kind=Kind.UNUSED)
-    place = parse_path("PATH", places[0]) if places else None
-    if topic == "run" and place and not place.is_dir():
-        raise NotReadyError.of("PATH", str(place), "is not a folder")
+        raise RecipeError.of(shlex.join(paths), None, clause, kind=Kind.UNUSED)
+    path = parse_path("PATH", paths[0]) if paths else None
+    if topic == "run" and path and not path.is_dir():
+        raise NotReadyError.of("PATH", str(path), "is not a folder")
     if "--fix-val" in arguments:
-        return _fix_val(place, arguments)
-    findings = _check_topics(topic, place, arguments, settings)
+        return _fix_val(path, arguments)
+    findings = _check_topics(topic, path, arguments, settings)
     show(arguments, to_json(topic, findings), _format_findings(findings))
     return get_exit_code(findings)
 
 
 def _check_topics(
-    topic: str, place: Path | None, arguments: Arguments, settings: Sequence[str]
+    topic: str, path: Path | None, arguments: Arguments, settings: Sequence[str]
 ) -> list[Finding]:
     findings: list[Finding] = []
     if topic == "data":
@@ -90,12 +90,12 @@ def _check_topics(
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE.example) if name else None
         with ProgressLine("decoding") as show:
-            findings += check_data(place, "--no-images" not in arguments, show)
+            findings += check_data(path, "--no-images" not in arguments, show)
         if network and get_exit_code(findings) == ExitCode.DONE:
             from resnet_recipes.inference.similar_images import check_similar
 
             with ProgressLine("comparing") as show:
-                findings.append(check_similar(network.to_device(), place, show))
+                findings.append(check_similar(network.to_device(), path, show))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 
@@ -107,19 +107,19 @@ def _check_topics(
     if topic in ("run", "machine"):
         from resnet_recipes.doctor.run import check_run
 
-        findings += check_run(place)
+        findings += check_run(path)
     return findings
 
 
-def _fix_val(place: Path | None, arguments: Arguments) -> int:
+def _fix_val(root: Path | None, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
-    if place is None:
+    if root is None:
         clause = "needs the folder whose val/ has no class folders"
         raise RecipeError.of("--fix-val", None, clause, Hint(f"{_FORM} --fix-val MAP"))
     synsets = arguments.flags.get("--synsets")
     folder = build_val_tree(
-        place,
+        root,
         parse_path("--fix-val", arguments.flags["--fix-val"]),
         parse_path("--synsets", synsets) if synsets else None,
     )

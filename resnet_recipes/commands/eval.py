@@ -55,11 +55,11 @@ ResultRow = dict[str, Any]
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
     first, rest = arguments.words[:1], arguments.words[1:]
-    places = [*first, *filter(is_run, rest)]
+    sources = [*first, *filter(is_run, rest)]
     changes = [word for word in rest if not is_run(word)]
     networks = [
-        open_network([*place, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
-        for place in ([[place] for place in places] or [first])
+        open_network([*source, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
+        for source in ([[source] for source in sources] or [first])
     ]
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
@@ -67,9 +67,9 @@ def run(arguments: Arguments) -> int:
 
     recipe = networks[0].recipe
     data, sizes = recipe.data, recipe.evaluation.sizes
-    for place, network in zip(places, networks, strict=True):
+    for source, network in zip(sources, networks, strict=True):
         require_trusted_url(
-            network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", place])
+            network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", source])
         )
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
@@ -205,7 +205,7 @@ def _make_row(
     top1, top5, loss, examples, balanced = result.metrics
     interval = compute_accuracy_interval(round(top1 * examples / 100), examples)
     return {
-        "network": " ".join(str(network.place) for network in networks),
+        "network": " ".join(str(network.path) for network in networks),
         "data": recipe.data.root,
         "eval_size": size,
         "eval_resize": recipe.data.resize_for(size),

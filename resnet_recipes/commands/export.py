@@ -95,8 +95,8 @@ def _find_problems(
     """Yield problems of flags that are known before the network is opened."""
     words, flags = arguments.words, arguments.flags
     to = flags.get("--to", "onnx")
-    place = shlex.quote(flags.get("--out", "exported"))
-    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {place}"
+    path = shlex.quote(flags.get("--out", "exported"))
+    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {path}"
     fix = fix if words and to in formats else ""
     if "--to" not in flags:
         yield Problem("--to", None, "", valid=tuple(formats), kind=Kind.MISSING)

@@ -86,7 +86,7 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
         "epochs": "-",
         "about": "",
         "published": None,
-        "place": entry.place,
+        "place": entry.location,
         "shadows": entry.shadows is not None,
         "group": "recipes" if is_packaged else "yours",
     }
@@ -109,8 +109,8 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
 def _describe_use(item: dict[str, Any]) -> str:
     """Return the purpose of a recipe, and its file if it is not packaged."""
     hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
-    place = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
-    return f"{item['about']}{place}".strip()
+    location = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
+    return f"{item['about']}{location}".strip()
 
 
 def _find_length(head: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
         measure.predict_time(plan),
     )
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
-    rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
+    rows = [("recipe", f"{plan.recipe.name}, {entry.location}{hides}")]
     if plan.origin.words:
         rows.append(("changed", "  ".join(plan.origin.words)))
     machine = [
@@ -207,16 +207,16 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledR
     from resnet_recipes.jobs.loading import list_supplies
 
     if forecast:
-        sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
+        sides = dict.fromkeys(plan.sizes[index] for index in (0, len(plan.sizes) // 2, -1))
         needs = (
             f"{format_number(1 / forecast.speeds.seconds_at(side).median)} at {side} px"
             for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for place, rates, first_epoch, source in list_supplies(plan):
+    for index, rates, first_epoch, source in list_supplies(plan):
         each = ", ".join(f"{format_number(rate)} at {side} px" for side, rate in rates.items())
         first = f"{format_number(first_epoch)} in the first epoch"
-        yield "supply", f"{place}: {each}, {first}, in images/s; {source}"
+        yield "supply", f"{index}: {each}, {first}, in images/s; {source}"
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:

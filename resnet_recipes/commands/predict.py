@@ -55,7 +55,7 @@ _MAX_NAMED, _IN_GALLERY = 10, 1000
 
 def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the arguments and, within a folder, by name."""
-    place, words = arguments.words[:1], arguments.words[1:]
+    first, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word)]
     images = [parse_path("IMAGE", word) for word in words if word not in settings]
     top = arguments.flags.get("--top", "5")
@@ -64,8 +64,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.data.imagenet import find_english_name
     from resnet_recipes.inference.trained_network import predict_images
 
-    paths = _find_images(place[0], images)
-    network = open_network([*place, *settings], USAGE.example).to_device()
+    paths = _find_images(first[0], images)
+    network = open_network([*first, *settings], USAGE.example).to_device()
     most = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
     each: Iterable[Prediction] = _count(predict_images(network, paths, most), bad, len(paths))
@@ -90,13 +90,13 @@ def run(arguments: Arguments) -> int:
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _find_images(place: str, images: Sequence[Path]) -> "list[str | Pixels]":
+def _find_images(source: str, images: Sequence[Path]) -> "list[str | Pixels]":
     """Return the paths of images. Raises NotReadyError if they or the network do not exist."""
     from resnet_recipes.inference.images import find_images
 
     missing: tuple[Problem, ...] = ()
     try:
-        find_network(place, "RUN|FILE")
+        find_network(source, "RUN|FILE")
     except NotReadyError as error:
         missing = error.problems
     try:
@@ -109,14 +109,14 @@ def _find_images(place: str, images: Sequence[Path]) -> "list[str | Pixels]":
 
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     """Yield the problems of the arguments for a run and for images, and of flags."""
-    place, words = arguments.words[:1], arguments.words[1:]
-    if problem := find_missing_network(place, USAGE.example):
+    first, words = arguments.words[:1], arguments.words[1:]
+    if problem := find_missing_network(first, USAGE.example):
         yield problem
     if not has_images:
         hint = () if problem else Hint("resnet-recipes predict RUN IMAGE ...")
         yield Problem("IMAGE", None, "pass files or folders", hint, kind=Kind.MISSING)
     if swapped := list(filter(is_run, words)):
-        runs = [*filter(is_run, place), *swapped]
+        runs = [*filter(is_run, first), *swapped]
         rest = [word for word in arguments.words if word not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
         clause = "is a run: one comes first, then images"
@@ -171,7 +171,7 @@ def _list_fields(one: "Prediction") -> dict[str, object]:
 
 def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -> None:
     """Write a row for each image when it is ready: its classes, or why it is unreadable."""
-    heads = [f"{head}_{place}" for place in range(1, most + 1) for head in ("class", "probability")]
+    heads = [f"{head}_{rank}" for rank in range(1, most + 1) for head in ("class", "probability")]
     with open_output("--csv", file_name) as file:
         file.write(format_csv_line(["file", *heads, "error"]).encode())
         for one in predictions:

@@ -53,13 +53,13 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
 
     Raises NotReadyError if a folder cannot be listed.
     """
-    for place in find_runs(words):
-        one = read_run(place)
+    for folder in find_runs(words):
+        one = read_run(folder)
         try:
-            yield from [one] if one else list_runs(place)
+            yield from [one] if one else list_runs(folder)
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
-            raise NotReadyError.at(place, clause, LIST) from None
+            raise NotReadyError.at(folder, clause, LIST) from None
 
 
 def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
@@ -68,11 +68,11 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
     Raises RecipeError.
     """
     RecipeError.raise_if_any([find_missing_network(words, usage)])
-    place = find_network(words[0], "RUN|FILE")
+    path = find_network(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import list_notes
 
-    network = open_trained(place, words[1:], also)
+    network = open_trained(path, words[1:], also)
     for note in list_notes(network.network):
         text, *fixes = note.split("\n")
         say("\n".join([f"note: {text}", *(f"      {label(fix)}" for fix in fixes)]))
@@ -96,8 +96,8 @@ def is_setting(word: str) -> bool:
 
 def is_run(word: str) -> bool:
     """Return whether an argument is a run folder."""
-    place = find_place("RUN", word)
-    return place is not None and (place / CONFIG).is_file()
+    path = find_place("RUN", word)
+    return path is not None and (path / CONFIG).is_file()
 
 
 def find_resumed(arguments: Arguments) -> Resumption | None:
@@ -166,8 +166,8 @@ def replace_extend(arguments: Arguments) -> Arguments:
         clause = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, clause, LIST)
     folder = folder.absolute()
-    place = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
-    arguments.words[:0] = [f"recipe={folder / CONFIG}", *place, f"run.extends={folder}"]
+    root_setting = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
+    arguments.words[:0] = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
     return arguments
 
 
@@ -200,8 +200,8 @@ def _find_weights(name: str, arguments: Arguments) -> str:
     ):
         return name
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
-    if place := find_place(_WEIGHTS, name):
-        return str(place)
+    if path := find_place(_WEIGHTS, name):
+        return str(path)
     missing = describe_missing_run(_WEIGHTS, name)
     if name == LAST or len(missing.fixes) > 1:  # a similar run exists
         raise NotReadyError([missing])

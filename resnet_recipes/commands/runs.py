@@ -97,23 +97,23 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
     if not words:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
-    places = find_runs(words)
-    others = (place for place in places if place.is_symlink() or not read_run(place))
+    folders = find_runs(words)
+    others = (folder for folder in folders if folder.is_symlink() or not read_run(folder))
     RecipeError.raise_if_any(
-        Problem(str(place), None, "is not a run folder", LIST) for place in others
+        Problem(str(folder), None, "is not a run folder", LIST) for folder in others
     )
     if not sure and not sys.stdin.isatty():
         clause = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", clause, "--yes")
-    names = ", ".join(place.name for place in places)
+    names = ", ".join(folder.name for folder in folders)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED
     print(f"deleting {names} with all checkpoints")
     with ExitStack() as locks:
-        for place in places:
-            locks.enter_context(LockedFolder(place))
-        for place in places:
-            shutil.rmtree(place)
+        for folder in folders:
+            locks.enter_context(LockedFolder(folder))
+        for folder in folders:
+            shutil.rmtree(folder)
     print(f"deleted {names}")
     return 0
 
@@ -179,8 +179,8 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
         if run.reason:
             yield from wrap_text(run.reason.splitlines()[0], get_width(), "    ", "    ")
         if run.resumable:
-            place = run.name if run.folder.parent == ROOT else run.folder
-            yield f"    resume: resnet-train --resume {escape_controls(place)}"
+            name = run.name if run.folder.parent == ROOT else run.folder
+            yield f"    resume: resnet-train --resume {escape_controls(name)}"
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:

@@ -141,7 +141,7 @@ def draw_curve(records: list[Record], width: int) -> str:
     low, high = min(losses), max(losses)
     label = f"loss {high:.3g} to {low:.3g}   "
     count = min(len(losses), max(1, width - len(label)))
-    ends = [len(losses) * place // count for place in range(count + 1)]
+    ends = [len(losses) * index // count for index in range(count + 1)]
     means = [fmean(losses[first:end]) for first, end in pairwise(ends)]
     scale = (len(_BLOCKS) - 1) / ((high - low) or 1)
     return label + "".join(_BLOCKS[round((mean - low) * scale)] for mean in means)

@@ -42,7 +42,7 @@ CropSize = Annotated[int, Bounds(least=8, most=1024)]
 class DataConfig(Section):
     """The `data` section: images, crops and loader."""
 
-    _place = "data."
+    _prefix = "data."
 
     # torchvision: image files | ffcv: .beton files | auto: ffcv if root has such files, else
     # torchvision | synthetic: generated images, to measure speed

@@ -46,12 +46,14 @@ def write(
     with atomic.create_folder(folder) as draft:
         for part, (split, count) in enumerate((("train", train_images), ("val", val_images))):
             for label, name in enumerate(DEMO_CLASSES):
-                place = draft / split / name
-                place.mkdir(parents=True)
+                class_folder = draft / split / name
+                class_folder.mkdir(parents=True)
                 for number in range(count):
                     rng = np.random.default_rng((seed, part, label, number))
                     scene = draw_picture(name, rng)
-                    scene.save(place / f"{number:04d}.jpg", quality=int(rng.integers(60, 95)))
+                    scene.save(
+                        class_folder / f"{number:04d}.jpg", quality=int(rng.integers(60, 95))
+                    )
     return folder
 
 

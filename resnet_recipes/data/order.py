@@ -63,9 +63,9 @@ def generate_train_batches(
         image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
         crop_epoch = epoch % batching.stored.epochs if batching.stored else epoch
         for step in range(first, steps):
-            places = _find_places(batching, step, config.repeats)
-            rows = places // config.repeats
-            copies = before[rows] + places % config.repeats
+            positions = _find_places(batching, step, config.repeats)
+            rows = positions // config.repeats
+            copies = before[rows] + positions % config.repeats
             yield BatchOrder(crop_epoch, order[rows], copies, image_size)
         epoch, first = epoch + 1, 0
 
@@ -94,9 +94,9 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
     ordered = order[by_index]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     begins = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-    places = np.empty_like(order)
-    places[by_index] = np.arange(len(order)) - begins
-    return places
+    occurrences = np.empty_like(order)
+    occurrences[by_index] = np.arange(len(order)) - begins
+    return occurrences
 
 
 def _find_places(batching: Batching, step: int, repeats: int) -> np.ndarray:
@@ -106,10 +106,10 @@ def _find_places(batching: Batching, step: int, repeats: int) -> np.ndarray:
     them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two
     copies of an image, if avoidable.
     """
-    places = np.arange(step * batching.global_size, (step + 1) * batching.global_size)
+    positions = np.arange(step * batching.global_size, (step + 1) * batching.global_size)
     if repeats > 1:
-        places = places.reshape(-1, batching.groups).T.ravel()
-    return places[batching.rank * batching.rank_size : (batching.rank + 1) * batching.rank_size]
+        positions = positions.reshape(-1, batching.groups).T.ravel()
+    return positions[batching.rank * batching.rank_size : (batching.rank + 1) * batching.rank_size]
 
 
 def list_eval_batches(

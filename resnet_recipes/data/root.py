@@ -43,12 +43,12 @@ _WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt")
 _MAX_SEARCHED = 200  # folders searched for splits
 
 
-def find_root_problem(place: str) -> Problem | None:
-    """Return the problem with `place`, or None if it looks right.
+def find_root_problem(path: str) -> Problem | None:
+    """Return the problem with `path`, or None if it looks right.
 
     The problem contains the folder that the user probably meant.
     """
-    root = Path(place)
+    root = Path(path)
     try:
         names = set(os.listdir(root))
     except FileNotFoundError:
@@ -156,8 +156,8 @@ def _explain_missing(root: Path) -> Problem:
             return _make_absent_problem(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])
     is_here = there.absolute() == Path.cwd()
-    place = "this folder" if is_here else there
-    fix: Fix = Hint(f"{place} contains {listed}" if listed else LAYOUT)
+    subject = "this folder" if is_here else there
+    fix: Fix = Hint(f"{subject} contains {listed}" if listed else LAYOUT)
     if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):

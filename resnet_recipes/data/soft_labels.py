@@ -49,8 +49,8 @@ class TeacherStorage:
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
         self._storage.fill(rows)
-        place = rows.epoch, rows.copies, rows.indices
-        values, classes = self._outputs.values[place], self._outputs.classes[place]
+        index = rows.epoch, rows.copies, rows.indices
+        values, classes = self._outputs.values[index], self._outputs.classes[index]
         spread_probabilities(values, classes, self._stored.temperature, rows.soft_labels)
 
 

@@ -66,7 +66,7 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
     # images set aside by val_share have no part
     part_listings = list(zip(parts.values(), listings, strict=False))
     NotReadyError.raise_if_any(
-        make_problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
+        make_problem(part.path, "has no images", Hint(f"{LAYOUT}{unread}"))
         for part, listing in part_listings
         if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
@@ -95,26 +95,24 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
 
 def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Problem]:
     """Yield why parts cannot be read, as one problem."""
-    flat = [
-        part.place for part in parts.values() if not (part.is_table or list_classes(part.place))
-    ]
+    flat = [part.path for part in parts.values() if not (part.is_table or list_classes(part.path))]
     if not flat:
         return
-    place, clause = flat[0] if len(flat) == 1 else root, "contains images without class folders"
-    some_image, quoted = next(list_images(place), None), shlex.quote(str(root))
+    folder, clause = flat[0] if len(flat) == 1 else root, "contains images without class folders"
+    some_image, quoted = next(list_images(folder), None), shlex.quote(str(root))
     if some_image is None:
-        yield make_problem(place, "has no images", Hint(LAYOUT))
+        yield make_problem(folder, "has no images", Hint(LAYOUT))
     elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
-        yield make_problem(place, f"{clause}, and a table that is not read", fix)
-    elif place != root and some_image.startswith("ILSVRC2012_val_"):
+        yield make_problem(folder, f"{clause}, and a table that is not read", fix)
+    elif folder != root and some_image.startswith("ILSVRC2012_val_"):
         fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
-        yield make_problem(place, f"{clause}; Kaggle's list can sort them", fix)
+        yield make_problem(folder, f"{clause}; Kaggle's list can sort them", fix)
     else:
         more = "or a table with the columns path and label: data=TABLE"
-        if place.parent == root and {*list_classes(root)} > {*find_split_folders(root)}:
-            more = f"or, if {place.name} is a class: mkdir set && ln -s {quoted} set/train"
-        yield make_problem(place, clause, (Hint(LAYOUT), Hint(more)))
+        if folder.parent == root and {*list_classes(root)} > {*find_split_folders(root)}:
+            more = f"or, if {folder.name} is a class: mkdir set && ln -s {quoted} set/train"
+        yield make_problem(folder, clause, (Hint(LAYOUT), Hint(more)))
 
 
 def _list_tables(folder: Path) -> list[Path]:
@@ -131,7 +129,7 @@ def _find_split_problems(
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
-        clause = f"is for data without validation images, and {parts['val'].place} has some"
+        clause = f"is for data without validation images, and {parts['val'].path} has some"
         remove = ("data.val_share=0", Hint("or remove the setting"))
         yield Problem("data.val_share", config.val_share, clause, remove)
     if "val" not in parts and not config.sets_aside:
@@ -156,7 +154,7 @@ def _find_doubts(
                 one
                 for part, listing in zip(parts.values(), listings, strict=False)
                 if not part.is_table
-                for one in find_doubts(part.place, listing)
+                for one in find_doubts(part.path, listing)
             ),
             1,
         )
@@ -182,8 +180,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     if len(train.classes) < 2:
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
         if config.sets_aside and train.has_inner:
-            place = os.path.join(train.folder, train.classes[0])
-            fix = (Value(place), Hint("it makes each folder in it a class"))
+            folder = os.path.join(train.folder, train.classes[0])
+            fix = (Value(folder), Hint("it makes each folder in it a class"))
         elif train.has_inner:
             fix = ("data.nested_classes=true", Hint("it makes each inner folder a class"))
         yield make_problem(
@@ -257,7 +255,7 @@ def _has_nested_classes(listing: Listing) -> bool:
 def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[str]:
     """Yield the source of labels if a folder also has tables."""
     labels = [
-        str(part.place) if part.is_table else f"the names of folders in {part.place}"
+        str(part.path) if part.is_table else f"the names of folders in {part.path}"
         for part in parts.values()
     ]
     unread = [str(path) for path in _list_tables(root) if str(path) not in labels]

@@ -32,8 +32,8 @@ class SyntheticImages:
         coarse = np.random.default_rng(0).integers(
             64, 128, (SYNTHETIC_CLASSES, 4, 4, 3), dtype=np.uint8
         )
-        place = np.arange(image_size) * 4 // image_size
-        self._patterns = _to_device(coarse[:, place][:, :, place])
+        cell = np.arange(image_size) * 4 // image_size
+        self._patterns = _to_device(coarse[:, cell][:, :, cell])
         self._noises = _to_device(
             rng.integers(0, 128, (_NOISE_IMAGES, image_size, image_size, 3), dtype=np.uint8)
         )

@@ -26,8 +26,8 @@ class Finding(NamedTuple):
 
 def make_finding(problem: Problem) -> Finding:
     """Return a problem that prevents a run as a finding."""
-    place = problem.value if problem.key == "data.root" else problem.key
-    return Finding("fix", problem.about(str(place)), tuple(map(problem.command, problem.advice)))
+    subject = problem.value if problem.key == "data.root" else problem.key
+    return Finding("fix", problem.about(str(subject)), tuple(map(problem.command, problem.advice)))
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:

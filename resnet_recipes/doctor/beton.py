@@ -83,9 +83,9 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     name, order = beton.path.name, np.argsort(beton.starts).tolist()
     reasons = zip(order, run_checks(order, make_verifier(beton), progress), strict=True)
     if damaged := sorted((index, reason) for index, reason in reasons if reason):
-        places = [f"sample {index}: {reason}" for index, reason in damaged]
+        faults = [f"sample {index}: {reason}" for index, reason in damaged]
         yield Finding(
-            "fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, list_few(places)
+            "fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, list_few(faults)
         )
     else:
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")

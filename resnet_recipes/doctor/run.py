@@ -79,9 +79,9 @@ def _check_cores(gpus: int) -> Finding:
 
 
 def _check_disk(runs: Path) -> Finding:
-    place = find_existing_parent(runs)
-    free = shutil.disk_usage(place).free
+    parent = find_existing_parent(runs)
+    free = shutil.disk_usage(parent).free
     if free < _MIN_FREE_DISK:
-        what = f"{place} has {format_bytes(free)} free, too little for checkpoints"
+        what = f"{parent} has {format_bytes(free)} free, too little for checkpoints"
         return Finding("fix", what, Hint("free some space, or change run.root"))
-    return Finding("ok", f"{place} has {format_bytes(free)} free")
+    return Finding("ok", f"{parent} has {format_bytes(free)} free")

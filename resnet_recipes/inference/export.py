@@ -176,18 +176,18 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
             int
         )
         paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
-    decoded = [_decode(trained.configured, place) for place in paths or _generate_images()]
+    decoded = [_decode(trained.configured, source) for source in paths or _generate_images()]
     sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
     kind = "validation" if paths else "random"  # samples of a .beton file are not files
     return decoded, f"{len(decoded)} {kind} images of {sizes}"
 
 
-def _decode(network: Network, place: str | Image.Image) -> DecodedImage:
+def _decode(network: Network, source: str | Image.Image) -> DecodedImage:
     """Decode an image for the network and the export. Raises TrainingError if it is damaged."""
     try:
-        image = read_pixels(read_file(place) if isinstance(place, str) else place)
+        image = read_pixels(read_file(source) if isinstance(source, str) else source)
     except BadImageError as error:
-        raise TrainingError(f"{place} {error}") from None
+        raise TrainingError(f"{source} {error}") from None
     return network.transform(image.pixels()), image.pixels()
 
 

@@ -101,7 +101,7 @@ def _list_files(config: DataConfig, root: Path) -> Listing:
     if config.sets_aside or "val" in splits:
         return list_split(config, "val")
     if "" not in splits:
-        fix = Value(splits["train"].place)
+        fix = Value(splits["train"].path)
         raise make_error(root, "has training images only", fix)
     return splits[""].listing(config)
 
@@ -144,7 +144,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
     return collected
 
 
-def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
+def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
     """Return the absolute paths of images, and of all images in folders, sorted by name.
 
     A path that does not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep
@@ -152,19 +152,19 @@ def find_images(places: Sequence[Path | Pixels]) -> list[str | Pixels]:
     """
     images: list[str | Pixels] = []
     problems: list[Problem] = []
-    for place in places:
-        if isinstance(place, Pixels):
-            images.append(place)
+    for source in sources:
+        if isinstance(source, Pixels):
+            images.append(source)
             continue
-        place = place.absolute()
-        matches = [place] if place.exists() else _list_matches(place)
+        source = source.absolute()
+        matches = [source] if source.exists() else _list_matches(source)
         for path in matches:
             images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
-            is_pattern = glob.has_magic(str(place))
+            is_pattern = glob.has_magic(str(source))
             clause = Statement("no file matches this pattern") if is_pattern else ""
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            problems.append(Problem(str(place), None, clause, _suggest_path(place), kind=kind))
+            problems.append(Problem(str(source), None, clause, _suggest_path(source), kind=kind))
     NotReadyError.raise_if_any(problems)
     return images
 
@@ -194,7 +194,7 @@ def _list_matches(pattern: Path) -> list[Path]:
     to itself. Raises NotReadyError.
     """
     parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
-    first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    first = next((index for index, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     top, rest = Path(*parts[:first]), "/".join(parts[first:])
     if not rest:
         return [top] if top.exists() else []

@@ -66,13 +66,13 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
     first, *others = networks
     for network in others:
         if network.network.classes != first.network.classes:
-            clause = f"has other classes than {first.place}"
-            raise RecipeError.of("RUN", str(network.place), clause)
+            clause = f"has other classes than {first.path}"
+            raise RecipeError.of("RUN", str(network.path), clause)
     with open_pool(networks) as images:
         paths = [os.path.realpath(image.path) for image in images]
     if twice := len(paths) - len({*paths}):
         clause = f"cannot be pooled: they have {twice:,} validation images in common"
-        names = " ".join(str(network.place) for network in networks)
+        names = " ".join(str(network.path) for network in networks)
         hint = Hint(
             "resnet-recipes compare  compares runs on the same images; "
             "resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5  trains runs that can be pooled"

@@ -49,7 +49,7 @@ _EXTRA_SETTINGS = ("evaluation.sizes", "launch.gpus")
 
 
 def open_trained(
-    place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
+    source: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
 ) -> TrainedNetwork:
     """Open a network object, a run, a checkpoint, a weights file or a published name.
 
@@ -58,13 +58,13 @@ def open_trained(
     be changed. Raises RecipeError with all problems.
     """
     model, others = parse_model(changes)
-    if isinstance(place, Network):
-        path, network = None, place
+    if isinstance(source, Network):
+        path, network = None, source
     else:
-        path, network = place, open_network(str(place), model, downloads=True)
+        path, network = source, open_network(str(source), model, downloads=True)
     name, eval_size = network.about.architecture, network.about.eval_size
     if model and model.name != name:
-        clause = f"is not the network of {place}, which is {name}"
+        clause = f"is not the network of {source}, which is {name}"
         raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
     recipe = apply_changes(make_recipe(path, network), others, (*_SETTINGS, *also))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:

@@ -70,6 +70,6 @@ def find_similar(
             progress(min(batch * len(features), images.examples), images.examples)
     train_features, val_features = torch.cat(features).split([len(train), len(val)])
     nearest = [(part @ train_features.T).max(1) for part in val_features.split(_CHUNK_IMAGES)]
-    cosines, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
+    cosines, indices = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     order = cosines.argsort(descending=True, stable=True).tolist()
-    return [SimilarPair(val[row], train[places[row]], float(cosines[row])) for row in order]
+    return [SimilarPair(val[row], train[indices[row]], float(cosines[row])) for row in order]

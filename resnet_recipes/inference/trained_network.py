@@ -57,7 +57,7 @@ class EvaluationResult(NamedTuple):
 class TrainedNetwork:
     """A network, on the CPU at first, and a recipe with its evaluation settings."""
 
-    place: Path | None  # run folder or file; None for a network built in Python
+    path: Path | None  # run folder or file; None for a network built in Python
     network: Network
     recipe: Recipe
     rank: Rank = _ALONE
@@ -114,9 +114,9 @@ class TrainedNetwork:
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
         batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
-        original, about = make_recipe(self.place, self.network).data, self.network.about
+        original, about = make_recipe(self.path, self.network).data, self.network.about
         is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
-        facts = self.place and self.place / DATA
+        facts = self.path and self.path / DATA
         if facts and os.path.lexists(facts) and is_own:
             read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
             return data.open_eval(config, read, batching)
@@ -162,13 +162,13 @@ def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
     return local
 
 
-def make_recipe(place: Path | None, network: Network) -> Recipe:
+def make_recipe(path: Path | None, network: Network) -> Recipe:
     """Return a run's recipe, or the defaults with the network's image settings.
 
     The recipe uses all visible GPUs.
     """
-    if place and place.is_dir():
-        recipe = frozen_recipe.read(place / CONFIG)
+    if path and path.is_dir():
+        recipe = frozen_recipe.read(path / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
     config = DataConfig(**select_image_settings(about))

@@ -36,9 +36,9 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
         trained = network.to_device()
         with ProgressLine("evaluating") as show:
             return [trained.with_size(size).evaluate(show) for size in sizes]
-    assert network.place is not None  # a network in memory stays in this process
-    place = network.place.absolute() if network.place.exists() else network.place
-    job = {"place": str(place), "sizes": list(sizes)}
+    assert network.path is not None  # a network in memory stays in this process
+    path = network.path.absolute() if network.path.exists() else network.path
+    job = {"place": str(path), "sizes": list(sizes)}
     task = Task("evaluate", "the evaluation did not finish", job)
     with task.run(network.recipe, None, group, say) as folder:
         return [
@@ -68,8 +68,8 @@ def run_job(process: RankProcess) -> int:
     job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
     # first, because kernels are compared on the current GPU
     distributed.join(distributed.read_rank(recipe.launch.device, process.launch.store_path))
-    place = Path(job["place"])
-    trained = TrainedNetwork(place, open_network(str(place), recipe.model), recipe).to_device()
+    path = Path(job["place"])
+    trained = TrainedNetwork(path, open_network(str(path), recipe.model), recipe).to_device()
     for number, size in enumerate(job["sizes"]):
         with show_progress(process, "evaluating") as progress:
             result = trained.with_size(size).evaluate(progress)

@@ -99,15 +99,15 @@ def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: 
             failure = error
             is_known = isinstance(error, RecipeError | TrainingError)
             code = error.exit_code if is_known else ExitCode.FAILED
-    place = str(locked.path.resolve()) if locked else ""
-    place, code = json.loads(_join_rendezvous("folder").broadcast(json.dumps([place, code])))
+    path = str(locked.path.resolve()) if locked else ""
+    path, code = json.loads(_join_rendezvous("folder").broadcast(json.dumps([path, code])))
     if failure:
         raise failure
-    if place:
+    if path:
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import run_job
 
-        held = locked or _open_folder(Path(place), rendezvous.rank)
+        held = locked or _open_folder(Path(path), rendezvous.rank)
         run_rank(held, run_job, LaunchFacts(start, "--verbose" in words))
     return code
 
@@ -289,9 +289,9 @@ def _join_rendezvous(topic: str) -> "Rendezvous":
     try:
         return Rendezvous.for_topic(topic, read_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
-        place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
+        address = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         reason = get_first_line(error)
         clause = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
         raise NotReadyError.of(
-            "MASTER_ADDR:MASTER_PORT", place, clause, "export MASTER_PORT=another"
+            "MASTER_ADDR:MASTER_PORT", address, clause, "export MASTER_PORT=another"
         ) from None

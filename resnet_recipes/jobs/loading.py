@@ -23,7 +23,7 @@ MIN_LIMITED_RATIO = 1.05
 class Supply(NamedTuple):
     """Images per second of the loaders of all ranks."""
 
-    place: str  # location of the images
+    location: str  # location of the images
     images_per_second: dict[int, float]  # by crop size, after the first epoch
     first_epoch_images_per_second: float
     source: str  # source of the numbers

@@ -102,7 +102,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
                 atomic.write_text(draft / name, content)
             if state:
                 state.put_into(draft, recipe)
-            _place(held, plan)
+            _move_into_place(held, plan)
         except NotReadyError as error:
             raise error.with_path_replaced(draft, str(draft.parent)) from None
         except OSError as error:
@@ -139,7 +139,7 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def _place(draft: LockedFolder, plan: Plan) -> None:
+def _move_into_place(draft: LockedFolder, plan: Plan) -> None:
     """Move a complete folder to its final name."""
     root, name = draft.path.parent, plan.recipe.run.name
     if name == "auto":
@@ -169,18 +169,18 @@ def _is_free(folder: Path) -> bool:
 
 
 def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
-    place = shlex.quote(str(folder))
+    path = shlex.quote(str(folder))
     if is_running(folder):
         changes = find_changed_settings(asdict(frozen_recipe.read(folder / CONFIG)), recipe)
         keys = [problem.key for problem in changes]
         difference = "another recipe" if "name" in keys else f"other settings: {', '.join(keys)}"
         clause = f"is running in {folder} " + (f"with {difference}" if keys else "already")
-        fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
+        fix = (f"resnet-recipes watch {path}", Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, clause, fix)
     names = (f"{folder.name}{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-    fixes = (Value(free), f"resnet-train --resume {place}" if can_resume else "")
+    fixes = (Value(free), f"resnet-train --resume {path}" if can_resume else "")
     return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fixes)
 
 

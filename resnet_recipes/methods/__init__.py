@@ -73,4 +73,6 @@ if TYPE_CHECKING:  # type checkers cannot know the methods of other packages
 else:
     _FIELDS = [(cls.name, Optional[cls], field(default=None)) for cls in ORDER]  # noqa: UP045
     #: The `methods` section of a recipe: a method is on if its key is present.
-    Methods = make_dataclass("Methods", _FIELDS, bases=(Section,), namespace={"_place": "methods."})
+    Methods = make_dataclass(
+        "Methods", _FIELDS, bases=(Section,), namespace={"_prefix": "methods."}
+    )

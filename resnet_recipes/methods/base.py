@@ -143,7 +143,7 @@ class Method(Section):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._place = f"methods.{getattr(cls, 'name', '')}."
+        cls._prefix = f"methods.{getattr(cls, 'name', '')}."
 
     def augment_sample(self) -> ImageAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""

@@ -68,11 +68,11 @@ class ProgressiveResizing(Method):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        for place, (start, scale) in enumerate(self.stairs):
+        for index, (start, scale) in enumerate(self.stairs):
             for value, limit in ((start, IsDuration(may_be_zero=True)), (scale, _SCALE)):
                 if rule := limit.find_broken_rule(value):
-                    yield Problem(f"stairs[{place}]", value, rule)
-            if not place and is_duration(start) and Duration.parse(start).value:
+                    yield Problem(f"stairs[{index}]", value, rule)
+            if not index and is_duration(start) and Duration.parse(start).value:
                 yield Problem("stairs[0]", start, Rule("must start at 0ep"))
         if self.at == "loader" and self.mode == "crop":
             yield Problem(

@@ -44,7 +44,7 @@ class RandomTranslation(Method):
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
 
-def _reflect(places: np.ndarray) -> np.ndarray:
+def _reflect(positions: np.ndarray) -> np.ndarray:
     """Return positions along an axis, int64 [N, side], reflected at both ends."""
-    last = places.shape[1] - 1
-    return last - np.abs(places % (2 * last) - last)
+    last = positions.shape[1] - 1
+    return last - np.abs(positions % (2 * last) - last)

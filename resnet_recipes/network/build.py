@@ -101,7 +101,7 @@ def _put_cast_weights(model: nn.Module, images: tuple[Tensor]) -> None:
     if not torch.is_autocast_enabled(images[0].device.type):
         return
     for stage in model.cast_stages:
-        cast = _Cast.apply(model.cast_dtype, *(getattr(*place) for place in stage))
+        cast = _Cast.apply(model.cast_dtype, *(getattr(*entry) for entry in stage))
         for (module, name), weight in zip(stage, cast, strict=True):
             module.__dict__[name] = weight
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 HUB_WEIGHTS = "model.safetensors"
 
 
-def parse_repository(key: str, place: str) -> str:
-    """Return the USER/NAME in hf:USER/NAME. Raises RecipeError if `place` is not a repository."""
-    if not names.REPOSITORY.fullmatch(place):
-        raise RecipeError.of(key, place, Rule("must name a repository"), Hint("hf:USER/NAME"))
-    return place.removeprefix("hf:")
+def parse_repository(key: str, address: str) -> str:
+    """Return the USER/NAME in hf:USER/NAME. Raises RecipeError if `address` is not a repository."""
+    if not names.REPOSITORY.fullmatch(address):
+        raise RecipeError.of(key, address, Rule("must name a repository"), Hint("hf:USER/NAME"))
+    return address.removeprefix("hf:")
 
 
 def find_copy(name: str) -> Path:
@@ -30,15 +30,15 @@ def find_copy(name: str) -> Path:
     return get_cache_folder() / "hub" / name.replace("/", "--") / HUB_WEIGHTS
 
 
-def fetch(place: str) -> Path:
+def fetch(address: str) -> Path:
     """Return the local copy of a repository's weights file, downloaded if it is outdated.
 
     huggingface_hub 2.4 names its cache files by a server's headers, so a malicious mirror could
     write anywhere. Here nothing that a server sends becomes part of a path.
     """
-    name = parse_repository("load", place)
+    name = parse_repository("load", address)
     path, etag = find_copy(name), find_copy(name).with_suffix(".etag")
-    with _open_hub(place, f"hf download {name} {HUB_WEIGHTS}") as hub:
+    with _open_hub(address, f"hf download {name} {HUB_WEIGHTS}") as hub:
         from huggingface_hub import hf_hub_url
 
         metadata = hub.get_hf_file_metadata(
@@ -70,10 +70,12 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
             raise OSError(f"{received:,} bytes of {HUB_WEIGHTS} came, and the Hub promised {size}")
 
 
-def push(folder: Path, place: str) -> str:
+def push(folder: Path, address: str) -> str:
     """Upload an export in one commit to a new or existing repository; return its URL."""
-    name = parse_repository("--push", place)
-    with _open_hub(place, f"the export is complete; to repeat:  hf upload {name} {folder}") as hub:
+    name = parse_repository("--push", address)
+    with _open_hub(
+        address, f"the export is complete; to repeat:  hf upload {name} {folder}"
+    ) as hub:
         hub.create_repo(name, exist_ok=True)
         hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Export a network")
         return f"{hub.endpoint}/{name}"
@@ -85,7 +87,7 @@ def find_missing_packages() -> Iterator[Problem]:
 
 
 @contextmanager
-def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
+def _open_hub(address: str, again: str) -> Iterator["HfApi"]:
     """Yield a client of the Hub. Raises NotReadyError if the Hub or the network fails."""
     NotReadyError.raise_if_any(find_missing_packages())
     from huggingface_hub import HfApi
@@ -105,4 +107,4 @@ def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
             404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
         fix = "hf auth login" if status in (401, 403) else again
-        raise NotReadyError.of(place, None, clause, fix) from None
+        raise NotReadyError.of(address, None, clause, fix) from None

@@ -24,23 +24,25 @@ class AbsentError(NotReadyError):
     """The weights are not on this machine; the fix is the command that downloads them."""
 
 
-def open_network(place: str, model: ModelConfig | None = None, downloads: bool = False) -> Network:
+def open_network(
+    weights: str, model: ModelConfig | None = None, downloads: bool = False
+) -> Network:
     """Return the network of a run folder, a checkpoint, a file or a published name.
 
     Published names are timm:NETWORK.TAG, torchvision:NETWORK and hf:USER/NAME. With `model`,
     torchvision and torchvision:NAME are also valid. Only hf: is downloaded, and only if
     `downloads`. A file that does not describe its network is assumed to contain `model`. Raises
-    NotReadyError, whose key is `place`, or RecipeError if no library has `model`.
+    NotReadyError, whose key is `weights`, or RecipeError if no library has `model`.
     """
-    source = re.sub("^hf:timm/", "timm:", place)
+    source = re.sub("^hf:timm/", "timm:", weights)
     named = _parse_published_name(source)
     if named:
-        _require(named.name, place)
+        _require(named.name, weights)
     if model:
         backbones.require_network(model.name)
     if named and model and _get_short_name(named) != _get_short_name(model):
         clause = f"has no weights for {model.name}"
-        raise NotReadyError.of(place, None, clause, model.format_selection(named.name))
+        raise NotReadyError.of(weights, None, clause, model.format_selection(named.name))
     is_published = _is_published(source)
     try:
         path = _locate(source, model or named, downloads)
@@ -52,7 +54,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
             assumed = NetworkDescription(model.name, 1, arguments=model.arguments, **images)
         network = load(path, assumed)
     except NotReadyError as error:
-        raise error.with_key(place) from None
+        raise error.with_key(weights) from None
     network.path, network.is_described = path, network.is_described or is_published
     return network
 
@@ -85,74 +87,74 @@ def list_notes(network: Network) -> Iterator[str]:
         )
 
 
-def _require(name: str, place: str) -> None:
+def _require(name: str, weights: str) -> None:
     """Raise NotReadyError if no library has this network; the fixes are similar names."""
     try:
         backbones.require_network(name)
     except NotReadyError as error:
-        raise error.with_key(place) from None
+        raise error.with_key(weights) from None
     except RecipeError as error:
         (problem,) = error.problems
         near = tuple(Value(fix.removeprefix("model.name=")) for fix in problem.fixes)
-        raise NotReadyError.at(place, problem.clause, near or problem.advice) from None
+        raise NotReadyError.at(weights, problem.clause, near or problem.advice) from None
 
 
-def _is_published(place: str) -> bool:
+def _is_published(weights: str) -> bool:
     """Return whether a library published the weights, so that their name defines the network."""
-    return bool(names.PUBLISHED_WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
+    return bool(names.PUBLISHED_WEIGHTS.fullmatch(weights)) and not weights.startswith("hf:")
 
 
-def _parse_published_name(place: str) -> ModelConfig | None:
+def _parse_published_name(weights: str) -> ModelConfig | None:
     """Return the network of a published name, such as timm:resnet50.a1_in1k."""
-    name = place.partition(".")[0]
-    return ModelConfig(name) if _is_published(place) and LIBRARY.fullmatch(name) else None
+    name = weights.partition(".")[0]
+    return ModelConfig(name) if _is_published(weights) and LIBRARY.fullmatch(name) else None
 
 
 def _get_short_name(model: ModelConfig) -> str:
     return model.name.rpartition(":")[2]
 
 
-def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
+def _locate(weights: str, model: ModelConfig | None, downloads: bool) -> Path:
     """Return the weights file. Raises NotReadyError, or AbsentError with the download command."""
-    if not names.PUBLISHED_WEIGHTS.fullmatch(place):
-        if not os.path.lexists(place):
-            typed = os.path.relpath(place)
+    if not names.PUBLISHED_WEIGHTS.fullmatch(weights):
+        if not os.path.lexists(weights):
+            typed = os.path.relpath(weights)
             meant = FOREIGN_VALUES["model.weights"].get(typed.lower())
             library = "torchvision, " if model else ""
             kinds = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
             fix: Fix = Hint(kinds)
             if meant:
                 fix = meant.words
-            elif near := find_similar_path(Path(place)):
+            elif near := find_similar_path(Path(weights)):
                 fix = Value(near)
-            raise NotReadyError.at(place, "", fix, Kind.ABSENT)
-        return Path(place)
-    source, _, name = place.partition(":")
+            raise NotReadyError.at(weights, "", fix, Kind.ABSENT)
+        return Path(weights)
+    source, _, name = weights.partition(":")
     if source == "torchvision":
-        return _find_in_torchvision_cache(place, name, model)
+        return _find_in_torchvision_cache(weights, name, model)
     if source == "hf":
-        return hub.fetch(place) if downloads else _find_in_hub_cache(place, name)
+        return hub.fetch(weights) if downloads else _find_in_hub_cache(weights, name)
     tagged = name if "." in name else image_settings.find_default_tag(name) or name
-    return _find_in_hub_cache(place, f"timm/{tagged}")
+    return _find_in_hub_cache(weights, f"timm/{tagged}")
 
 
-def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None) -> Path:
+def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | None) -> Path:
     """Return the weights file in the torchvision cache.
 
     Its name contains the first digits of its SHA-256.
     """
     if model is None:
         fix = Value("torchvision:resnet50")
-        raise NotReadyError.at(place, "does not name its network", fix)
+        raise NotReadyError.at(weights, "does not name its network", fix)
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
         clause = f"has no weights for {model.name}"
         tagged = image_settings.find_default_tag(network) or f"{network}.TAG"
-        raise NotReadyError.at(place, clause, Value(f"timm:{tagged}"))
+        raise NotReadyError.at(weights, clause, Value(f"timm:{tagged}"))
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
         others = tuple(Value(f"torchvision:{item.name}") for item in members)
-        raise NotReadyError.at(place, "has no such weights", others)
+        raise NotReadyError.at(weights, "has no such weights", others)
     member = members.__members__.get(name, members.DEFAULT)
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
     download = (
@@ -160,16 +162,18 @@ def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None)
     )
     if not path.is_file():
         clause = f"is not on this machine: {path} does not exist"
-        raise AbsentError.at(place, clause, (download, Hint(f"or copy {member.url} to that path")))
+        raise AbsentError.at(
+            weights, clause, (download, Hint(f"or copy {member.url} to that path"))
+        )
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not digest.startswith(path.stem.rpartition("-")[2]):
         fixes = Hint(f"delete {path}"), download
-        raise NotReadyError.at(place, Statement(f"{path} has a wrong checksum"), fixes)
+        raise NotReadyError.at(weights, Statement(f"{path} has a wrong checksum"), fixes)
     return path
 
 
-def _find_in_hub_cache(place: str, name: str) -> Path:
+def _find_in_hub_cache(weights: str, name: str) -> Path:
     """Return the local copy of a repository's weights file.
 
     It was downloaded by `load("hf:USER/NAME")`, or is in the Hugging Face Hub cache.
@@ -186,5 +190,5 @@ def _find_in_hub_cache(place: str, name: str) -> Path:
     if not files:
         clause = f"is not on this machine: {repository} has no model.safetensors"
         fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
-        raise AbsentError.at(place, clause, fetch)
+        raise AbsentError.at(weights, clause, fetch)
     return files[-1]

@@ -286,7 +286,7 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
     last = {size: epoch for epoch, size in enumerate(sizes)}
     picks = min(max(1, count - 2), len(other_sizes))
     spread = {
-        other_sizes[place * (len(other_sizes) - 1) // max(1, picks - 1)] for place in range(picks)
+        other_sizes[index * (len(other_sizes) - 1) // max(1, picks - 1)] for index in range(picks)
     }
     return sorted({0, 1, *(last[size] for size in spread)})
 

@@ -49,7 +49,7 @@ class Intervals(NamedTuple):
 class InitialWeights(NamedTuple):
     """The initial weights of a run, if they are not random."""
 
-    place: str  # file, published name, or another run and its step
+    source: str  # file, published name, or another run and its step
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
@@ -57,8 +57,8 @@ class InitialWeights(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_stable_phase:
-            return f"the stable phase of {self.place}; the time counts all steps"
-        parts = [f"from {self.place}", *self.details]
+            return f"the stable phase of {self.source}; the time counts all steps"
+        parts = [f"from {self.source}", *self.details]
         for name, is_kept in self.methods:
             parts.append(
                 f"{name} is kept, '~methods.{name}' removes it" if is_kept else f"{name} is removed"

@@ -65,7 +65,7 @@ def _find_problems(
         yield from _find_length_problems(recipe, recipe.horizon(facts.train_examples))
 
 
-def _place(recipe: Recipe, facts: DataFacts) -> str:
+def _get_image_location(recipe: Recipe, facts: DataFacts) -> str:
     """Return the location of the images for the user: a URL, not its local copy."""
     return recipe.data.root or str(facts.root)
 
@@ -77,7 +77,7 @@ def _find_batch_problems(
     if size > facts.train_examples:
         clause = (
             f"is more than the {facts.train_examples:,} training images in "
-            f"{_place(recipe, facts)}, so an epoch has no steps"
+            f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
         fix = (
             _suggest_batch(recipe, facts.train_examples, world_size, origin),
@@ -101,12 +101,12 @@ def _find_batch_problems(
 
 def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     count, setting = len(facts.classes), recipe.model.num_classes
-    place = _place(recipe, facts)
+    location = _get_image_location(recipe, facts)
     if setting not in ("auto", count):
-        clause = f"does not match the {count} classes in {place}"
+        clause = f"does not match the {count} classes in {location}"
         yield Problem("model.num_classes", setting, clause, "model.num_classes=auto")
     elif count < 2:
-        yield Problem("data.root", place, f"has {count} class; a classifier needs at least 2")
+        yield Problem("data.root", location, f"has {count} class; a classifier needs at least 2")
 
 
 def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:

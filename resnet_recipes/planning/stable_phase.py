@@ -44,8 +44,8 @@ def find_durations(recipe: Recipe) -> dict[str, str]:
     sections: dict[str, Any] = {"schedule": recipe.schedule}
     sections |= {f"methods.{name}": method for name, method in list_enabled(recipe.methods).items()}
     return {
-        f"{place}.{name}": getattr(section, name)
-        for place, section in sections.items()
+        f"{prefix}.{name}": getattr(section, name)
+        for prefix, section in sections.items()
         for name, limits in get_limits(section.__class__).items()
         if any(isinstance(limit, IsDuration) for limit in limits) and name not in _COOLDOWN_SETTINGS
     }

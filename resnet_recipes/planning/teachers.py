@@ -52,12 +52,12 @@ def add_teachers(plan: Plan) -> Plan:
     """
     teachers = [read_outputs(plan, method) for method in plan.new_stack() if _has_outputs(method)]
     for method, network in open_teachers(plan):
-        about, (key, place) = network.about, _find_setting(method)
+        about, (key, source) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
         if clause := _find_misfit(network, facts, plan):
-            raise RecipeError.of(key, place, clause, Hint("another teacher"))
-        text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
+            raise RecipeError.of(key, source, clause, Hint("another teacher"))
+        text = f"{about.architecture}, {facts.parameters:,} parameters, from {source}"
         teachers.append(Teacher(facts, text, key, _compute_digest(network)))
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
 
@@ -79,19 +79,19 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
     for method in methods or plan.new_stack():
         if not method.network_setting or _has_outputs(method):
             continue
-        key, place = _find_setting(method)
-        if not place:
+        key, source = _find_setting(method)
+        if not source:
             raise RecipeError([make_missing_teacher(type(method))])
         from resnet_recipes.network.open import open_network
 
         try:
-            network = open_network(place)
+            network = open_network(source)
         except NotReadyError as error:
-            problem = error.with_key(key, place).with_path_replaced("model.weights", key)
-            raise _explain_description(problem, place) from None
+            problem = error.with_key(key, source).with_path_replaced("model.weights", key)
+            raise _explain_description(problem, source) from None
         if key in digests and digests[key] != _compute_digest(network):
             clause = "was replaced after it was checked"
-            raise NotReadyError.of(key, place, clause, "run the same command again")
+            raise NotReadyError.of(key, source, clause, "run the same command again")
         yield OpenTeacher(method, network)
 
 
@@ -102,7 +102,7 @@ def make_missing_teacher(method: type[Method]) -> Problem:
     return Problem(key, None, "a trained network", fix, kind=Kind.MISSING)
 
 
-def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
+def _explain_description(error: NotReadyError, source: str) -> NotReadyError:
     """Return the error for a teacher whose file does not describe it, with the command to fix it.
 
     In a recipe, model.name is the student network, so it cannot describe the file.
@@ -112,7 +112,7 @@ def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
     (problem,) = error.problems
     if not any(line == NAMING or line.startswith("model.name=") for line in problem.advice):
         return error
-    export = f"resnet-recipes export {shlex.quote(place)} {{}} --to safetensors --out teacher"
+    export = f"resnet-recipes export {shlex.quote(source)} {{}} --to safetensors --out teacher"
     commands = tuple(export.format(name) for name in problem.fixes)
     about = "teacher/model.safetensors, which describes its network"
     hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")

@@ -68,8 +68,8 @@ def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
         return f"{name}: {{name: {value}}}"
     meaning = find_meaning(key, str(value))
     setting, equals, setting_value = meaning.words.partition("=") if meaning else ("", "", "")
-    place, _, last = expand_short_name(setting, setting_value)[0].partition("=")[0].rpartition(".")
-    return f"{name}: {{{last}: {setting_value}}}" if equals and place == key else ""
+    prefix, _, last = expand_short_name(setting, setting_value)[0].partition("=")[0].rpartition(".")
+    return f"{name}: {{{last}: {setting_value}}}" if equals and prefix == key else ""
 
 
 def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _compose_links(
         tree = hydra_compose.compose_tree(_name_config(entry), files, choices, settings)
     except ValueError as error:
         raise RecipeError(
-            [*problems, Problem(entry.place, None, f"cannot be composed: {error}")]
+            [*problems, Problem(entry.location, None, f"cannot be composed: {error}")]
         ) from None
     _set_name(tree, links, changed)
     _apply_implied_settings(tree, links, changed)
@@ -145,8 +145,8 @@ def _resolve_paths(recipe: Recipe) -> None:
         recipe.model.weights = make_absolute("model.weights", weights)
     for name, method in list_enabled(recipe.methods).items():
         for key in filter(None, (method.network_setting, method.stored_setting)):
-            if not names.PUBLISHED_WEIGHTS.fullmatch(place := getattr(method, key)):
-                setattr(method, key, make_absolute(f"methods.{name}.{key}", place))
+            if not names.PUBLISHED_WEIGHTS.fullmatch(path := getattr(method, key)):
+                setattr(method, key, make_absolute(f"methods.{name}.{key}", path))
 
 
 def _read_options(changed: Sequence[Override], library: Library, problems: list[Problem]) -> Links:
@@ -171,7 +171,7 @@ def _collect_files(
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
         misfits = list[Problem]()
         tree = fit_sections(tree, misfits, in_file=True)
-        problems += [_place(problem, document) for problem in misfits]
+        problems += [_add_location(problem, document) for problem in misfits]
         if entry.group:
             files[_name_config(entry)] = complete_section(entry.group, tree[entry.group])
         else:
@@ -199,8 +199,8 @@ def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -
     changed_keys = {override.key for override in changed}
     if "name" not in changed_keys:
         tree["name"] = document.tree.get("name", entry.path.stem)
-    place = {"run.root", "run.name", "run.extends"}
-    for key in place - changed_keys if entry.path.name == CONFIG else ():
+    run_keys = {"run.root", "run.name", "run.extends"}
+    for key in run_keys - changed_keys if entry.path.name == CONFIG else ():
         tree.get("run", {}).pop(key.removeprefix("run."), None)
     for key in ("about", "published"):
         if key not in document.tree:
@@ -274,7 +274,7 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
         return problem
     return next(
         (
-            _place(problem, document)
+            _add_location(problem, document)
             for _, document in reversed(links)
             if problem.key in document.lines
         ),
@@ -282,7 +282,7 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
     )
 
 
-def _place(problem: Problem, document: Document) -> Problem:
+def _add_location(problem: Problem, document: Document) -> Problem:
     """Add file and line to a problem, and explain names and values of other tools."""
     meanings = FOREIGN_VALUES.get(problem.key, {})
     if meaning := meanings.get(str(problem.value).lower()):

@@ -58,7 +58,7 @@ class Entry:
     group: str = ""  # "optimizer" for optimizer/lamb.yaml
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The origin of the recipe, for messages."""
         return "packaged" if self.origin == "packaged" else shorten_path(self.path)
 
@@ -193,10 +193,10 @@ class Library:
                 for group, name in read_defaults(document)
             ]
         except RecipeError as error:
-            place = document.locate("defaults")
+            location = document.locate("defaults")
             problem = error.problems[0]
             changes = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
-            raise RecipeError([problem._replace(where=place, typed="", **changes)]) from None
+            raise RecipeError([problem._replace(where=location, typed="", **changes)]) from None
         return [
             Entry(entry.name, entry.shadows, "packaged")
             if entry.path == child.path and entry.shadows
@@ -240,9 +240,9 @@ def read(entry: Entry) -> Document:
     if not group:
         return expand_document(document)
     if "defaults" in document.tree:
-        place = document.locate("defaults")
+        location = document.locate("defaults")
         raise RecipeError.of(
-            place, None, Statement("only recipes inherit"), Hint("delete the list")
+            location, None, Statement("only recipes inherit"), Hint("delete the list")
         )
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
@@ -307,8 +307,8 @@ def read_defaults(document: Document) -> list[Default]:
 
 
 def _make_defaults_problem(document: Document, clause: str, fix: Fix = ()) -> Problem:
-    items, place = document.tree["defaults"], document.locate("defaults")
-    return Problem("defaults", items, clause, fix, where=place)
+    items, location = document.tree["defaults"], document.locate("defaults")
+    return Problem("defaults", items, clause, fix, where=location)
 
 
 def _parse_default(item: object) -> Default | None:

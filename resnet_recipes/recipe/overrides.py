@@ -101,8 +101,8 @@ def make_absolute(key: str, path: str) -> str:
         return path.rstrip("/")
     if not path:
         return path
-    place = parse_path(key, path).absolute()
-    return str(place.resolve() if ".." in place.parts else place)
+    absolute = parse_path(key, path).absolute()
+    return str(absolute.resolve() if ".." in absolute.parts else absolute)
 
 
 def _quote(text: str) -> str:

@@ -34,7 +34,7 @@ SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 class BatchConfig(Section):
     """The `batch` section: numbers of images; only `global_size` counts all devices."""
 
-    _place = "batch."
+    _prefix = "batch."
 
     # images per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
@@ -56,7 +56,7 @@ class BatchConfig(Section):
 class ScheduleConfig(Section):
     """The `schedule` section: the learning rate over the run, relative to `optimizer.lr`."""
 
-    _place = "schedule."
+    _prefix = "schedule."
     #: The schedules that use a setting; settings without an entry apply to all.
     READ_BY: ClassVar[dict[str, tuple[str, ...]]] = {
         "from_start": ("cosine",),
@@ -102,7 +102,7 @@ class ScheduleConfig(Section):
 class PrecisionConfig(Section):
     """The `precision` section: number format, memory layout and kernels."""
 
-    _place = "precision."
+    _prefix = "precision."
 
     # bf16 | fp16 | fp32 | auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
@@ -131,7 +131,7 @@ _PERCENT = Bounds(
 class EvaluationConfig(Section):
     """The `evaluation` section: when and how the validation images are evaluated."""
 
-    _place = "evaluation."
+    _prefix = "evaluation."
 
     # percent: end the run at the first evaluation that reaches it
     stop_at_top1: Annotated[float | None, _PERCENT] = None
@@ -148,7 +148,7 @@ class EvaluationConfig(Section):
 class CheckpointConfig(Section):
     """The `checkpoint` section: when weights are saved, and which are kept."""
 
-    _place = "checkpoint."
+    _prefix = "checkpoint."
 
     # time between checkpoints; the last step is always saved
     interval: PositiveDuration = "1ep"
@@ -162,7 +162,7 @@ class CheckpointConfig(Section):
 class LogConfig(Section):
     """The `log` section: how often a run records its progress, and where."""
 
-    _place = "log."
+    _prefix = "log."
 
     # time between logged steps; only these steps wait for the device
     interval: PositiveDuration = "20ba"
@@ -182,7 +182,7 @@ _PRICE = Bounds(
 class LaunchConfig(Section):
     """The `launch` section: devices, restarts, and limits of time and money."""
 
-    _place = "launch."
+    _prefix = "launch."
 
     # cuda | cpu | auto: cuda if available, else cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
@@ -229,7 +229,7 @@ class LaunchConfig(Section):
 class RunConfig(Section):
     """The `run` section: the folder of the results."""
 
-    _place = "run."
+    _prefix = "run."
 
     root: str = "runs"  # folder of all runs
     # with schedule=wsd: the run whose stable phase this run continues: a name in root, or a folder
@@ -244,8 +244,8 @@ class RunConfig(Section):
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
             )
-            place, _, last = self.name.rpartition("/")
-            name = last if os.path.isdir(place or "/") or place == self.root else self.name
+            folder, _, last = self.name.rpartition("/")
+            name = last if os.path.isdir(folder or "/") or folder == self.root else self.name
             called = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
             fix = (
                 f"run={called}" if names.RUN_NAME.fullmatch(called) else Hint("as in run=baseline")

@@ -141,12 +141,12 @@ class _Reader:
 
     def refuse(self, line: int, value: object, clause: str, fix: Fix = ()) -> None:
         """Record a problem at a line."""
-        place = self._place(line)
+        location = self._format_location(line)
         self.problems.append(
-            Problem(place if value is None else f"{place}: {value}", None, clause, fix)
+            Problem(location if value is None else f"{location}: {value}", None, clause, fix)
         )
 
-    def _place(self, line: int) -> str:
+    def _format_location(self, line: int) -> str:
         return f"{shorten_path(self.path)}:{line}"
 
     def stop(self, line: int, clause: str) -> NoReturn:
@@ -210,7 +210,7 @@ class _Reader:
             return self._read_scalar(node, node.start_mark.line + 1, key)
         if isinstance(node, yaml.SequenceNode):
             return [
-                self._read_value(item, f"{key}.{place}") for place, item in enumerate(node.value)
+                self._read_value(item, f"{key}.{index}") for index, item in enumerate(node.value)
             ]
         tree: dict[str, Any] = {}
         for head, item in node.value:
@@ -236,7 +236,9 @@ class _Reader:
             fix = ("defaults: [hot]", Hint("or write the values out"))
             self.refuse(line, name, Statement("merge keys are not used in recipes"), fix)
         elif not form.fullmatch(name):
-            self.problems.append(_explain_key(name[:80])._replace(where=self._place(line)))
+            self.problems.append(
+                _explain_key(name[:80])._replace(where=self._format_location(line))
+            )
         return name
 
     def _read_scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:

@@ -141,8 +141,8 @@ def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, R
             facts = [name] if len(sides) > 1 else []
             if len(group.runs) > 1:
                 facts.append(f"seed {read_settings(run.folder).get('seed')}")
-            place = str(run.folder) if counts[run.name] > 1 else run.name
-            labeled[f"{place} ({', '.join(facts)})" if facts else place] = run
+            label = str(run.folder) if counts[run.name] > 1 else run.name
+            labeled[f"{label} ({', '.join(facts)})" if facts else label] = run
     return labeled
 
 

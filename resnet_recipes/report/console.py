@@ -66,7 +66,7 @@ class PlainConsole:
 
     def begin(self, facts: RunFacts, done: int) -> None:
         self._facts = facts
-        self._print_line(f"begin {self._place(done)}")
+        self._print_line(f"begin {self._format_progress(done)}")
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Print a logged step, unless the last line is too recent.
@@ -81,7 +81,7 @@ class PlainConsole:
         rate = progress.images_per_second
         speed = f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
         self._print_line(
-            f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
+            f"{self._format_progress(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
             f"lr={progress.lr:.4g}"
             f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
         )
@@ -100,7 +100,7 @@ class PlainConsole:
             if result is not None
         )
         self._print_line(
-            f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} "
+            f"eval {self._format_progress(done)}{metrics} images={(averaged or raw).examples} "
             f"eval_s={seconds:.1f}"
         )
 
@@ -108,7 +108,7 @@ class PlainConsole:
         self._print_line(f"note {text}")
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
-        self._print_line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
+        self._print_line(f"stopped {self._format_progress(done)} {reason} {fix}".rstrip())
 
     def show_result(self, summary: Summary) -> None:
         """Show the result on the output stream."""
@@ -122,7 +122,7 @@ class PlainConsole:
     def close(self) -> None:
         """Do nothing: printed lines need no cleanup."""
 
-    def _place(self, done: int) -> str:
+    def _format_progress(self, done: int) -> str:
         return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
 
     def _print_line(self, text: str) -> None:

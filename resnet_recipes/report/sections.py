@@ -64,11 +64,11 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         note = "Accuracies on different images cannot be compared: each data set has a section."
         yield PageSection(f"{len(sets)} data sets", [note])
     published = [] if sets else list(map(asdict, read_published()))
-    for place, part in enumerate(sets.values(), 1):
+    for number, part in enumerate(sets.values(), 1):
         is_imagenet = _count_images(part[0]) == IMAGENET_IMAGES
         behind = list(map(asdict, read_published())) if is_imagenet else []
         head, *others = _build_data_sections(
-            part, behind, price, f"data{place}-" if len(sets) > 1 else ""
+            part, behind, price, f"data{number}-" if len(sets) > 1 else ""
         )
         for section in others if len(sets) > 1 else ():
             section.title += f" on {head.title}"

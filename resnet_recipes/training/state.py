@@ -148,18 +148,18 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 
 def find_misfits(run: Run, state: State) -> Iterator[str]:
     """Yield each tensor in `state` whose shape or dtype differs from the tensor in `run`."""
-    for place, expected, actual in _pair_tensors(run, state):
+    for name, expected, actual in _pair_tensors(run, state):
         if _describe(expected) != _describe(actual):
-            yield f"{place}: is {_describe(actual)}, but this run needs {_describe(expected)}"
+            yield f"{name}: is {_describe(actual)}, but this run needs {_describe(expected)}"
 
 
 def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
     """Yield the name of each tensor in a state, its value in `run`, and its value in the state."""
     model = run.model.state_dict()
     best = state["best"].get("weights", model)
-    for place, tensors in ("model", state["model"]), ("best", best):
+    for part, tensors in ("model", state["model"]), ("best", best):
         for key in model | tensors:
-            yield f"{place} {key}", model.get(key), tensors.get(key)
+            yield f"{part} {key}", model.get(key), tensors.get(key)
     for name, value in state["methods"].items():
         yield f"methods {name}", model.get(name.partition(".")[2], value), value
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
@@ -279,9 +279,9 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
     return warnings
 
 
-def _is_in(key: str, places: Sequence[str]) -> bool:
-    """Return whether a setting equals an entry of `places`, or is below an entry."""
-    return any(key == place or key.startswith(place + ".") for place in places)
+def _is_in(key: str, prefixes: Sequence[str]) -> bool:
+    """Return whether a setting equals an entry of `prefixes`, or is below an entry."""
+    return any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
 
 
 @torch.no_grad()

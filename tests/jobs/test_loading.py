@@ -159,8 +159,8 @@ def test_partial_memory_is_not_suggested(monkeypatch):
         < estimate(plan, make_fast_gpus(plan)).minutes
     )
     assert find_gain(plan, make_fast_gpus(plan)).memory is None
-    assert [supply.place for supply in list_supplies(plan)] == ["files"]
-    assert Supply.of(plan_imagenet("mild cache=ram", 8)).place == "files"
+    assert [supply.location for supply in list_supplies(plan)] == ["files"]
+    assert Supply.of(plan_imagenet("mild cache=ram", 8)).location == "files"
 
 
 def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
@@ -184,7 +184,7 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
 
 def test_list_supplies_returns_files_and_memory():
     rows = {
-        supply.place: supply.first_epoch_images_per_second
+        supply.location: supply.first_epoch_images_per_second
         for supply in list_supplies(plan_imagenet("mild", 8))
     }
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})

@@ -26,7 +26,7 @@ def test_equal_copy_of_a_packaged_recipe_counts_as_packaged(tmp_path):
     (tmp_path / "mild.yaml").write_text(packaged)
     (tmp_path / "hot.yaml").write_text(packaged.replace("name: mild", "name: hot"))
     library = Library(tmp_path)
-    assert library.find("mild").place == "packaged"
+    assert library.find("mild").location == "packaged"
     assert library.find("mild").shadows is None
     assert library.find("hot").path == tmp_path / "hot.yaml"
     assert library.find("hot").shadows == library.packaged["hot"]

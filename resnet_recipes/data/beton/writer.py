@@ -111,8 +111,8 @@ class BetonWriter:
         header = np.array([numbers], layout.HEADER).tobytes()
         rest = _describe_fields() + _pack_metadata(written)
         write_all(self._file, table)
-        for place, content in ((len(header), rest), (0, header)):
-            self._file.seek(place)
+        for offset, content in ((len(header), rest), (0, header)):
+            self._file.seek(offset)
             write_all(self._file, content)
             os.fsync(self._file.fileno())
         sidecar = Sidecar(

@@ -59,10 +59,10 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(MEASURED_IMAGES, total))
     size, unreadable, start = 0, [], time.perf_counter()
-    for place in chosen:
-        number = int(np.searchsorted(ends, place, "right"))
+    for position in chosen:
+        number = int(np.searchsorted(ends, position, "right"))
         split, *half = files[number]
-        index = place - int(ends[number]) + len(split)
+        index = position - int(ends[number]) + len(split)
         encoded = split.source.encode(index, options, bool(half))
         if isinstance(encoded, str):
             unreadable.append(f"{split.source.images.path(index)}: {encoded}")
@@ -178,11 +178,11 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
     """Write the description of a file whose samples are written, and read it back."""
     left_out = order[writer.records["size"] == 0]
     if len(left_out) == len(split):
-        raise NotReadyError.at(split.source.place, "has no readable image")
+        raise NotReadyError.at(split.source.path, "has no readable image")
     writer.finish(
         {
             "classes": split.source.classes,
-            "source": split.source.place,
+            "source": split.source.path,
             "skipped": tuple(map(split.source.images.path, left_out)),
             "split": split.name if split.name in SPLITS else "",
             "source_sha256": split.fingerprint,

@@ -107,7 +107,7 @@ class Original:
     """Labeled images in a fixed order; small enough to send to another process."""
 
     images: Readable
-    place: str  # their source: a folder or a file
+    path: str  # their source: a folder or a file
     classes: tuple[str, ...]
     # changes when images are added, removed, renamed, or replaced by images of another size
     fingerprint: str
@@ -115,12 +115,12 @@ class Original:
     groups: np.ndarray | None = None  # int64 [N], images to read together; None: no groups
 
     @classmethod
-    def from_listing(cls, listing: Listing, place: Path) -> Self:
+    def from_listing(cls, listing: Listing, path: Path) -> Self:
         """Return image files, sorted by class and name as in ImageFolder.
 
-        `place` is the folder or table where they were found.
+        `path` is the folder or table where they were found.
         """
-        return cls(Files(listing), os.path.realpath(place), listing.classes, listing.digest)
+        return cls(Files(listing), os.path.realpath(path), listing.classes, listing.digest)
 
     @classmethod
     def from_beton(cls, path: Path) -> Self:

@@ -43,7 +43,7 @@ class ShardSample(NamedTuple):
     """The place of an image, and its label in the shard: a number or a name."""
 
     label: int | str
-    place: int  # tar file: the byte where it starts; parquet file: its row
+    offset: int  # tar file: the byte where it starts; parquet file: its row
     size: int  # tar file: bytes; parquet file: the number of its row group
 
 
@@ -55,12 +55,12 @@ class Shards:
         samples = [*chain(*listings.values())]
         self.paths = [str(path) for path in listings]
         self.shards = np.repeat(np.arange(len(listings)), [*map(len, listings.values())])
-        self.places = np.array([(place, size) for _, place, size in samples], np.int64)
+        self.offsets = np.array([(offset, size) for _, offset, size in samples], np.int64)
         self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
 
     def _find(self, index: int) -> tuple[str, int, int]:
         """Return the path of an image's shard, and its place and size; see `ShardSample`."""
-        return (self.paths[self.shards[index]], *self.places[index].tolist())
+        return (self.paths[self.shards[index]], *self.offsets[index].tolist())
 
 
 class TarShards(Shards):
@@ -68,8 +68,8 @@ class TarShards(Shards):
 
     def path(self, index: int) -> str:
         """Return the name of an image."""
-        path, place, _ = self._find(index)
-        header = _read_bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+        path, offset, _ = self._find(index)
+        header = _read_bytes(path, offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
@@ -114,12 +114,12 @@ def find_shards(src: Path) -> dict[str, Original]:
     for split, paths in named.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
         if not tars:  # a row group is read as a unit
-            begins = np.diff(images.shards, prepend=0) | np.diff(images.places[:, 1], prepend=0)
+            begins = np.diff(images.shards, prepend=0) | np.diff(images.offsets[:, 1], prepend=0)
             groups = np.cumsum(begins != 0)
         identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
-        fingerprint = hashlib.sha256(identity + images.places.tobytes()).hexdigest()
-        place = os.path.realpath(os.path.commonpath(paths))
-        sources[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
+        fingerprint = hashlib.sha256(identity + images.offsets.tobytes()).hexdigest()
+        folder = os.path.realpath(os.path.commonpath(paths))
+        sources[split] = Original(images, folder, tuple(classes), fingerprint, left_out, groups)
         left_out = ()  # report them only once
     return sources
 
@@ -217,7 +217,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
             f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
         )
         raise NotReadyError.at(path, clause)
-    return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_IMAGE_BYTES + 1))
+    return ShardSample(label, images[0].offset, min(images[0].size, decode.MAX_IMAGE_BYTES + 1))
 
 
 def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
@@ -225,7 +225,7 @@ def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
     if member.size > _MAX_LABEL_BYTES:
         return None
     try:
-        value: object = _read_bytes(str(path), member.place, member.size).decode().strip()
+        value: object = _read_bytes(str(path), member.offset, member.size).decode().strip()
         if suffix == "json":
             parsed = parse_json(str(value))
             fields = parsed if isinstance(parsed, dict) else {}

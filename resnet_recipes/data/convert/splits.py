@@ -77,7 +77,7 @@ class Split:
             return False
         sidecar = self.read_earlier_sidecar()
         return sidecar is None or not (
-            sidecar.source == self.source.place or sidecar.source_sha256 == self.fingerprint
+            sidecar.source == self.source.path or sidecar.source_sha256 == self.fingerprint
         )
 
     def is_made(self) -> bool:
@@ -157,5 +157,5 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     if options.nested_classes is None and not part.is_table:
-        NotReadyError.raise_if_any(find_doubts(part.place, listing))
+        NotReadyError.raise_if_any(find_doubts(part.path, listing))
     return {"": Original.from_listing(listing, src)}

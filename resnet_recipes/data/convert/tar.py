@@ -16,7 +16,7 @@ class Member(NamedTuple):
     """A file in an archive."""
 
     name: str
-    place: int  # byte of the archive where its content starts
+    offset: int  # byte of the archive where its content starts
     size: int  # bytes
 
 
@@ -57,18 +57,18 @@ def list_members(path: Path) -> Iterator[Member]:
                 raise ValueError(f"it continues after its end marker, at byte {file.tell():,}")
 
 
-def _read_header(file: _Headers, place: int) -> tarfile.TarInfo | None:
+def _read_header(file: _Headers, offset: int) -> tarfile.TarInfo | None:
     """Return the member that starts at a byte; None at the end, or at most kinds of damage.
 
     An archive is opened for each member, because tarfile keeps all members of an archive.
     """
-    file.seek(place)
+    file.seek(offset)
     file.left = _MAX_HEADER_BYTES
     try:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
             return archive.next()
     except (tarfile.TarError, ValueError, ArithmeticError, RecursionError):
         clause = (
-            f"its header at byte {place:,} is damaged, or longer than {_MAX_HEADER_BYTES:,} bytes"
+            f"its header at byte {offset:,} is damaged, or longer than {_MAX_HEADER_BYTES:,} bytes"
         )
         raise ValueError(clause) from None

@@ -77,8 +77,8 @@ def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: se
         )
         fix = (" && ".join(links), Hint("if they are splits"))
     else:
-        place = shlex.quote(str(root / similar[0]))
-        fix = (f"data={place} data.val_share=0.1", Hint("to train on one of them"))
+        path = shlex.quote(str(root / similar[0]))
+        fix = (f"data={path} data.val_share=0.1", Hint("to train on one of them"))
     return make_problem(root, f"{clause}: they look like splits, not classes", (*fix, *_CLASSES))
 
 

@@ -28,22 +28,22 @@ class Part(NamedTuple):
     """The images of a split: a folder of class folders, or rows of a table."""
 
     name: str  # name in the folder or table
-    place: Path
+    path: Path
     is_whole: bool = True  # False: the table has several splits
 
     @property
     def is_table(self) -> bool:
         """Whether the labels come from a table."""
-        return self.place.suffix.lower() in TABLES and self.place.is_file()
+        return self.path.suffix.lower() in TABLES and self.path.is_file()
 
     def listing(self, config: DataConfig, on_progress: Say = do_nothing) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
-            rows = table.read_rows(self.place, self.name.lower() if self.is_whole else "")
+            rows = table.read_rows(self.path, self.name.lower() if self.is_whole else "")
             return table.list_rows(
-                self.place, [row for row in rows if self.is_whole or row.split == self.name]
+                self.path, [row for row in rows if self.is_whole or row.split == self.name]
             )
-        listing = Listing.of(self.place, on_progress)
+        listing = Listing.of(self.path, on_progress)
         return _label_by_folder(listing) if config.nested_classes else listing
 
 
@@ -57,7 +57,7 @@ def find_parts(root: Path) -> dict[str, Part]:
         return _divide_table(root)
     metadata, parts = _find_metadata(root), _find_named(root)
     if metadata:
-        tables = [part.place for part in parts.values() if part.is_table]
+        tables = [part.path for part in parts.values() if part.is_table]
         return _divide_table(_require_one(root, [*metadata, *tables]))
     return parts or {"": Part("", root)}
 
@@ -116,18 +116,18 @@ def _rank_images(listing: Listing, seed: int) -> np.ndarray:
         (label, hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest())
         for label, name in zip(listing.labels.tolist(), listing.names, strict=True)
     ]
-    places = np.empty(len(listing), np.int64)
-    places[sorted(range(len(listing)), key=keys.__getitem__)] = np.arange(len(listing))
-    return places
+    indices = np.empty(len(listing), np.int64)
+    indices[sorted(range(len(listing)), key=keys.__getitem__)] = np.arange(len(listing))
+    return indices
 
 
-def _divide_table(place: Path) -> dict[str, Part]:
+def _divide_table(path: Path) -> dict[str, Part]:
     """Return the parts of a table that has a split column."""
-    splits = {row.split for row in table.read_rows(place)}
+    splits = {row.split for row in table.read_rows(path)}
     if splits == {""}:
-        return {"": Part("", place)}
+        return {"": Part("", path)}
     return {
-        split: Part(names[0], place, False)
+        split: Part(names[0], path, False)
         for split, synonyms in SYNONYMS.items()
         if (names := [name for name in synonyms if name in splits])
     }
@@ -151,22 +151,22 @@ def _find_named(root: Path) -> dict[str, Part]:
                 # a table named like another folder belongs to it; other tables may belong here
                 others = chain(*(tables[name] for name in names[1:] if name not in folders))
                 labels = [*here, *filter(table.has_labels, others)]
-            place = _require_one(root, labels or listed)
-            is_folder = place.is_dir()
-            where = _unwrap(place, split) if is_folder else place
-            named[split] = Part(place.name if is_folder else names[0], where)
+            chosen = _require_one(root, labels or listed)
+            is_folder = chosen.is_dir()
+            where = _unwrap(chosen, split) if is_folder else chosen
+            named[split] = Part(chosen.name if is_folder else names[0], where)
     return named
 
 
-def _unwrap(place: Path, split: str) -> Path:
+def _unwrap(folder: Path, split: str) -> Path:
     """Return the folder with a split's class folders, such as train/train in some archives."""
-    while len(inner := list_classes(place)) == 1:
+    while len(inner := list_classes(folder)) == 1:
         words = chain(*(family.values() for family in find_split_families(inner).values()))
-        only = place / inner[0]
+        only = folder / inner[0]
         if only.is_symlink() or not {*words} & {*SYNONYMS[split]} or not list_classes(only):
             break
-        place = only
-    return place
+        folder = only
+    return folder
 
 
 def _find_metadata(folder: Path) -> list[Path]:
@@ -175,13 +175,13 @@ def _find_metadata(folder: Path) -> list[Path]:
     return [path for path in tables if path.is_file() and table.has_labels(path)]
 
 
-def _require_one(root: Path, places: list[Path]) -> Path:
+def _require_one(root: Path, paths: list[Path]) -> Path:
     """Return the only place. Raises NotReadyError if there are several."""
-    if len(places) > 1:
-        names = " and ".join(str(place.relative_to(root)) for place in places)
+    if len(paths) > 1:
+        names = " and ".join(str(path.relative_to(root)) for path in paths)
         clause = f"has several sources of labels: {names}"
         raise make_error(root, clause, Hint("keep one of them here, or name a table: data=TABLE"))
-    return places[0]
+    return paths[0]
 
 
 def _label_by_folder(listing: Listing) -> Listing:

@@ -143,7 +143,7 @@ class Listing:
 
     def sample(self, count: int) -> tuple[str, ...]:
         """Return the paths of at most `count` images; see `choose_strata`."""
-        return tuple(self.path(int(place)) for place in choose_strata(self.sizes, count))
+        return tuple(self.path(int(index)) for index in choose_strata(self.sizes, count))
 
     @classmethod
     def of(cls, split: Path, on_progress: Say = do_nothing) -> Self:
@@ -164,9 +164,9 @@ class Listing:
         """Build a listing from images given as (class, name, size), in any order."""
         rows = list(images)
         classes = sorted({label for label, _, _ in rows})
-        places = {label: place for place, label in enumerate(classes)}
-        rows.sort(key=lambda row: (places[row[0]], row[1]))
-        counts = np.bincount([places[label] for label, _, _ in rows], minlength=len(classes))
+        indices = {label: index for index, label in enumerate(classes)}
+        rows.sort(key=lambda row: (indices[row[0]], row[1]))
+        counts = np.bincount([indices[label] for label, _, _ in rows], minlength=len(classes))
         return cls.pack(folder, classes, [row[1:] for row in rows], counts)
 
     @classmethod

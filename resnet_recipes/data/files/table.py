@@ -179,8 +179,8 @@ def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 
-def _get_cell(row: Sequence[str], place: int | None) -> str:
-    return row[place].strip() if place is not None and place < len(row) else ""
+def _get_cell(row: Sequence[str], column: int | None) -> str:
+    return row[column].strip() if column is not None and column < len(row) else ""
 
 
 def _get_first_folder(name: str) -> str:

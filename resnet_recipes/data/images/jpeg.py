@@ -71,11 +71,11 @@ def _list_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield marker and start of each segment from the first scan to the end marker."""
     at = _find_header(data).scan or len(data)
     while match := _MARKER.search(data, at):
-        marker, place = match[0][1], match.end()
+        marker, offset = match[0][1], match.end()
         yield marker, match.start()
         if marker == _END:
             return
-        at = place + int.from_bytes(data[place : place + 2], "big")
+        at = offset + int.from_bytes(data[offset : offset + 2], "big")
 
 
 class _Header(NamedTuple):

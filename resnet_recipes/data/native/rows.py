@@ -99,17 +99,17 @@ def describe_layout() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _list_fields(dtype: np.dtype, name: str = "", place: int = 0) -> Iterator[str]:
-    """Yield a line for each number in a struct that starts at `place`."""
+def _list_fields(dtype: np.dtype, name: str = "", start: int = 0) -> Iterator[str]:
+    """Yield a line for each number in a struct that starts at `start`."""
     if dtype.fields:
         for key, (kind, offset, *_) in dtype.fields.items():
-            yield from _list_fields(kind, f"{name}.{key}" if name else key, place + offset)
+            yield from _list_fields(kind, f"{name}.{key}" if name else key, start + offset)
     elif dtype.subdtype:
         kind, (count,) = dtype.subdtype
         for index in range(count):
-            yield from _list_fields(kind, f"{name}[{index}]", place + index * kind.itemsize)
+            yield from _list_fields(kind, f"{name}[{index}]", start + index * kind.itemsize)
     else:
-        yield f"{name} {place} {dtype.itemsize}"
+        yield f"{name} {start} {dtype.itemsize}"
 
 
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:

@@ -73,7 +73,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
         f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched before "
         f"the first step{speed}, to {copy.final}; compared with {copy.contents.checked}"
     )
-    return DataOutline(copy.place / remote.named, note)
+    return DataOutline(copy.path / remote.named, note)
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
@@ -111,8 +111,8 @@ def _look_up(config: DataConfig) -> _Remote:
 
 def read_version(copy: str) -> str:
     """Return the version of the images in a copy: a digest of names, sizes and ETags."""
-    place = Path(copy)
-    return (place if place.is_dir() else place.parent).name
+    path = Path(copy)
+    return (path if path.is_dir() else path.parent).name
 
 
 def is_trusted(config: DataConfig) -> bool:

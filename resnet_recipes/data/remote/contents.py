@@ -94,8 +94,8 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
                 sums = _parse_sums(store, head)
             elif head in tables:
                 only = "" if named else Path(head.name).stem
-                place = folder / head.name
-                names |= dict.fromkeys(_list_named(store, head, place, only, len(tables) > 1))
+                path = folder / head.name
+                names |= dict.fromkeys(_list_named(store, head, path, only, len(tables) > 1))
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_look_at_each(store.describe, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
@@ -148,21 +148,21 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
 
 
 def _list_named(
-    store: Store, head: RemoteFile, place: Path, only: str, is_beside: bool
+    store: Store, head: RemoteFile, path: Path, only: str, is_beside: bool
 ) -> Iterator[str]:
-    """Yield the names of the images in a table fetched to `place`; they must be below its folder.
+    """Yield the names of the images in a table fetched to `path`; they must be below its folder.
 
     `only` is its only split, if given. With `is_beside` other tables, metadata may lack labels.
     """
     if head.size > _MAX_TABLE_BYTES:
         raise store.make_error(head.name, f"is larger than {_MAX_TABLE_BYTES:,} bytes")
-    place.write_bytes(store.read(head, 0, head.size))
+    path.write_bytes(store.read(head, 0, head.size))
     try:
-        if is_beside and head.name in table.METADATA and not table.has_labels(place):
+        if is_beside and head.name in table.METADATA and not table.has_labels(path):
             return
-        rows = table.read_rows(place, only)
+        rows = table.read_rows(path, only)
     except NotReadyError as error:
-        raise error.with_path_replaced(place, f"{store.address}/{head.name}") from None
+        raise error.with_path_replaced(path, f"{store.address}/{head.name}") from None
     for row in rows:
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))

@@ -61,7 +61,7 @@ class Copy:
         self._key = hashlib.sha256(repr(contents.files).encode()).digest()
 
     @property
-    def place(self) -> Path:
+    def path(self) -> Path:
         """The folder where the files are now."""
         return self.final if self.final.is_dir() else self._part
 
@@ -87,7 +87,7 @@ class Copy:
             self._find_pieces(
                 (remote, *part)
                 for remote in betons
-                for part in _list_descriptions(self.place / remote.name)
+                for part in _list_descriptions(self.path / remote.name)
             )
         )
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)

@@ -34,8 +34,8 @@ class Web(Store):
 
     def __init__(self, address: str, connections: int):
         super().__init__(address)
-        place = urlsplit(address)
-        proxy = None if proxy_bypass(place.netloc) else getproxies().get(place.scheme)
+        url = urlsplit(address)
+        proxy = None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)
         self._pool = (
             urllib3.ProxyManager(proxy, maxsize=connections)
             if proxy

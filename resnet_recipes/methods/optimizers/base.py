@@ -41,7 +41,7 @@ class OptimizerSettings(Section):
     a step changes nothing if the gradient overflows.
     """
 
-    _place: ClassVar[str] = "optimizer."
+    _prefix: ClassVar[str] = "optimizer."
     cost: ClassVar[str]
     gain: ClassVar[str]
     avoid_when: ClassVar[str]

@@ -134,16 +134,16 @@ def _format_section(section: PageSection) -> str:
 def _format_legend(names: Sequence[str]) -> str:
     boxes = "\n".join(
         f'<label><input type="checkbox" checked value="{escape_html(name)}">'
-        f"{_draw_swatch(place)}{escape_html(name)}</label>"
-        for place, name in enumerate(names)
+        f"{_draw_swatch(index)}{escape_html(name)}</label>"
+        for index, name in enumerate(names)
     )
     return f'<fieldset class="legend"><legend>Runs</legend>{boxes}</fieldset>'
 
 
-def _draw_swatch(place: int) -> str:
+def _draw_swatch(index: int) -> str:
     """Return the line sample of a name in the legend."""
-    color = COLORS[place % len(COLORS)]
-    dashes = " ".join(map(str, DASHES[place % len(DASHES)]))
+    color = COLORS[index % len(COLORS)]
+    dashes = " ".join(map(str, DASHES[index % len(DASHES)]))
     path = f'<path d="M0,5H40" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}"/>'
     return f'<svg viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
 

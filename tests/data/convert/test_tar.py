@@ -35,7 +35,7 @@ def start(path: Path, number: int) -> int:
 def read_members(path: Path) -> list[tuple[str, int]]:
     """Return name and number of every file."""
     whole = path.read_bytes()
-    return [(one.name, int(whole[one.place : one.place + 3])) for one in list_members(path)]
+    return [(one.name, int(whole[one.offset : one.offset + 3])) for one in list_members(path)]
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
