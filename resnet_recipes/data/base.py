@@ -289,12 +289,12 @@ class RawBatch(NamedTuple):
 
 
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
-#: does not import methods. With a method `steps(side, generator) -> list[Step]`, it also runs in
-#: the native engine, with the same pixels.
+#: does not import methods. With a method `sample_operations(side, generator)`, which returns a list
+#: of ImageOperation, it also runs in the native engine, with the same pixels.
 Augment = Callable[..., object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
-Step = tuple[str, tuple[float, ...]]
+ImageOperation = tuple[str, tuple[float, ...]]
 
 
 def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor:

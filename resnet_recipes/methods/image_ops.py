@@ -36,18 +36,18 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 }
 
 
-class NativeStep(NamedTuple):
-    """An operation of the native decoder; a `Step` of data.base."""
+class NativeOperation(NamedTuple):
+    """An operation of the native decoder; an `ImageOperation` of data.base."""
 
     name: str
     parameters: tuple[float, ...]
 
 
-def make_native_step(name: str, value: float, side: int) -> NativeStep:
+def make_native_operation(name: str, value: float, side: int) -> NativeOperation:
     """Return the native decoder's equivalent of an operation, with the same pixels."""
     if name in _MATRICES:
-        return NativeStep("affine", _MATRICES[name](value, side))
-    return NativeStep(name, (value,))
+        return NativeOperation("affine", _MATRICES[name](value, side))
+    return NativeOperation(name, (value,))
 
 
 #: Operations that move pixels.
@@ -118,6 +118,6 @@ class RandomOps:
             image = IMAGE_OPS[name](image, value)
         return image
 
-    def steps(self, side: int, rng: np.random.Generator) -> list[NativeStep]:
+    def sample_operations(self, side: int, rng: np.random.Generator) -> list[NativeOperation]:
         """Return the operations for the native decoder."""
-        return [make_native_step(name, value, side) for name, value in self.draw(side, rng)]
+        return [make_native_operation(name, value, side) for name, value in self.draw(side, rng)]

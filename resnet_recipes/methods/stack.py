@@ -70,7 +70,7 @@ class Stack:
         augments = tuple(augment() for augment in self._collect("augment_sample"))
         if not augments:
             return None
-        in_engine = all(hasattr(augment, "steps") for augment in augments)
+        in_engine = all(hasattr(augment, "sample_operations") for augment in augments)
         return _EngineChain(augments) if in_engine else _Chain(augments)
 
     def modify_model(self, model: nn.Module) -> None:
@@ -193,8 +193,12 @@ class _Chain:
 class _EngineChain(_Chain):
     """Augmentations that the native engine can run."""
 
-    augments: tuple[Any, ...]  # each has steps
+    augments: tuple[Any, ...]  # each has sample_operations
 
-    def steps(self, side: int, rng: np.random.Generator) -> list[tuple]:
+    def sample_operations(self, side: int, rng: np.random.Generator) -> list[tuple]:
         """Return the operations on an image `side` pixels wide."""
-        return [step for augment in self.augments for step in augment.steps(side, rng)]
+        return [
+            operation
+            for augment in self.augments
+            for operation in augment.sample_operations(side, rng)
+        ]

@@ -165,9 +165,9 @@ def test_engine_runs_augmentations_that_all_have_steps():
     """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
-    parts = [augment.steps(16, again) for augment in stack.augment_sample().augments]
+    parts = [augment.sample_operations(16, again) for augment in stack.augment_sample().augments]
     assert [len(part) for part in parts] == [3, 1]
-    assert stack.augment_sample().steps(16, rng) == parts[0] + parts[1]
+    assert stack.augment_sample().sample_operations(16, rng) == parts[0] + parts[1]
 
 
 def test_augmentation_without_steps_disables_the_engine(monkeypatch):

@@ -12,7 +12,7 @@ from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.data.native.rows import CENTER, CROP, DISTORTED, make_blank_rows, put_steps
+from resnet_recipes.data.native.rows import CENTER, CROP, DISTORTED, make_blank_rows, put_operations
 
 
 class Readable(Protocol):
@@ -120,7 +120,7 @@ class TrainImages(PythonRows):
     @property
     def suit_engine(self) -> bool:
         """Whether the engine supports the augmentation."""
-        return self.augment is None or hasattr(self.augment, "steps")
+        return self.augment is None or hasattr(self.augment, "sample_operations")
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""
@@ -137,7 +137,11 @@ class TrainImages(PythonRows):
                 rows.pixels.shape[1],
                 (crop.generator(rows, i) for i in range(len(engine_rows))),
             )
-            arrays.append(put_steps(engine_rows, [self.augment.steps(side, rng) for rng in rngs]))
+            arrays.append(
+                put_operations(
+                    engine_rows, [self.augment.sample_operations(side, rng) for rng in rngs]
+                )
+            )
         return EngineRows(engine_rows, arrays)
 
 

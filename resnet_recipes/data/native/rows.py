@@ -5,7 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from resnet_recipes.data.base import Step
+from resnet_recipes.data.base import ImageOperation
 
 SMALL = np.dtype(
     [  # the same image at half size, rounded up
@@ -112,15 +112,15 @@ def _list_fields(dtype: np.dtype, name: str = "", start: int = 0) -> Iterator[st
         yield f"{name} {start} {dtype.itemsize}"
 
 
-def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
-    """Make rows [N] apply the steps of an augmentation, one list per row.
+def put_operations(rows: np.ndarray, sampled: Sequence[Sequence[ImageOperation]]) -> np.ndarray:
+    """Make rows [N] apply the operations of an augmentation, one list per row.
 
     Returns the memory that the rows point to.
     """
-    counts = np.array([len(of_image) for of_image in steps])
+    counts = np.array([len(of_image) for of_image in sampled])
     operations = np.zeros(counts.sum(), OPERATION)
     for operation, (name, values) in zip(
-        operations, (step for of_image in steps for step in of_image), strict=True
+        operations, (one for of_image in sampled for one in of_image), strict=True
     ):
         operation["kind"] = OPERATIONS.index(name)
         operation["values"][: len(values)] = values

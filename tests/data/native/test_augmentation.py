@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.native.rows import OPERATIONS, put_steps
+from resnet_recipes.data.native.rows import OPERATIONS, put_operations
 from resnet_recipes.methods.color_jitter import ColorJitter
 from resnet_recipes.methods.flips import Flips
-from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_native_step
+from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_native_operation
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch
@@ -26,12 +26,12 @@ def make_images(side: int) -> list[np.ndarray]:
     return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]
 
 
-def augment(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
+def augment(engine, sources: list[np.ndarray], sampled: list) -> np.ndarray:
     """Return the pixels of the engine."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
-    encoded = put_steps(batch.rows, steps)
-    assert len(encoded) == sum(map(len, steps))
+    encoded = put_operations(batch.rows, sampled)
+    assert len(encoded) == sum(map(len, sampled))
     return batch.decode(engine)
 
 
@@ -41,7 +41,9 @@ def test_randaugment_operations_equal_pillow(engine, name, side):
     sources = make_images(side)
     rng = np.random.default_rng(1)
     values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
-    pixels = augment(engine, sources, [[make_native_step(name, value, side)] for value in values])
+    pixels = augment(
+        engine, sources, [[make_native_operation(name, value, side)] for value in values]
+    )
     theirs = [
         np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
         for source, value in zip(sources, values, strict=True)
@@ -56,7 +58,7 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     turns = rng.integers(0, 256, len(sources))
     turns[:3] = 0, 1, 255
     pixels = augment(
-        engine, sources, [[make_native_step("hue", float(turn), 64)] for turn in turns]
+        engine, sources, [[make_native_operation("hue", float(turn), 64)] for turn in turns]
     )
     for image, source, turn in zip(pixels, sources, turns, strict=True):
         theirs = IMAGE_OPS["hue"](Image.fromarray(source), turn)
@@ -80,7 +82,10 @@ def test_augmentation_is_equal_without_the_engine(engine, method):
     pixels = augment(
         engine,
         sources,
-        [operations.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))],
+        [
+            operations.sample_operations(side, np.random.default_rng(seed))
+            for seed in range(len(sources))
+        ],
     )
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
         assert np.array_equal(
@@ -88,11 +93,11 @@ def test_augmentation_is_equal_without_the_engine(engine, method):
         ), seed
 
 
-def test_augmentation_without_steps_keeps_the_image(engine):
+def test_augmentation_without_operations_keeps_the_image(engine):
     sources = make_images(16)
     assert np.array_equal(augment(engine, sources, [[] for _ in sources]), sources)
 
 
 def test_every_engine_operation_is_used():
-    used = {make_native_step(name, 1.0, 16)[0] for name in IMAGE_OPS}
+    used = {make_native_operation(name, 1.0, 16)[0] for name in IMAGE_OPS}
     assert used == set(OPERATIONS)
