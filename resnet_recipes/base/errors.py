@@ -49,7 +49,7 @@ class ExitCode(IntEnum):
 STOPPED_CODES = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
 #: Exit codes whose message is complete and identical on every rank.
-REFUSED_CODES = (ExitCode.RECIPE, ExitCode.NOT_READY)
+REJECTED_CODES = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
 class Kind(StrEnum):

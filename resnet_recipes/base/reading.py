@@ -67,7 +67,7 @@ def parse_json(text: str) -> Any:
     """
     try:
         value = json.loads(
-            text, parse_constant=_refuse, parse_float=_parse_float, parse_int=_parse_int
+            text, parse_constant=_reject_constant, parse_float=_parse_float, parse_int=_parse_int
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
@@ -98,13 +98,13 @@ def _list_items(value: Any) -> Any:
     return value if isinstance(value, list) else ()
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")
 
 
 def _parse_float(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _refuse(text[:20])
+    return value if math.isfinite(value) else _reject_constant(text[:20])
 
 
 def _parse_int(text: str) -> int:

@@ -200,8 +200,8 @@ def split(
     spaced, arguments.words = _join_spaced(arguments.words, usage)
     problems += spaced
     if problems or settings:
-        refusals = [] if undecodable else list(find_others(arguments))
-        raise RecipeError([*problems, *_explain_flags(settings, usage, refusals)])
+        other_problems = [] if undecodable else list(find_others(arguments))
+        raise RecipeError([*problems, *_explain_flags(settings, usage, other_problems)])
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)

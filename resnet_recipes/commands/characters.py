@@ -23,7 +23,7 @@ _QUOTES = re.compile("[\u201c\u201d\u201e]")
 _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resnet-recipes")
 
 
-def refuse_pasted(program: str, argv: Sequence[str]) -> None:
+def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
     words, problems = [], []
     for word in _join(argv):

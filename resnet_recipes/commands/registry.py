@@ -19,7 +19,7 @@ from resnet_recipes.commands.arguments import (
     select_arguments,
     split,
 )
-from resnet_recipes.commands.characters import refuse_pasted
+from resnet_recipes.commands.characters import reject_pasted
 from resnet_recipes.commands.compose import (
     choose_recipe,
     collect_problems,
@@ -77,7 +77,7 @@ def get_usage(name: str) -> Usage:
 
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
-    refuse_pasted("resnet-train", argv)
+    reject_pasted("resnet-train", argv)
     if not argv or {"--help", "-h", "help"} & set(argv):
         about = "plan" if "--dry-run" in argv else "train"
         print(get_usage(about).format_page(get_page_width()), end="")
@@ -87,7 +87,7 @@ def train(argv: Sequence[str]) -> int:
     if "--list" in argv:
         return run(["ls", *(word for word in argv if word != "--list")])
     if argv[0] not in Library().list_names():
-        _refuse_verb(argv)
+        _reject_foreign_command(argv)
     arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
         clause = "works only with a sweep"
@@ -108,7 +108,7 @@ def train(argv: Sequence[str]) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command of `resnet-recipes` and return its exit code."""
-    refuse_pasted("resnet-recipes", argv)
+    reject_pasted("resnet-recipes", argv)
     name, *rest = argv or ["--help"]
     if name in ("--help", "-h"):
         print(_format_overview(), end="")
@@ -125,7 +125,7 @@ def run(argv: Sequence[str]) -> int:
         if name in Library().list_names():
             clause = "is a recipe, not a command"
             raise RecipeError.of("COMMAND", name, clause, shlex.join(["resnet-train", *argv]))
-        _refuse_verb([name.lstrip("-"), *rest], name)
+        _reject_foreign_command([name.lstrip("-"), *rest], name)
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
@@ -199,7 +199,7 @@ def _choose_module(arguments: Arguments) -> str:
     return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
 
-def _refuse_verb(argv: Sequence[str], typed: str = "") -> None:
+def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     """Raise RecipeError if the first argument is a command of ours or of another program.
 
     `typed` is the argument with its dashes.

@@ -160,7 +160,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         clause = "resumes a run, and --extend starts a new one"
         raise RecipeError.of("--resume", resumed, clause, Hint("remove one of them"))
-    _refuse_last("--extend", name, arguments, "--extend NAME")
+    _reject_last("--extend", name, arguments, "--extend NAME")
     (folder,) = find_runs([name], "--extend")
     if not (folder / CONFIG).is_file():
         clause = f"is not a run folder: it has no {CONFIG}"
@@ -184,7 +184,7 @@ def resolve_weights(arguments: Arguments) -> Arguments:
     return arguments
 
 
-def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
+def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
     """Raise RecipeError for `last` in a command that resumes its own run."""
     if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
         clause = "would be another run when the same command continues"
@@ -199,7 +199,7 @@ def _find_weights(name: str, arguments: Arguments) -> str:
         or not names.RUN_NAME.fullmatch(name)
     ):
         return name
-    _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
+    _reject_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if path := find_place(_WEIGHTS, name):
         return str(path)
     missing = describe_missing_run(_WEIGHTS, name)

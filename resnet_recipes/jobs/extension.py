@@ -32,7 +32,7 @@ from resnet_recipes.run_folder import (
     OVERRIDES,
     SUMMARY,
 )
-from resnet_recipes.run_folder.lock import is_running, refuse_links
+from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import MAX_RECIPE_DEPTH, find_changed_settings
@@ -75,7 +75,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     folder, flag = Path(run.root, run.extends), f"--extend {run.extends}"
     if not (folder / CONFIG).is_file():
         raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
-    refuse_links(folder)
+    reject_links(folder)
     recipe = frozen_recipe.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
     parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)

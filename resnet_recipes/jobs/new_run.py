@@ -46,7 +46,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
-from resnet_recipes.run_folder.lock import LockedFolder, is_running, refuse_links
+from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.training.state import find_changed_settings
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
@@ -150,7 +150,7 @@ def _move_into_place(draft: LockedFolder, plan: Plan) -> None:
     if _try_move(draft, folder):
         return
     if _is_unused(folder) and not is_running(folder):
-        refuse_links(folder)
+        reject_links(folder)
         away = root / f".{secrets.token_hex(8)}.tmp"
         with LockedFolder(folder) as other:
             if _is_unused(folder):

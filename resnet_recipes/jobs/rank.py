@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TextIO
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import REFUSED_CODES, NotReadyError
+from resnet_recipes.base.errors import REJECTED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.signals import Interruption
@@ -175,7 +175,7 @@ def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextI
 
     The rank that failed first prints the message, and rank 0 writes the ending of the run.
     """
-    if ending.code in REFUSED_CODES and ending.rank:
+    if ending.code in REJECTED_CODES and ending.rank:
         time.sleep(_WAIT_SECONDS)
     if find_first_failure([*observer.read_endings(), ending]) == ending:
         console.write(ending.explain(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")

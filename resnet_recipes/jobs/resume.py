@@ -33,7 +33,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, JOB, SUMMARY
-from resnet_recipes.run_folder.lock import LockedFolder, is_running, refuse_links
+from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.runs import list_newest
 from resnet_recipes.training.state import find_changed_settings
 
@@ -132,7 +132,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if os.path.lexists(folder / JOB):
         clause = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))
-    refuse_links(folder)
+    reject_links(folder)
     original = frozen_recipe.read(config)
     if isinstance(changes, Sequence):
         recipe = _apply_changes(original, changes) if changes else original

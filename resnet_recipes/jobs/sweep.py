@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import REFUSED_CODES, STOPPED_CODES, ExitCode
+from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handle_signals
@@ -178,7 +178,7 @@ class Sweep:
 
     def _was_started_elsewhere(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""
-        is_first = name not in self._rejected and code in REFUSED_CODES
+        is_first = name not in self._rejected and code in REJECTED_CODES
         self._rejected.add(name)
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
 

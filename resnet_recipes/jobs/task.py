@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import REFUSED_CODES, ExitCode, TrainingError
+from resnet_recipes.base.errors import REJECTED_CODES, ExitCode, TrainingError
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
@@ -84,5 +84,5 @@ def _run_ranks(
             raise NotDoneError(failure, ending)
         yield
     finally:
-        if not ending.failed or ending.code in REFUSED_CODES:
+        if not ending.failed or ending.code in REJECTED_CODES:
             atomic.delete_folder(root)

@@ -90,12 +90,12 @@ def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
         clause = Statement(
             f"{config.weights} has the weights of {about.architecture}, not {config.name}"
         )
-        raise _make_refusal(
+        raise _make_weights_error(
             config, clause, " ".join([config.format_selection(about.architecture), *others])
         )
     if others:
         clause = "has the weights of another stem, width or number of input channels"
-        raise _make_refusal(config, clause, " ".join(others))
+        raise _make_weights_error(config, clause, " ".join(others))
     tensors, (rows, text) = network.model.state_dict(), _match_rows(about, classes)
     for name in [name for name in tensors if name.startswith(f"{find_classifier(network.model)}.")]:
         weight = tensors.pop(name)
@@ -182,5 +182,5 @@ def _must_sum_colors(config: ModelConfig, about: NetworkDescription) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 
-def _make_refusal(config: ModelConfig, clause: str, fix: Fix = ()) -> NotReadyError:
+def _make_weights_error(config: ModelConfig, clause: str, fix: Fix = ()) -> NotReadyError:
     return NotReadyError.of("model.weights", config.weights, clause, fix)

@@ -123,24 +123,26 @@ class BuiltNetworkFacts:
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
         """Yield the sizes that the network rejects, with its messages."""
-        reasons = {side: self._explain_refusal(side) for side in dict.fromkeys((*sides, eval_side))}
-        refused = [side for side in sorted(reasons) if reasons[side]]
-        if not refused:
+        reasons = {
+            side: self._explain_rejection(side) for side in dict.fromkeys((*sides, eval_side))
+        }
+        rejected = [side for side in sorted(reasons) if reasons[side]]
+        if not rejected:
             return
-        key = "data.eval_size" if refused == [eval_side] else "data.train_size"
-        sizes = ", ".join(map(str, refused))
+        key = "data.eval_size" if rejected == [eval_side] else "data.train_size"
+        sizes = ", ".join(map(str, rejected))
         clause = Statement(
-            f"{self._model.name} does not take images of {sizes} px: {reasons[refused[-1]]}"
+            f"{self._model.name} does not take images of {sizes} px: {reasons[rejected[-1]]}"
         )
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
         fix = (
             ""
-            if self._explain_refusal(native)
+            if self._explain_rejection(native)
             else f"data.train_size={native} data.eval_size={native}"
         )
         yield Problem(key, None, clause, fix)
 
-    def _explain_refusal(self, side: int) -> str:
+    def _explain_rejection(self, side: int) -> str:
         _ = self._changed  # errors of methods do not depend on the size
         try:
             self.operations(side)

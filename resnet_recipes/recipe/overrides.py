@@ -76,13 +76,13 @@ def parse(words: Iterable[str]) -> ParseResult:
     overrides: list[Override] = []
     problems: list[Problem] = []
     for word in words:
-        if problem := _find_refusal(word):
+        if problem := _find_word_problem(word):
             problems.append(problem)
             continue
         for override in expand(word):
-            refusals = list(_find_problems(override))
-            problems += refusals
-            overrides += [] if refusals else [override]
+            override_problems = list(_find_problems(override))
+            problems += override_problems
+            overrides += [] if override_problems else [override]
     names = {word.split("=")[0] for word in words}
     for other, verb in (("ssr", "scale"), ("max_duration", "set")):
         if {"epochs", other} <= names:
@@ -111,7 +111,7 @@ def _quote(text: str) -> str:
     return f"'{inside}'"
 
 
-def _find_refusal(word: str) -> Problem | None:
+def _find_word_problem(word: str) -> Problem | None:
     """Return the problem of an argument that is not an override, or None."""
     key, equals, value = word.partition("=")
     if (

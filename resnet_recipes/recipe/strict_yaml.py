@@ -96,7 +96,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\s*@package", line):
-            reader.refuse(
+            reader.reject(
                 number,
                 line.strip(),
                 "is an instruction to Hydra, which recipes do not use",
@@ -111,11 +111,11 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         has_tab = re.match(r" *\t", [*text.splitlines(), "", ""][number - 1])
         why = "is indented with a tab" if has_tab else f"is not YAML: {error.problem}"
         hint = "indent with spaces, two for each level"
-        reader.refuse(
+        reader.reject(
             number, None, why, Hint(hint if has_tab else f"{hint}, and put unusual text in quotes")
         )
     except yaml.YAMLError as error:
-        reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
+        reader.reject(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
     if reader.problems:
         raise RecipeError(reader.problems)
     return Document(path, tree, reader.lines, raw)
@@ -139,7 +139,7 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
 
-    def refuse(self, line: int, value: object, clause: str, fix: Fix = ()) -> None:
+    def reject(self, line: int, value: object, clause: str, fix: Fix = ()) -> None:
         """Record a problem at a line."""
         location = self._format_location(line)
         self.problems.append(
@@ -151,7 +151,7 @@ class _Reader:
 
     def stop(self, line: int, clause: str) -> NoReturn:
         """Record a problem and raise RecipeError, because reading cannot continue."""
-        self.refuse(line, None, clause)
+        self.reject(line, None, clause)
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
@@ -168,7 +168,7 @@ class _Reader:
                     )
                 if event.tags or event.version:
                     clause = Statement("YAML directives (%...) are not used in recipes")
-                    self.refuse(line, None, clause, Hint("delete the line"))
+                    self.reject(line, None, clause, Hint("delete the line"))
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             nodes += isinstance(event, yaml.NodeEvent)
@@ -185,9 +185,9 @@ class _Reader:
                     Statement("anchors and aliases are not used in recipes"),
                     Hint("write the value out"),
                 )
-                self.refuse(line, f"{sign}{name}", clause, fix)
+                self.reject(line, f"{sign}{name}", clause, fix)
             if tag := getattr(event, "tag", None):
-                self.refuse(
+                self.reject(
                     line, tag, Statement("tags are not used in recipes"), Hint("delete the tag")
                 )
         if anchors:  # aliases could form a cycle
@@ -199,7 +199,7 @@ class _Reader:
         if not self.problems and not tree:
             word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
             fix = f"{word[1]}: {word[2]}" if word else "defaults: [mild]"
-            self.refuse(
+            self.reject(
                 1, None, Statement("a recipe is a mapping of settings, as in 'name: mine'"), fix
             )
             raise RecipeError(self.problems)
@@ -218,7 +218,7 @@ class _Reader:
             full = f"{key}.{name}" if key else name
             if name in tree:
                 clause = f"is a duplicate key; the first is on line {self.lines[full]}"
-                self.refuse(line, full, clause, Hint("delete one of them"))
+                self.reject(line, full, clause, Hint("delete one of them"))
             self.lines[full] = line
             tree[name] = self._read_value(item, full)
         return tree
@@ -229,12 +229,12 @@ class _Reader:
             self.stop(line, Statement("a key must be a name"))
         name = node.value
         if name == "hydra":
-            self.refuse(
+            self.reject(
                 line, name, Statement("a recipe cannot configure Hydra"), Hint("delete the block")
             )
         elif name == "<<":
             fix = ("defaults: [hot]", Hint("or write the values out"))
-            self.refuse(line, name, Statement("merge keys are not used in recipes"), fix)
+            self.reject(line, name, Statement("merge keys are not used in recipes"), fix)
         elif not form.fullmatch(name):
             self.problems.append(
                 _explain_key(name[:80])._replace(where=self._format_location(line))
@@ -244,14 +244,14 @@ class _Reader:
     def _read_scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
         text = node.value
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
-            self.refuse(line, None, f"contains the invisible character {odd!a}", Hint("delete it"))
+            self.reject(line, None, f"contains the invisible character {odd!a}", Hint("delete it"))
         if len(text) > MAX_TEXT:
             self.stop(
                 line,
                 Statement(f"a value has more than {MAX_TEXT} characters, so this is not a recipe"),
             )
         if "???" in text:
-            self.refuse(
+            self.reject(
                 line, text[:80], Statement("??? means a missing value"), Hint("write the value out")
             )
         if "${" in text:
@@ -259,7 +259,7 @@ class _Reader:
         if node.style:
             return text
         if problem := find_doubt(text, key):
-            self.refuse(line, *problem)
+            self.reject(line, *problem)
         return parse_scalar(text)
 
     def _check_reference(self, text: str, line: int) -> None:
@@ -272,7 +272,7 @@ class _Reader:
         elif self.used_references > MAX_REFERENCES:
             clause = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
         if clause:
-            self.refuse(line, text[:80], clause, Hint("write the value out"))
+            self.reject(line, text[:80], clause, Hint("write the value out"))
 
 
 def _explain_key(name: str) -> Problem:
@@ -292,7 +292,7 @@ def _explain_key(name: str) -> Problem:
 
 
 class Doubt(NamedTuple):
-    """A reason to reject unquoted text, for `_Reader.refuse`."""
+    """A reason to reject unquoted text, for `_Reader.reject`."""
 
     value: str | None
     clause: str

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
-    REFUSED_CODES,
+    REJECTED_CODES,
     STOPPED_CODES,
     ExitCode,
     Hint,
@@ -144,7 +144,7 @@ class Ending:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
-        if self.code in REFUSED_CODES:
+        if self.code in REJECTED_CODES:
             where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
             return [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
@@ -216,6 +216,6 @@ def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     """
 
     def order(one: Ending) -> tuple[bool, float, float]:
-        return one.is_consequence, one.rank if one.code in REFUSED_CODES else inf, one.time
+        return one.is_consequence, one.rank if one.code in REJECTED_CODES else inf, one.time
 
     return min((one for one in candidates if one.failed), key=order, default=None)

@@ -78,7 +78,7 @@ def _describe_holder(holder: str) -> str:
         return "it has just started"
 
 
-def refuse_links(folder: Path) -> None:
+def reject_links(folder: Path) -> None:
     """Raise NotReadyError if a run folder contains anything but plain files and folders.
 
     A run writes to `lock`, `logs/`, `checkpoints/` and more. A link that someone else created there

@@ -104,9 +104,9 @@ def restore(run: Run, state: State) -> int:
     # defaults for keys that older checkpoints lack
     state = State(best={}, owes_evaluation=False) | state
     try:
-        _refuse(find_malformed_fields(run, state))
+        _reject(find_malformed_fields(run, state))
         RecipeError.raise_if_any(find_conflicts(run, state))
-        _refuse(find_misfits(run, state))
+        _reject(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
         # A copy, since the optimizer keeps the tensors, and these are memory-mapped. The
         # optimizer's settings come from the recipe.
@@ -125,7 +125,7 @@ def restore(run: Run, state: State) -> int:
     return state["step"]
 
 
-def _refuse(reasons: Iterator[str]) -> None:
+def _reject(reasons: Iterator[str]) -> None:
     if first := list(islice(reasons, 3)):
         raise ValueError("; ".join(first))
 

@@ -6,14 +6,14 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.characters import refuse_pasted
+from resnet_recipes.commands.characters import reject_pasted
 from tests.checks import get_error
 from tests.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
     """Return the suggested command for a rejected command."""
-    (problem,) = get_error(RecipeError, refuse_pasted, "resnet-train", argv).problems
+    (problem,) = get_error(RecipeError, reject_pasted, "resnet-train", argv).problems
     (fix,) = problem.fixes
     return fix
 
@@ -47,13 +47,13 @@ def test_pasted_line_continuation_is_ignored():
 
 @pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])
 def test_characters_of_a_keyboard_are_accepted(typed: str):
-    refuse_pasted("resnet-train", ["mild", typed])
+    reject_pasted("resnet-train", ["mild", typed])
 
 
 def test_existing_folder_may_contain_pasted_characters(tmp_path: Path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
-    refuse_pasted("resnet-train", ["mild", f"data={folder}"])
-    refuse_pasted("resnet-recipes", ["doctor", "data", str(folder)])
+    reject_pasted("resnet-train", ["mild", f"data={folder}"])
+    reject_pasted("resnet-recipes", ["doctor", "data", str(folder)])
 
 
 def test_character_is_shown_as_its_code(capsys):

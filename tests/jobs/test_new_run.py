@@ -131,7 +131,7 @@ def test_run_about_to_start_keeps_its_name(make, words, clause):
 def test_run_that_started_training_meanwhile_is_kept(monkeypatch):
     folder = create_run("run=first")
     summary = folder / SUMMARY
-    monkeypatch.setattr(new_run, "refuse_links", lambda folder: summary.write_text("{}"))
+    monkeypatch.setattr(new_run, "reject_links", lambda folder: summary.write_text("{}"))
     with pytest.raises(RecipeError, match="is taken"):
         create_run("run=first")
     assert summary.read_text() == "{}"

@@ -14,7 +14,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.run_folder import lock
-from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder, find_holder, refuse_links
+from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder, find_holder, reject_links
 
 
 def test_second_lock_names_the_holder(tmp_path):
@@ -132,11 +132,11 @@ def run(tmp_path: Path) -> Path:
     ],
     ids=["a link to nothing", "a link to a file", "a link to a folder", "fifo"],
 )
-def test_refuse_links_rejects_links_and_special_files(name, make, run):
-    refuse_links(run)
+def test_reject_links_rejects_links_and_special_files(name, make, run):
+    reject_links(run)
     make(run / name)
     with pytest.raises(NotReadyError, match=f"{name} is a symbolic link or a special file"):
-        refuse_links(run)
+        reject_links(run)
 
 
 @pytest.mark.parametrize("then", ["deleted", "moved", "made again", "a file now"])

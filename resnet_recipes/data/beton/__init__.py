@@ -136,7 +136,7 @@ def open_beton(path: Path) -> Beton:
         with open_regular(path) as file:
             total = os.fstat(file.fileno()).st_size
             header = file.read(HEADER.itemsize)
-            _refuse(path, _find_header_faults(header, total))
+            _reject(path, _find_header_faults(header, total))
             row = np.frombuffer(header, HEADER)[0]
             count, table_ptr, page_size = (
                 int(row[key]) for key in ("num_samples", "table_ptr", "page_size")
@@ -151,16 +151,16 @@ def open_beton(path: Path) -> Beton:
     types = np.frombuffer(fields, FIELD)["type_id"].tolist()
     samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
     allocations, image = allocations[np.argsort(allocations["sample"])], samples["image"]
-    _refuse(path, _find_field_faults(types))
-    _refuse(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
+    _reject(path, _find_field_faults(types))
+    _reject(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
     lengths = allocations["size"].astype(np.int64)
-    _refuse(path, _find_image_faults(image, lengths))
+    _reject(path, _find_image_faults(image, lengths))
     sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
     described = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if described not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, clause, AGAIN)
-    _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
+    _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
     return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
@@ -185,7 +185,7 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
         yield Problem(str(val.path), None, clause, again)
 
 
-def _refuse(path: Path, faults: Iterator[str]) -> None:
+def _reject(path: Path, faults: Iterator[str]) -> None:
     """Raise NotReadyError for the first fault, if any; it may have caused the others."""
     for fault in faults:
         raise NotReadyError.at(path, fault, AGAIN)

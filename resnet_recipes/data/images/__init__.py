@@ -80,10 +80,10 @@ class NativeImages:
         source.locate(rows.indices, engine_rows)
         engine_rows["side"] = rows.pixels.shape[1]
         engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
-        refused = self._engine.fill(engine_rows, rows.reading)
+        failed_rows = self._engine.fill(engine_rows, rows.reading)
         # the other rows were read from a small level
         source.mark_verified(rows.indices[~engine_rows["checked"]])
-        for row in refused.tolist():
+        for row in failed_rows.tolist():
             one, engine_row = rows.select_row(row), engine_rows[row : row + 1]
             if engine_row["status"] == Status.UNREADABLE and self._is_read_again(one, engine_row):
                 continue

@@ -107,8 +107,8 @@ def shrink(
     """
     row, pixels = make_blank_rows(1), np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
-    refused = load_library().engine_shrink(row.ctypes.data, *to, pixels.ctypes.data)
-    return None if refused else pixels
+    failed = load_library().engine_shrink(row.ctypes.data, *to, pixels.ctypes.data)
+    return None if failed else pixels
 
 
 def read_shrunk(row: np.ndarray) -> np.ndarray | None:

@@ -106,19 +106,19 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
 
 def _find_present(store: Store, named: str) -> list[RemoteFile]:
     """Return the files at the URL that may describe the dataset."""
-    refusals: list[ForbiddenError] = []
+    forbidden: list[ForbiddenError] = []
 
     def look(name: str) -> RemoteFile | None:
         try:
             return store.describe(name)
-        except ForbiddenError as refusal:
-            refusals.append(refusal)
+        except ForbiddenError as error:
+            forbidden.append(error)
             return None
 
     names = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
     present = [remote for remote in _look_at_each(look, names) if remote]
-    if not {remote.name for remote in present} - {SUMS} and refusals:
-        raise refusals[0]
+    if not {remote.name for remote in present} - {SUMS} and forbidden:
+        raise forbidden[0]
     return present
 
 

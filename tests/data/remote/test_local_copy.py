@@ -102,7 +102,7 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_refused"),
+    ("changes", "is_rejected"),
     [
         ([], True),
         (["data.eval_size=256"], True),
@@ -111,11 +111,11 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
         (["data.root={root}", "data.cache=/mine"], False),
     ],
 )
-def test_require_trusted_url_needs_typed_address_and_cache(changes, is_refused, config, site):
+def test_require_trusted_url_needs_typed_address_and_cache(changes, is_rejected, config, site):
     typed = [change.format(root=config.root) for change in changes]
-    with pytest.raises(NotReadyError) if is_refused else nullcontext() as failure:
+    with pytest.raises(NotReadyError) if is_rejected else nullcontext() as failure:
         data.require_trusted_url(config, typed, "resnet-recipes eval a")
-    if is_refused:
+    if is_rejected:
         (problem,) = failure.value.problems
         assert problem.key == "data.root"
         assert f"eval a data={config.root} data.cache={config.cache}" in problem.fixes[0]

@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report.trackers import TRACKERS, find_missing
-from resnet_recipes.run_folder.lock import refuse_links
+from resnet_recipes.run_folder.lock import reject_links
 from tests.report.trackers.test_trackers import SETTINGS, skip_without
 
 EACH = [pytest.param(name, marks=skip_without(name)) for name in TRACKERS]
@@ -28,7 +28,7 @@ def test_tracker_accepts_run_resume_and_end(name, tmp_path, monkeypatch):
             curves.scalars(step, {"train/loss": 1 / step, "train/lr": 0.1, "epoch": step / 10})
         curves.scalars(begun + 7, {"val/top1": 70, "epoch": (begun + 7) / 10})
         curves.close(begun > 0)
-    refuse_links(folder)  # a run with links in its folder cannot be resumed
+    reject_links(folder)  # a run with links in its folder cannot be resumed
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
 
