@@ -131,8 +131,8 @@ def find_gpus() -> Gpus:
     if not is_usable():  # NVML also counts GPUs whose driver is too old for this torch
         return Gpus()
     lines = _query_driver() or [str(torch.cuda.device_count())]
-    kinds: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
-    return Gpus(*(kind(text) for kind, text in zip(kinds, lines, strict=False)))
+    parsers: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
+    return Gpus(*(parse(text) for parse, text in zip(parsers, lines, strict=False)))
 
 
 def has_nvml() -> bool:

@@ -58,6 +58,6 @@ def describe_missing_run(key: str, word: str) -> Problem:
         return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
     nearest = find_closest(word.rpartition("/")[2], [*runs, LAST] if runs else ())
     nearest = nearest or find_similar_path(Path(word))
-    kinds = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
-    fix = (nearest and Value(nearest), kinds if "FILE" in key else LIST)
+    hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
+    fix = (nearest and Value(nearest), hint if "FILE" in key else LIST)
     return Problem(key, word, "", fix, kind=Kind.ABSENT)

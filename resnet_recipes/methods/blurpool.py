@@ -90,8 +90,8 @@ class BlurPool(Method):
             )
 
     def modify_model(self, model: nn.Module) -> None:
-        for module, kind in self._find_layers(model):
-            change_class(module, kind)
+        for module, new_class in self._find_layers(model):
+            change_class(module, new_class)
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._find_layers(model)):

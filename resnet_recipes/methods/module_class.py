@@ -3,22 +3,22 @@
 from torch import nn
 
 
-def change_class(module: nn.Module, kind: type[nn.Module], **attributes: object) -> None:
+def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: object) -> None:
     """Turn `module` into a `kind`, a subclass of its class, in place.
 
     Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
     same weights load into the changed and the original model. `kind.__init__` is not run; pass the
     attributes that `kind` needs in `attributes`.
     """
-    if kind.__bases__[0] is not type(module):
-        raise TypeError(f"{kind.__name__} is not a direct subclass of {type(module).__name__}")
-    module.__class__ = kind
+    if new_class.__bases__[0] is not type(module):
+        raise TypeError(f"{new_class.__name__} is not a direct subclass of {type(module).__name__}")
+    module.__class__ = new_class
     for name, value in attributes.items():
         setattr(module, name, value)
 
 
-def restore_class(module: nn.Module, kind: type[nn.Module]) -> None:
+def restore_class(module: nn.Module, new_class: type[nn.Module]) -> None:
     """Undo every `change_class` of a module that was built as a `kind`."""
-    if not isinstance(module, kind):
-        raise TypeError(f"{type(module).__name__} was not built as a {kind.__name__}")
-    module.__class__ = kind
+    if not isinstance(module, new_class):
+        raise TypeError(f"{type(module).__name__} was not built as a {new_class.__name__}")
+    module.__class__ = new_class

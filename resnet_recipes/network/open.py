@@ -121,8 +121,8 @@ def _locate(weights: str, model: ModelConfig | None, downloads: bool) -> Path:
             typed = os.path.relpath(weights)
             meant = FOREIGN_VALUES["model.weights"].get(typed.lower())
             library = "torchvision, " if model else ""
-            kinds = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
-            fix: Fix = Hint(kinds)
+            hint = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
+            fix: Fix = Hint(hint)
             if meant:
                 fix = meant.words
             elif near := find_similar_path(Path(weights)):

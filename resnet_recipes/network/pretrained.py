@@ -141,10 +141,10 @@ def freeze(model: nn.Module, config: ModelConfig) -> None:
 
 
 @cache
-def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
+def _make_frozen(layer_class: type[nn.Module]) -> type[nn.Module]:
     """Return a subclass of a BatchNorm that always stays in evaluation mode."""
 
-    class Frozen(kind):
+    class Frozen(layer_class):
         def train(self, mode: bool = True) -> nn.Module:
             return super().train(False)
 

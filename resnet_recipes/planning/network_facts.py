@@ -48,8 +48,8 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
     key = f"{model} {classes} {list(methods)}"
     if key not in _MADE:
         is_closed = model.name in NETWORKS and not model.arguments
-        kind = ResNetFacts if is_closed else BuiltNetworkFacts
-        _MADE[key] = kind(model, classes, methods)
+        facts_class = ResNetFacts if is_closed else BuiltNetworkFacts
+        _MADE[key] = facts_class(model, classes, methods)
     return _MADE[key]
 
 

@@ -97,14 +97,16 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
             compute += computing / gpu.convolution
         else:
             traffic += loading / gpu.convolution
-    kinds = count_traffic(work)
-    others = kinds.total() - kinds["convolution"]
+    by_operation = count_traffic(work)
+    others = by_operation.total() - by_operation["convolution"]
     if work.fused:
         traffic += others / (FUSED_BANDWIDTH_FRACTION * gpu.traffic)
     else:
-        others -= kinds["blur"] + kinds["pool"]
-        traffic += (others / gpu.plain + kinds["blur"] / BLUR_BANDWIDTH_FRACTION) / gpu.traffic
-        traffic += kinds["pool"] / min(POOL_BYTES_PER_SECOND, gpu.plain * gpu.traffic)
+        others -= by_operation["blur"] + by_operation["pool"]
+        traffic += (
+            others / gpu.plain + by_operation["blur"] / BLUR_BANDWIDTH_FRACTION
+        ) / gpu.traffic
+        traffic += by_operation["pool"] / min(POOL_BYTES_PER_SECOND, gpu.plain * gpu.traffic)
     traffic += KERNEL_START_SECONDS * KERNELS_PER_CONVOLUTION * len(_list_layers(work)) / work.batch
     host = (
         REPLAY_ISSUE_SECONDS if work.fused else CONVOLUTION_ISSUE_SECONDS * len(_list_layers(work))

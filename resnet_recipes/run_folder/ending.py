@@ -201,7 +201,7 @@ def is_lost_peer(error: BaseException) -> bool:
 
     This depends on the place where it was raised, not on its message.
     """
-    if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
+    if any(error_class.__name__ == "DistError" for error_class in type(error).__mro__):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     module = frames[-1].f_globals.get("__name__", "") if frames else ""

@@ -51,8 +51,8 @@ def evaluate(
     for raw in Stream(data.batches(), device):
         with _explain_lack_of_memory(raw):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
-        kinds, outcomes = _count_correct(logits, raw.labels)
-        counts.index_add_(0, raw.labels, kinds)
+        image_counts, outcomes = _count_correct(logits, raw.labels)
+        counts.index_add_(0, raw.labels, image_counts)
         total += outcomes.losses.double().sum()
         if is_cut := bool(on_batch(outcomes)):
             break
@@ -88,12 +88,12 @@ def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     hits = top5 == labels.unsqueeze(1)
     # both are NaN if any logit is NaN
     is_broken = ~(highest[:, 0].isfinite() & logits.amin(1).isfinite())
-    kinds = [hits[:, 0], hits.any(1), torch.ones_like(is_broken), is_broken]
+    image_counts = [hits[:, 0], hits.any(1), torch.ones_like(is_broken), is_broken]
     pairs = torch.stack([labels, top5[:, 0]], 1)
     of_label, of_best = logits.log_softmax(1).gather(1, pairs).unbind(1)
     # a copy, since the loader reuses the memory of its labels
     outcomes = Outcomes(labels.clone(), top5[:, 0], of_best.exp(), -of_label)
-    return torch.stack(kinds, 1).long(), outcomes
+    return torch.stack(image_counts, 1).long(), outcomes
 
 
 @torch.no_grad()

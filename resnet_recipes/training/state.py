@@ -173,8 +173,8 @@ def _describe(value: object) -> str:
     """Return the dtype and shape of a tensor, or the type of any other value."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-    kind = dict if isinstance(value, dict) else type(value)
-    return "missing" if value is None else kind.__name__
+    value_type = dict if isinstance(value, dict) else type(value)
+    return "missing" if value is None else value_type.__name__
 
 
 def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
