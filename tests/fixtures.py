@@ -116,7 +116,7 @@ class Streams(NamedTuple):
 
 
 @pytest.fixture
-def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
+def run_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
     """Return a function that runs a command line, checks its exit code, and returns its output."""
 
     def run(line: str, code: int = 0) -> Streams:

@@ -153,7 +153,7 @@ def test_every_documented_command_works(page, images, home):
         for name, words in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
             words = [word for word in words if not word.startswith("run=")]
-            code, output = run_command(name, place_paths(words, images, home))
+            code, output = run_documented(name, place_paths(words, images, home))
             if code:
                 failed.append(f"{name} {shlex.join(words)}\n{output}")
     assert not failed, "\n\n".join(["", *failed])
@@ -184,7 +184,7 @@ def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
     ]
 
 
-def run_command(name: str, words: list[str]) -> tuple[int, str]:
+def run_documented(name: str, words: list[str]) -> tuple[int, str]:
     """Run a command, or the part of it that can run here.
 
     Return its exit code, 0 for success, and its output.

@@ -32,9 +32,9 @@ def nothing_starts(tmp_path, monkeypatch):
     )
 
 
-def assert_explained(enter, words: str, *phrases: str) -> None:
+def assert_explained(run_command, words: str, *phrases: str) -> None:
     """Run `resnet-train WORDS`, which must start nothing and name each phrase in its error."""
-    out, err = enter(f"resnet-train {words}", 2)
+    out, err = run_command(f"resnet-train {words}", 2)
     assert out == ""
     assert "Traceback" not in err
     assert err.startswith("error: ")
@@ -80,8 +80,8 @@ recipe=mild --resume | --resume | needs a run
         ),
     ],
 )
-def test_nonsense_command_is_explained(enter, row):
-    assert_explained(enter, *row)
+def test_nonsense_command_is_explained(run_command, row):
+    assert_explained(run_command, *row)
 
 
 def test_missing_recipe_file_exits_with_3(capsys):
@@ -191,10 +191,10 @@ name: [mine | recipes/mine.yaml | not YAML
         ("", "recipes/mine.yaml:1", "a mapping of settings"),
     ],
 )
-def test_invalid_recipe_file_is_reported_with_line(enter, row):
+def test_invalid_recipe_file_is_reported_with_line(run_command, row):
     text, *phrases = row
     Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
-    assert_explained(enter, "recipe=mine data=/data", *phrases)
+    assert_explained(run_command, "recipe=mine data=/data", *phrases)
     assert not Path("pwned").exists()
 
 

@@ -38,10 +38,12 @@ def read_duration(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
-def test_budget_becomes_the_largest_fitting_number_of_epochs(run_folders, measurements, enter):
+def test_budget_becomes_the_largest_fitting_number_of_epochs(
+    run_folders, measurements, run_command
+):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         words = f"run={name} budget='{budget}' launch.price={price}"
-        message = enter(f"resnet-train {WORDS} {words}", 75).err
+        message = run_command(f"resnet-train {WORDS} {words}", 75).err
         assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
         assert f"budget={budget} is {FITS} epochs: " in message
@@ -49,21 +51,21 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(run_folders, measur
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
 
-def test_budget_reserves_time_for_evaluations_and_checkpoints(enter, run_folders):
+def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_folders):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
-    enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
+    run_command(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
     assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
-def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, enter):
-    message = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
+def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command):
+    message = run_command(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 0:56" in message
     assert "budget=1m" in message
     assert not run_folders
-    enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
+    run_command(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
-def test_budget_below_shortest_run_suggests_finetuning(enter, monkeypatch):
+def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch):
     slow = Speeds(
         {32: (1000.0,) * 4},
         evaluation_images_per_second=100.0,
@@ -71,58 +73,67 @@ def test_budget_below_shortest_run_suggests_finetuning(enter, monkeypatch):
         save_seconds=SAVE,
     )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
-    message = enter(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
+    message = run_command(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
     assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
 
 
-def test_resumed_run_keeps_its_length(run_folders, measurements, enter):
+def test_resumed_run_keeps_its_length(run_folders, measurements, run_command):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
-    enter(line, 75)
+    run_command(line, 75)
     before = Path("runs/a/config.yaml").read_text()
-    enter(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
+    run_command(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
     assert len(run_folders) == 2
     assert len(measurements) == 1
     assert read_duration("a") in before
-    message = enter("resnet-train --resume runs/a budget=3m", 2).err
+    message = run_command("resnet-train --resume runs/a budget=3m", 2).err
     assert "needs a new run: this one keeps its duration" in message
 
 
-def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurements, enter):
-    guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
+def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurements, run_command):
+    guessed = json.loads(run_command(f"resnet-train {WORDS} budget=2h --dry-run --json").out)[
+        "epochs"
+    ]
     assert not measurements
-    enter(f"resnet-train {WORDS} run=a budget=2m", 75)
-    epochs = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
+    run_command(f"resnet-train {WORDS} run=a budget=2m", 75)
+    epochs = json.loads(run_command(f"resnet-train {WORDS} budget=2m --dry-run --json").out)[
+        "epochs"
+    ]
     assert f"{epochs:g}ep" == read_duration("a")
     assert guessed != epochs
 
 
-def test_budget_under_torchrun_uses_speeds_of_estimate(enter, monkeypatch):
+def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch):
     two = f"{WORDS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("resnet_recipes.jobs.group.count_cores", lambda: 2)
-    enter(f"resnet-recipes estimate {two}")
+    run_command(f"resnet-recipes estimate {two}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # set by torchrun
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
-    enter(f"resnet-train {two} budget=2m --dry-run")
+    run_command(f"resnet-train {two} budget=2m --dry-run")
 
 
-def test_budget_sweep_runs_keep_their_names(measurements, enter):
+def test_budget_sweep_runs_keep_their_names(measurements, run_command):
     def list_names():
-        lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
+        lines = run_command(
+            f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run"
+        ).out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
 
     before = list_names()
-    enter(f"resnet-recipes estimate {WORDS}")
+    run_command(f"resnet-recipes estimate {WORDS}")
     assert before == list_names()
     assert len(set(before)) == 2
 
 
-def test_job_of_a_budget_has_time_for_it(enter):
-    out = enter(f"resnet-recipes slurm {WORDS} budget=90m").out
+def test_job_of_a_budget_has_time_for_it(run_command):
+    out = run_command(f"resnet-recipes slurm {WORDS} budget=90m").out
     assert "#SBATCH --time=1:45:00\n" in out
     assert "budget=90m" in out
-    assert "#SBATCH --time=2:15:00\n" in enter(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
+    assert (
+        "#SBATCH --time=2:15:00\n"
+        in run_command(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
+    )
 
 
 def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):

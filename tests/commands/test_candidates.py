@@ -35,9 +35,9 @@ def imagenet(monkeypatch):
 
 
 @pytest.fixture
-def list_rows(enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
+def list_rows(run_command: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
-    return lambda words: json.loads(enter(f"resnet-recipes estimate {words} --json").out)
+    return lambda words: json.loads(run_command(f"resnet-recipes estimate {words} --json").out)
 
 
 def test_candidates_list_published_durations_and_front(imagenet, list_rows):
@@ -66,13 +66,13 @@ def test_candidates_list_the_most_accurate_first(imagenet, list_rows):
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
 
-def test_candidates_for_accuracy_list_fastest_first(imagenet, list_rows, enter):
+def test_candidates_for_accuracy_list_fastest_first(imagenet, list_rows, run_command):
     rows = list_rows(f"{IMAGES} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
     minutes = [row["minutes"] for row in rows]
     assert minutes == sorted(minutes)
-    assert "No recipe does." in enter(f"resnet-recipes estimate {IMAGES} --reach 99").out
+    assert "No recipe does." in run_command(f"resnet-recipes estimate {IMAGES} --reach 99").out
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def folder(tmp_path):
     return create_random_images(tmp_path / "images")
 
 
-def test_candidates_for_other_images_use_only_own_runs(folder, list_rows, enter):
+def test_candidates_for_other_images_use_only_own_runs(folder, list_rows, run_command):
     rows = list_rows(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
@@ -95,15 +95,15 @@ def test_candidates_for_other_images_use_only_own_runs(folder, list_rows, enter)
     assert candidates["small", 7]["accuracy"] == "2 own runs"
 
 
-def test_budget_without_recipe_explains_its_choice(folder, enter):
-    out, err = enter(f"resnet-train {OWN} budget=5m --dry-run")
+def test_budget_without_recipe_explains_its_choice(folder, run_command):
+    out, err = run_command(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
 
 
-def test_budget_too_small_reports_the_minimum(folder, enter):
-    message = enter(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
+def test_budget_too_small_reports_the_minimum(folder, run_command):
+    message = run_command(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
     assert "budget=0.01s is too small: with a warm-up of" in message
     assert " problems" not in message
 
@@ -117,9 +117,11 @@ def photographs(folder):
     return folder
 
 
-def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeypatch, tmp_path):
+def test_budget_for_photographs_suggests_fine_tuning(
+    photographs, run_command, monkeypatch, tmp_path
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
-    message = enter(f"resnet-train {OWN} budget=50m", 3).err
+    message = run_command(f"resnet-train {OWN} budget=50m", 3).err
     assert "recipe=finetune: best here, as it starts from weights" in message
     assert "next: mild" in message
     assert "model.weights=torchvision is not on this machine" in message
@@ -127,33 +129,33 @@ def test_budget_for_photographs_suggests_fine_tuning(photographs, enter, monkeyp
 
 
 def test_candidates_omit_small_image_recipes_for_photographs(
-    photographs, enter, monkeypatch, tmp_path
+    photographs, run_command, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
-    output = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
+    output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output
     assert "finetune needs its weights first; to fetch them: python" in output
     assert "small 16" in " ".join(
-        enter(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
+        run_command(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
     )
 
 
 @pytest.mark.parametrize("has_val", [True, False])
 @pytest.mark.parametrize(("side", "name"), [(32, "small"), (97, "finetune")])
-def test_missing_recipe_is_suggested_from_the_images(folder, enter, has_val, side, name):
+def test_missing_recipe_is_suggested_from_the_images(folder, run_command, has_val, side, name):
     for image in [*folder.rglob("*.jpg")]:
         Image.new("RGB", (side, side)).save(image)
         shutil.copy(image, image.with_name("two.jpg"))
     if not has_val:
         shutil.rmtree(folder / "val")
-    message = enter("resnet-train data=images", 2).err
+    message = run_command("resnet-train data=images", 2).err
     fix = f"resnet-train {name} data=images" if has_val else f"recipe={name}"
     assert f"recipe is missing\n      try:   {fix}\n      hint:" in message
     assert re.search(f"images (of|have about) {side} px", message)
     assert ("data.val_share=0.1" in message) == (not has_val)
 
 
-def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, run_folders, enter):
-    message = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
+def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, run_folders, run_command):
+    message = run_command(f"resnet-train {IMAGES} budget=3000h --dry-run").err
     assert "the most accurate according to published results; next: " in message
-    assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err
+    assert "recipe is missing" in run_command("resnet-train data=/data/imagenet --dry-run", 2).err

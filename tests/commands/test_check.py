@@ -26,7 +26,7 @@ def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, enter):
+def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, run_command):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tried = []
 
@@ -36,7 +36,7 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, ent
         return Ending(code)
 
     monkeypatch.setattr(launcher, "start", train)
-    enter(f"resnet-train mild {TINY} run=mine log.to=[csv] --check", code)
+    run_command(f"resnet-train mild {TINY} run=mine log.to=[csv] --check", code)
     ((folder, recipe, sample),) = tried
     assert sample == {"job": "train", "spans": [[2, 4]]}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
@@ -56,24 +56,24 @@ FILES = TINY.replace("data.backend=synthetic", "data=images")
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_unreadable_images_are_found_before_the_steps(split, photographs, enter):
+def test_unreadable_images_are_found_before_the_steps(split, photographs, run_command):
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
         (photographs / split / name).write_bytes(b"no image")
-    message = enter(f"resnet-train mild {FILES} --check", 3).err
+    message = run_command(f"resnet-train mild {FILES} --check", 3).err
     assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in message
     assert "try:   resnet-recipes doctor data images\n" in message
     assert ("try:   data.on_bad_image=skip\n" in message) == (split == "train")
-    skipped = enter(
+    skipped = run_command(
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
     )
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
-def test_check_counts_images_for_at_most_a_minute(photographs, enter, monkeypatch):
+def test_check_counts_images_for_at_most_a_minute(photographs, run_command, monkeypatch):
     count = len([*photographs.glob("*/*/*.jpg")])
-    message = enter(f"resnet-train mild {FILES} --check").err
+    message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
     monkeypatch.setattr(measure, "DECODE_SECONDS", 1e-9)
-    message = enter(f"resnet-train mild {FILES} --check").err
+    message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"of {count} images in 0 s; resnet-recipes doctor data" in message

@@ -12,9 +12,9 @@ from tests.run_folders import make_run_folder
 
 
 @pytest.fixture
-def compare(enter: Callable[..., Streams]):
+def compare(run_command: Callable[..., Streams]):
     """Return a function that prints the comparison of the named runs in this folder."""
-    return lambda names: enter(f"resnet-recipes compare {names}").out
+    return lambda names: run_command(f"resnet-recipes compare {names}").out
 
 
 def make_runs(name: str, top1: float, count: int = 3, /, **config: object) -> str:

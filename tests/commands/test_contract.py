@@ -16,9 +16,9 @@ HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
-def test_help_page_shows_flags_and_an_example(name, enter):
-    page, err = enter(f"resnet-recipes {name} anything --help")
-    assert enter(f"resnet-recipes {name} anything -h").out == page
+def test_help_page_shows_flags_and_an_example(name, run_command):
+    page, err = run_command(f"resnet-recipes {name} anything --help")
+    assert run_command(f"resnet-recipes {name} anything -h").out == page
     usage = get_usage(name)
     assert err == ""
     assert page.startswith(f"{usage.line.split(' [')[0][:60]}")
@@ -44,13 +44,13 @@ def test_help_imports_no_slow_library():
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
-def test_unknown_flag_or_missing_argument_is_rejected(name, enter):
-    message = enter(f"resnet-recipes {name} --no-such-flag", 2).err
+def test_unknown_flag_or_missing_argument_is_rejected(name, run_command):
+    message = run_command(f"resnet-recipes {name} --no-such-flag", 2).err
     assert "unknown flag --no-such-flag" in message
     fewest, _ = get_usage(name).words
     if fewest:
         typed = f"resnet-recipes {name}{' word' * (fewest - 1)}"
-        error = enter(typed, 2).err
+        error = run_command(typed, 2).err
         assert f"needs {get_usage(name).takes}" in error
         usage = get_usage(name)
         # an example with a run or images that this machine may lack is not suggested
@@ -73,6 +73,6 @@ def test_completion_lists_commands_and_their_recipes(shell):
     assert (" " if shell == "fish" else "|").join(taking) in text
 
 
-def test_overview_names_every_command(enter):
-    lines = enter("resnet-recipes --help").out.splitlines()
+def test_overview_names_every_command(run_command):
+    lines = run_command("resnet-recipes --help").out.splitlines()
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*COMMANDS}

@@ -17,36 +17,37 @@ def data(tmp_path: Path) -> Path:
     return create_random_images(tmp_path / "images")
 
 
-def test_valid_data_has_no_findings(data, enter):
-    out = enter(f"resnet-recipes doctor data {data}").out
+def test_valid_data_has_no_findings(data, run_command):
+    out = run_command(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
     assert "10 images" in out
 
 
-def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, enter):
+def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, run_command):
     (tmp_path / "empty").mkdir()
-    out = enter(f"resnet-recipes doctor data {tmp_path}/empty", 3).out
+    out = run_command(f"resnet-recipes doctor data {tmp_path}/empty", 3).out
     assert "has no images" in out
     assert "resnet-train" not in out
 
 
-def test_unreadable_image_is_named_with_exit_code_3(data, enter):
+def test_unreadable_image_is_named_with_exit_code_3(data, run_command):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
-    out = enter(f"resnet-recipes doctor data {data}", 3).out
+    out = run_command(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
     assert "\n      try:   data.on_bad_image=skip\n      hint:  replace or delete them\n" in out
-    enter(f"resnet-recipes doctor data {data} --no-images")
+    run_command(f"resnet-recipes doctor data {data} --no-images")
 
 
-def test_topic_rejects_unused_arguments(enter):
+def test_topic_rejects_unused_arguments(run_command):
     assert (
-        "gpu/0: `doctor gpu` takes no argument" in enter("resnet-recipes doctor gpu gpu/0", 2).err
+        "gpu/0: `doctor gpu` takes no argument"
+        in run_command("resnet-recipes doctor gpu gpu/0", 2).err
     )
-    assert "`nowhere` is not a folder" in enter("resnet-recipes doctor run nowhere", 3).err
+    assert "`nowhere` is not a folder" in run_command("resnet-recipes doctor run nowhere", 3).err
 
 
-def test_doctor_data_rejects_settings_without_network(data, enter):
-    err = enter(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
+def test_doctor_data_rejects_settings_without_network(data, run_command):
+    err = run_command(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
     assert "data.val_share=0.2: `doctor` takes settings only with --network" in err
     assert "needs one folder" not in err
 
@@ -58,9 +59,9 @@ def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
     assert max(map(len, _format_findings(findings))) <= 40
 
 
-def test_doctor_json_equals_the_printed_report(data, enter):
+def test_doctor_json_equals_the_printed_report(data, run_command):
     shutil.rmtree(data / "val/pattern1")
-    report = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
+    report = json.loads(run_command(f"resnet-recipes doctor data {data} --json", 3).out)
     assert report["exit_code"] == 3
     assert {finding["level"] for finding in report["findings"]} <= {"ok", "warn", "fix"}
 

@@ -25,10 +25,10 @@ from tests.tables import read_csv_rows
 
 
 @pytest.fixture
-def run_eval(trained_run: Path, enter: Callable[..., Streams]) -> Callable[..., dict | list]:
+def run_eval(trained_run: Path, run_command: Callable[..., Streams]) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
-        enter(f"resnet-recipes eval {of} {words} --json").out
+        run_command(f"resnet-recipes eval {of} {words} --json").out
     )
 
 
@@ -76,55 +76,55 @@ def test_remote_images_are_fetched_first_with_progress(trained_run, run_eval, mo
     assert asked == [f"fetching {trained_run.parent / 'images'}", "opened"]
 
 
-def test_eval_requests_no_address_from_a_run_folder(trained_run, enter, monkeypatch):
+def test_eval_requests_no_address_from_a_run_folder(trained_run, run_command, monkeypatch):
     recipe = read(trained_run / "config.yaml")
     recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
     (trained_run / "config.yaml").write_text(freeze(recipe))
     monkeypatch.setattr(data, "fetch", None)
-    message = enter("resnet-recipes eval mine", 3).err
+    message = run_command("resnet-recipes eval mine", 3).err
     assert "comes from the run folder alone" in message
     command = "resnet-recipes eval mine data=http://127.0.0.1:9/images data.cache=elsewhere"
     assert f"try:   {command}\n" in message
 
 
-def test_eval_wraps_lines_on_narrow_terminals(trained_run, enter, monkeypatch):
+def test_eval_wraps_lines_on_narrow_terminals(trained_run, run_command, monkeypatch):
     for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))
-        lines = enter("resnet-recipes eval mine data=images").out.splitlines()
+        lines = run_command("resnet-recipes eval mine data=images").out.splitlines()
         assert heads.split() in [line.split() for line in lines]
         assert max(len(line) for line in lines if str(trained_run.parent) not in line) <= columns
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_eval_never_overwrites_the_image_table(trained_run, flag, enter, monkeypatch):
+def test_eval_never_overwrites_the_image_table(trained_run, flag, run_command, monkeypatch):
     monkeypatch.setenv("HOME", str(trained_run.parent))
     rows = [f"{path},{path.parent.name}" for path in Path().glob("images/val/*/*")]
     table = Path("images/labels.csv")
     table.write_text("\n".join(["path,label", *rows]).replace("images/", ""))
     before = table.read_bytes()
     for place, name in (("images/labels.csv", table), ("images", "'~/images/labels.csv'")):
-        message = enter(f"resnet-recipes eval mine data={place} {flag} {name}", 2).err
+        message = run_command(f"resnet-recipes eval mine data={place} {flag} {name}", 2).err
         assert "may be their table" in message
     assert table.read_bytes() == before
 
 
-def test_eval_of_weights_file_needs_only_images(run_eval, enter):
+def test_eval_of_weights_file_needs_only_images(run_eval, run_command):
     from_file = run_eval("data=images workers=0", of="mine/weights.safetensors")
     assert from_file["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
-    assert "data is missing" in enter("resnet-recipes eval mine/weights.safetensors", 3).err
+    assert "data is missing" in run_command("resnet-recipes eval mine/weights.safetensors", 3).err
 
 
-def test_eval_matches_class_folders_by_name(run_eval, enter):
+def test_eval_matches_class_folders_by_name(run_eval, run_command):
     whole, some = count_right(run_eval()), CLASSES[3:9:2]
     for name in some:
         shutil.copytree(f"images/val/{name}", f"some/{name}")
     assert count_right(run_eval("data=some")) == {name: whole[name] for name in some}
     Path("some/strange").mkdir()
-    assert "does not have: strange" in enter("resnet-recipes eval mine data=some", 3).err
+    assert "does not have: strange" in run_command("resnet-recipes eval mine data=some", 3).err
 
 
-def test_eval_sizes_scale_resize_and_print_a_table(trained_run, enter):
-    head, *rows = enter("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
+def test_eval_sizes_scale_resize_and_print_a_table(trained_run, run_command):
+    head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[4]) == pytest.approx(
@@ -132,15 +132,15 @@ def test_eval_sizes_scale_resize_and_print_a_table(trained_run, enter):
     )
 
 
-def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, enter):
+def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, run_command):
     recipe = read(trained_run / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
     (trained_run / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in run_eval()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
-        message = enter(f"resnet-recipes eval mine {flag} x", 2).err
+        message = run_command(f"resnet-recipes eval mine {flag} x", 2).err
         assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in message
-    assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
+    assert "SIZE" in run_command("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in read_csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in run_eval("evaluation.sizes=[]")
 
@@ -159,20 +159,20 @@ def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
     assert two == one
 
 
-def test_unreadable_image_is_named_with_the_doctor_command(trained_run, enter):
+def test_unreadable_image_is_named_with_the_doctor_command(trained_run, run_command):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
-    message = enter("resnet-recipes eval mine", 1).err
+    message = run_command("resnet-recipes eval mine", 1).err
     assert "\\x1b.jpg is not an image of a known format" in message
     assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", message)
 
 
-def test_eval_csv_equals_predictions_of_predict(run_eval, enter):
+def test_eval_csv_equals_predictions_of_predict(run_eval, run_command):
     report = run_eval("--images images.csv --csv classes.csv")
     assert {row["class"] for row in read_csv_rows("classes.csv")} == set(CLASSES)
     rows = read_csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
     places = " ".join(row["path"] for row in rows)
-    predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json").out)
+    predicted = json.loads(run_command(f"resnet-recipes predict mine {places} --json").out)
     five = [[item["class"] for item in one["classes"]] for one in predicted]
     among = sum(row["label"] in names for row, names in zip(rows, five, strict=True))
     assert report["top5_percent"] == pytest.approx(100 * among / 30)
@@ -202,8 +202,8 @@ def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
     assert apart < 40  # two random images differ by 85
 
 
-def test_eval_of_beton_equals_eval_of_folder(run_eval, enter):
-    enter("resnet-recipes convert images betons")
+def test_eval_of_beton_equals_eval_of_folder(run_eval, run_command):
+    run_command("resnet-recipes convert images betons")
     report, whole = run_eval("data=betons/val.beton"), run_eval()
     assert report["top1_percent"] == whole["top1_percent"]
     assert report["loss"] == pytest.approx(whole["loss"], abs=0.02)

@@ -29,28 +29,28 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
 
-def test_export_is_compared_and_has_a_card(trained_run, tmp_path, enter):
-    output = enter("resnet-recipes export mine --to safetensors --out new/folder").out
+def test_export_is_compared_and_has_a_card(trained_run, tmp_path, run_command):
+    output = run_command("resnet-recipes export mine --to safetensors --out new/folder").out
     assert "on 30 validation images" in output
     out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
     assert load(out / "model.safetensors").about == load(trained_run).about
 
 
-def test_remote_images_are_not_fetched_to_compare_on(trained_run, enter, monkeypatch):
+def test_remote_images_are_not_fetched_to_compare_on(trained_run, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
-    output = enter("resnet-recipes export mine --to safetensors --out out").out
+    output = run_command("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
 
 
-def test_export_follows_its_settings(enter, trained_run):
+def test_export_follows_its_settings(run_command, trained_run):
     network = load(trained_run)
     measured = replace(network.about, top1_percent=50.0, eval_examples=30)
     write_weights(network.model, trained_run / "weights.safetensors", measured)
-    enter("resnet-recipes export mine --to safetensors --out own")
+    run_command("resnet-recipes export mine --to safetensors --out own")
     assert load("own/model.safetensors").about == measured
     settings = "data.eval_size=24 data.eval_interpolation=bicubic evaluation.flip=true"
-    enter(f"resnet-recipes export mine {settings} --to safetensors --out other")
+    run_command(f"resnet-recipes export mine {settings} --to safetensors --out other")
     about = load("other/model.safetensors").about
     assert (about.eval_size, about.eval_interpolation, about.flip) == (24, "bicubic", True)
     assert (about.top1_percent, about.eval_examples) == (None, 0)
@@ -111,14 +111,16 @@ def test_export_counts_the_images_it_compared(trained_run, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
-def test_float16_halves_file_and_compares_all_images(to, trained_run, enter, tmp_path):
+def test_float16_halves_file_and_compares_all_images(to, trained_run, run_command, tmp_path):
     flip = "evaluation.flip=true"
-    output = enter(f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16").out
+    output = run_command(
+        f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16"
+    ).out
     if to == "safetensors":  # the other formats also contain code
         whole = (trained_run / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
-    report = json.loads(enter(f"resnet-recipes eval mine {flip} --json").out)
+    report = json.loads(run_command(f"resnet-recipes eval mine {flip} --json").out)
     assert float(before) == pytest.approx(report["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
     images = torch.randn(5, 3, 32, 32)
@@ -129,8 +131,10 @@ def test_float16_halves_file_and_compares_all_images(to, trained_run, enter, tmp
     assert 0 < (logits - expected).abs().max() < 0.02 * expected.abs().max()
 
 
-def test_int8_quarters_the_file_and_keeps_its_description(trained_run, enter, tmp_path):
-    output = enter("resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8").out
+def test_int8_quarters_the_file_and_keeps_its_description(trained_run, run_command, tmp_path):
+    output = run_command(
+        "resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8"
+    ).out
     assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", output)
     file = tmp_path / "int8" / "model.onnx"
     assert file.stat().st_size < 0.55 * (trained_run / "weights.safetensors").stat().st_size
@@ -143,14 +147,16 @@ def test_int8_quarters_the_file_and_keeps_its_description(trained_run, enter, tm
         expected = load(trained_run)(images)
     difference = (torch.from_numpy(logits) - expected).abs().max()
     assert 0 < difference < 0.2 * expected.abs().max()
-    output = enter("resnet-recipes export mine --to exported_program --dtype int8 --out o", 2).err
+    output = run_command(
+        "resnet-recipes export mine --to exported_program --dtype int8 --out o", 2
+    ).err
     assert "--dtype" in output
     assert "--to onnx" in output
 
 
-def test_export_lines_fit_the_terminal(trained_run, enter, monkeypatch):
+def test_export_lines_fit_the_terminal(trained_run, run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    streams = enter(
+    streams = run_command(
         "resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out"
     )
     lines = [*streams.out.splitlines(), *streams.err.splitlines()]
@@ -158,7 +164,7 @@ def test_export_lines_fit_the_terminal(trained_run, enter, monkeypatch):
     assert "top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_the_accuracy_of_the_file_in_float32(trained_run, monkeypatch, enter):
+def test_export_measures_the_accuracy_of_the_file_in_float32(trained_run, monkeypatch, run_command):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -168,7 +174,9 @@ def test_export_measures_the_accuracy_of_the_file_in_float32(trained_run, monkey
     constant = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
     monkeypatch.setitem(formats.TARGETS, "safetensors", constant)
     command = "export mine precision.dtype=bf16 --to safetensors --dtype float16 --lose 100"
-    assert re.search(r"of the file\s+10.00%", enter(f"resnet-recipes {command} --out out").out)
+    assert re.search(
+        r"of the file\s+10.00%", run_command(f"resnet-recipes {command} --out out").out
+    )
     assert not any(uses_autocast)
 
 
@@ -192,17 +200,17 @@ def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_unsupported_dtypes_and_losses_are_rejected(words, key, trained_run, enter):
-    assert key in enter(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
+def test_unsupported_dtypes_and_losses_are_rejected(words, key, trained_run, run_command):
+    assert key in run_command(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
-def test_export_without_images_compares_generated_ones(trained_run, enter):
+def test_export_without_images_compares_generated_ones(trained_run, run_command):
     Path("images").rename("moved")
-    out = enter("resnet-recipes export mine --to exported_program --out out").out
+    out = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "on 64 random images" in out
 
 
-def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, enter):
+def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, run_command):
     network = load(trained_run)
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -213,7 +221,7 @@ def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, enter)
         write=lambda network, path: path.touch(), read=lambda path, about: compute
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", strict)
-    output = enter("resnet-recipes export mine --to exported_program --out out").out
+    output = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "only for images of 32 x 32 px (any size: --with-preprocessing)" in " ".join(
         output.split()
     )
@@ -221,38 +229,44 @@ def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, enter)
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
-def test_export_with_different_outputs_is_deleted(flag, trained_run, tmp_path, monkeypatch, enter):
+def test_export_with_different_outputs_is_deleted(
+    flag, trained_run, tmp_path, monkeypatch, run_command
+):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", even)
-    message = enter(f"resnet-recipes export mine --to exported_program {flag} --out out", 1).err
+    message = run_command(
+        f"resnet-recipes export mine --to exported_program {flag} --out out", 1
+    ).err
     assert "computes different results: largest difference of" in message
     assert "nothing was written" in message
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-def test_export_on_full_disk_raises_instead_of_aborting(trained_run, tmp_path, monkeypatch, enter):
+def test_export_on_full_disk_raises_instead_of_aborting(
+    trained_run, tmp_path, monkeypatch, run_command
+):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
-    message = enter("resnet-recipes export mine --to exported_program --out out", 3).err
+    message = run_command("resnet-recipes export mine --to exported_program --out out", 3).err
     assert "cannot be written: No space left on device" in message
     assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_export_with_preprocessing_predicts_like_predict(trained_run, enter):
+def test_export_with_preprocessing_predicts_like_predict(trained_run, run_command):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    output = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
+    output = run_command("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
     assert "probabilities" in output
     photos = sorted(Path().glob("images/val/*/0.jpg"))
     for place, path in enumerate(photos):
         Image.open(path).resize((40 + 9 * place, 90 - 5 * place)).save(path)
     places = " ".join(map(str, photos))
-    predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json --top 10").out)
+    predicted = json.loads(run_command(f"resnet-recipes predict mine {places} --json --top 10").out)
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, one in zip(photos, predicted, strict=True):
@@ -264,7 +278,7 @@ def test_export_with_preprocessing_predicts_like_predict(trained_run, enter):
         )
 
 
-def test_missing_package_suggests_install_command(trained_run, monkeypatch, enter):
+def test_missing_package_suggests_install_command(trained_run, monkeypatch, run_command):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
-    message = enter("resnet-recipes export mine --to onnx --out out", 3).err
+    message = run_command("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in message

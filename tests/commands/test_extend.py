@@ -19,39 +19,39 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 @pytest.mark.slow
 def test_extended_run_reports_its_origin_everywhere(
-    run_folders: list[Path], forks: ForkServer, enter: Callable[..., Streams]
+    run_folders: list[Path], forks: ForkServer, run_command: Callable[..., Streams]
 ):
     words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
     assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
-    out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
+    out = run_command("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(
         r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
     ).groups()
     assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
-    output = " ".join(enter(f"{line} --dry-run").out.split())
+    output = " ".join(run_command(f"{line} --dry-run").out.split())
     assert f"start the stable phase of {place} at step 8; the time counts all steps" in output
-    enter(line, 75)
+    run_command(line, 75)
     (longer,) = run_folders
     run = read(longer / "config.yaml").run
     assert (run.extends, run.name) == (str(place), "auto")
     typed = (longer / "overrides.txt").read_text().splitlines()
     assert {"optimizer.lr=0.05", "max_duration=20ba", f"run.extends={place}"} < {*typed}
     assert "max_duration=10ba" not in typed
-    output = enter("resnet-recipes runs").out.split()
+    output = run_command("resnet-recipes runs").out.split()
     assert f"extends: {place} at step 8" in " ".join(output)
-    assert "run.extends" in enter(f"resnet-recipes compare mine {longer.name}").out
-    enter("resnet-recipes report")
+    assert "run.extends" in run_command(f"resnet-recipes compare mine {longer.name}").out
+    run_command("resnet-recipes report")
     assert (
         f"continues from the stable phase of {place} at step 8." in Path("report.html").read_text()
     )
-    enter("resnet-train --resume last", 75)
-    enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
+    run_command("resnet-train --resume last", 75)
+    run_command(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert run_folders == [longer] * 3
     shutil.copytree("runs/mine", "elsewhere/copy")
     for word, root in (("", "elsewhere"), ("run.root=third", "third")):
-        enter(f"resnet-train --extend elsewhere/copy max_duration=20ba {word}", 75)
+        run_command(f"resnet-train --extend elsewhere/copy max_duration=20ba {word}", 75)
         run = read(run_folders[-1] / "config.yaml").run
         assert Path(run.root) == run_folders[-1].parent == Path(root).absolute()
         assert run.extends == str(Path("elsewhere/copy").absolute())
@@ -73,7 +73,9 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),
 )
-def test_impossible_extension_is_rejected_before_start(words, code, message, run_folders, enter):
+def test_impossible_extension_is_rejected_before_start(
+    words, code, message, run_folders, run_command
+):
     make_run_folder(Path("runs"), "a")
-    assert message in enter(f"resnet-train {words}", int(code)).err
+    assert message in run_command(f"resnet-train {words}", int(code)).err
     assert run_folders == []

@@ -60,10 +60,10 @@ def timm_logits() -> dict[str, torch.Tensor]:
     return logits
 
 
-def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
+def test_foreign_weights_predict_as_in_their_library(timm_logits, run_command):
     """For eval, predict and Python: the same classes, and probabilities within 0.01."""
-    enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
-    enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
+    run_command(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
+    run_command(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
     rows = {
         row["path"]: (row["prediction"], row["probability"]) for row in read_csv_rows("eval.csv")
     }
@@ -82,8 +82,8 @@ def test_foreign_weights_predict_as_in_their_library(timm_logits, enter):
             assert float(probability) == pytest.approx(float(share), abs=0.01)
 
 
-def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, enter):
-    result = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
+def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run_command):
+    result = run_command(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
     report = json.loads(result.out)
     right = sum(
         get_wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
@@ -97,16 +97,16 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, ent
     assert "read as timm:test_vit with images normalized by a mean of 0.5/0.5/0.5" in result.err
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
-    result = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
+    result = run_command(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
     assert "has 5 classes; the network has 1000 classes, unnamed\n" in result
     assert "hint:  resnet-train finetune trains a network for other classes" in result
 
 
-def test_exported_foreign_weights_predict_the_same(timm_logits, enter):
+def test_exported_foreign_weights_predict_the_same(timm_logits, run_command):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     words = f"{NAME} data=some --to onnx --with-preprocessing --out out"
-    enter(f"resnet-recipes export theirs.pth {words}")
+    run_command(f"resnet-recipes export theirs.pth {words}")
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, logits in timm_logits.items():
@@ -115,55 +115,57 @@ def test_exported_foreign_weights_predict_the_same(timm_logits, enter):
         assert classes[shares[0].argmax()] == get_wordnet_ids()[int(logits.argmax())]
 
 
-def test_unnamed_network_suggests_working_settings(timm_logits, enter):
+def test_unnamed_network_suggests_working_settings(timm_logits, run_command):
     Path("theirs.pth").rename("test_vit.pth")
-    message = enter("resnet-recipes eval test_vit.pth data=some", 3).err
+    message = run_command("resnet-recipes eval test_vit.pth data=some", 3).err
     assert f"{NAME}\n" in message
     Path("test_vit.pth").rename("mine.pth")
-    message = enter("resnet-recipes eval mine.pth data=some", 3).err
+    message = run_command("resnet-recipes eval mine.pth data=some", 3).err
     assert "hint:  name the network: model.name=timm:NAME or" in message
     Path("mine.pth").rename("test_vit.pth")
-    message = enter("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
+    message = run_command("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
     assert f"try:   {NAME}\n" in message
-    message = enter("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
+    message = run_command("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
     line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
     assert line in message
-    enter(line)
+    run_command(line)
     with pytest.raises(RecipeError, match="cannot be changed here"):
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
 
 
-def test_undescribed_teacher_suggests_an_export(timm_logits, enter, monkeypatch):
+def test_undescribed_teacher_suggests_an_export(timm_logits, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 2)
     sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
     plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="
     Path("theirs.pth").rename("test_vit.pth")
-    message = enter(f"{plan}test_vit.pth", 3).err
+    message = run_command(f"{plan}test_vit.pth", 3).err
     path = Path("test_vit.pth")
     command = f"resnet-recipes export {path} {NAME} --to safetensors --out teacher"
     assert f"try:   {command}\n" in message
-    enter(command)
+    run_command(command)
     assert "teacher timm:test_vit" in " ".join(
-        enter(f"{plan}teacher/model.safetensors").out.split()
+        run_command(f"{plan}teacher/model.safetensors").out.split()
     )
     path.rename("mine.pth")
-    message = " ".join(enter(f"{plan}mine.pth", 3).err.split())
+    message = " ".join(run_command(f"{plan}mine.pth", 3).err.split())
     assert "hint: resnet-recipes export" in message
     assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in message
 
 
-def test_notes_print_commands_on_separate_lines(enter, monkeypatch):
+def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
     name, near = "timm:tf_efficientnet_lite0", "timm:efficientnet_lite0"
     model = timm.create_model(name.removeprefix("timm:"), num_classes=2)
     torch.save(model.state_dict(), "lite0.pth")
     command = f"model.name={near}"
-    output = enter(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
+    output = run_command(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
     assert f"\n      try:   {command}\n" in output
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TORCH_HOME", "nowhere")
-    output = enter(f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}").out
+    output = run_command(
+        f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}"
+    ).out
     assert f"\n  try        {command}\n" in output
-    output = enter("resnet-recipes plan finetune model.name=resnet18").out
+    output = run_command("resnet-recipes plan finetune model.name=resnet18").out
     command = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
     assert f'\n  try        python3 -c "import torchvision; {command}"\n' in output
 

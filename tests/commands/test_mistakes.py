@@ -243,11 +243,11 @@ def folder(images: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def list_message_lines(enter: Callable[..., Streams]) -> Callable[[str], list[str]]:
+def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], list[str]]:
     """Return a function that returns the lines of the message for a rejected command."""
 
     def lines(line: str) -> list[str]:
-        message = enter(line, 2).err
+        message = run_command(line, 2).err
         advice = [
             re.sub("^(try:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
         ]
@@ -264,12 +264,12 @@ def test_settings_of_other_programs_suggest_ours(typed, answer, list_message_lin
 
 
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
-def test_suggestions_for_mistakes_are_accepted(answer, enter, folder):
+def test_suggestions_for_mistakes_are_accepted(answer, run_command, folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
     is_form = re.search("=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer)  # a placeholder for the value
     if is_form or answer == "remove it" or "--resume" in answer:  # a run that keeps its recipe
         answer = ""
-    enter(f"resnet-train mild data.backend=synthetic {answer} --cfg")
+    run_command(f"resnet-train mild data.backend=synthetic {answer} --cfg")
 
 
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
@@ -278,8 +278,8 @@ def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lin
 
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
-def test_missing_recipe_file_suggests_existing_recipe(name, enter, folder):
-    assert f"try:   {name}\n" in enter(f"resnet-train {name}.yaml", 3).err
+def test_missing_recipe_file_suggests_existing_recipe(name, run_command, folder):
+    assert f"try:   {name}\n" in run_command(f"resnet-train {name}.yaml", 3).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
@@ -295,9 +295,9 @@ def test_setting_split_by_spaces_is_one_mistake(typed, list_message_lines):
     assert " problems" not in list_message_lines(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 
-def test_folder_names_may_have_spaces_and_dashes(enter, folder):
+def test_folder_names_may_have_spaces_and_dashes(run_command, folder):
     (images := folder / "photos - all -2026").symlink_to("images")
-    enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
+    run_command(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
 
 
 def test_image_folder_without_its_setting_is_one_mistake(list_message_lines, folder):
@@ -310,7 +310,7 @@ def test_recipe_behind_an_unknown_flag_is_not_missing(flag, list_message_lines, 
     assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
 
 
-def test_run_shorter_than_its_warm_up_suggests_settings(list_message_lines, enter, folder):
+def test_run_shorter_than_its_warm_up_suggests_settings(list_message_lines, run_command, folder):
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
     fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
-    enter(f"{line} {fix.partition(',')[0]} --dry-run")
+    run_command(f"{line} {fix.partition(',')[0]} --dry-run")

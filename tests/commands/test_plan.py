@@ -21,14 +21,14 @@ from tests.tables import parse_rows, parse_values
 
 
 @pytest.fixture
-def print_plan(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
+def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
         gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
         monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
-        return " ".join(enter(line).out.split())
+        return " ".join(run_command(line).out.split())
 
     return tell
 
@@ -46,23 +46,23 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_plan_notes_photographs_that_are_too_large_for_its_recipe(enter, tmp_path):
+def test_plan_notes_photographs_that_are_too_large_for_its_recipe(run_command, tmp_path):
     for name in ("train/a", "train/b", "val/a", "val/b"):
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
-    text = " ".join(enter(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
+    text = " ".join(run_command(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
     assert "is for smaller images than these, of 120 px try recipe=finetune" in text
-    text = enter(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
+    text = run_command(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
     assert "smaller images than these" not in text
 
 
-def test_plan_notes_that_machine_has_no_gpu(enter, monkeypatch):
+def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
-    text = " ".join(enter("resnet-recipes plan mild launch.device=cuda").out.split())
+    text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
     assert "time published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
-    assert "1 x GPU (this machine has no GPU)" in enter("resnet-recipes plan mild gpus=1").out
-    text = enter("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
+    assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
+    text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       unknown: this machine has no GPU\n" in text
 
 
@@ -133,28 +133,34 @@ methods.blurpool.min_channels=8 | 8 | blurpool is kept
     ),
 )
 def test_plan_keeps_blurpool_of_pretrained_weights(
-    words, channels, message, make_run, tmp_path, monkeypatch, enter
+    words, channels, message, make_run, tmp_path, monkeypatch, run_command
 ):
     monkeypatch.setenv("COLUMNS", "1000")
     run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
     base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
     line = f"finetune {base} model.weights={run} {words}"
-    assert message in " ".join(enter(f"resnet-recipes plan {line}").out.split())
-    blurpool = yaml.safe_load(enter(f"resnet-train {line} --cfg").out)["methods"].get("blurpool")
+    assert message in " ".join(run_command(f"resnet-recipes plan {line}").out.split())
+    blurpool = yaml.safe_load(run_command(f"resnet-train {line} --cfg").out)["methods"].get(
+        "blurpool"
+    )
     assert (blurpool and blurpool["min_channels"]) == channels
 
 
 @pytest.mark.parametrize("command", ["resnet-recipes plan", "resnet-train --dry-run"])
-def test_plan_without_weights_notes_the_fetching_command(command, enter, tmp_path, monkeypatch):
+def test_plan_without_weights_notes_the_fetching_command(
+    command, run_command, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    text = " ".join(enter(f"{command} finetune model.name=resnet18").out.split())
+    text = " ".join(run_command(f"{command} finetune model.name=resnet18").out.split())
     assert "start from torchvision; only the classifier is trained" in text
     fetch = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
     assert f'to fetch them: try python3 -c "import torchvision; {fetch}"' in text
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    text = enter(f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k").out
+    text = run_command(
+        f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k"
+    ).out
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in " ".join(text.split())
     # a missing or damaged file is an error
     (tmp_path / "w.pth").write_text("no weights")
     for place in ("nowhere.pth", tmp_path / "w.pth"):
-        enter(f"{command} finetune model.name=resnet18 model.weights={place}", 3)
+        run_command(f"{command} finetune model.name=resnet18 model.weights={place}", 3)

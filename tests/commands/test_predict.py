@@ -19,24 +19,26 @@ GOOD = "images/val/pattern0/1.jpg"
 
 
 @pytest.fixture
-def run_predict(trained_run: Path, enter: Callable[..., Streams]) -> Callable[[str], list[dict]]:
+def run_predict(
+    trained_run: Path, run_command: Callable[..., Streams]
+) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
-    return lambda words: json.loads(enter(f"resnet-recipes predict mine {words} --json").out)
+    return lambda words: json.loads(run_command(f"resnet-recipes predict mine {words} --json").out)
 
 
-def test_predict_rejects_non_finite_outputs(trained_run, enter):
+def test_predict_rejects_non_finite_outputs(trained_run, run_command):
     network = load(trained_run)
     network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
     write_weights(network.model, trained_run / "weights.safetensors", network.about)
-    streams = enter("resnet-recipes predict mine images/val/pattern0", 1)
+    streams = run_command("resnet-recipes predict mine images/val/pattern0", 1)
     assert "nan" not in streams.out
     assert "outputs for this image are not finite" in streams.err
-    assert "%" not in enter("resnet-recipes eval mine", 1).out
+    assert "%" not in run_command("resnet-recipes eval mine", 1).out
 
 
-def test_gallery_shows_readable_images_with_heat_maps(trained_run, enter):
+def test_gallery_shows_readable_images_with_heat_maps(trained_run, run_command):
     Path("bad.jpg").write_text("no image")
-    streams = enter(
+    streams = run_command(
         f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
     )
     page = Path("p.html").read_text()
@@ -49,14 +51,14 @@ def test_gallery_shows_readable_images_with_heat_maps(trained_run, enter):
         assert float(share) == pytest.approx(float(line[1]), abs=0.06), streams.out
 
 
-def test_predict_reports_unreadable_images_and_classifies_others(trained_run, enter):
+def test_predict_reports_unreadable_images_and_classifies_others(trained_run, run_command):
     folder = Path("mixed")
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
     (folder / "b.jpg").write_bytes(Path(GOOD).read_bytes()[:300])
     Image.new("RGB", (20, 20)).save(folder / "black.png")
     Image.new("L", (50, 30), 90).save(folder / "gray.png")
-    streams = enter("resnet-recipes predict mine mixed --csv classes.csv")
+    streams = run_command("resnet-recipes predict mine mixed --csv classes.csv")
     assert streams.out == ""
     rows = read_csv_rows("classes.csv")
     assert [Path(row["file"]).name for row in rows] == ["a.jpg", "b.jpg", "black.png", "gray.png"]
@@ -68,15 +70,15 @@ def test_predict_reports_unreadable_images_and_classifies_others(trained_run, en
     assert head == "2 of 4 images cannot be read:"
     assert "a.jpg is not an image" in first
     assert "b.jpg" in second
-    enter("resnet-recipes predict mine mixed --strict", 3)
-    assert "1 of 1" in enter("resnet-recipes predict mine mixed/a.jpg", 3).err
+    run_command("resnet-recipes predict mine mixed --strict", 3)
+    assert "1 of 1" in run_command("resnet-recipes predict mine mixed/a.jpg", 3).err
 
 
-def test_predict_names_only_a_few_of_many_unreadable_images(trained_run, enter):
+def test_predict_names_only_a_few_of_many_unreadable_images(trained_run, run_command):
     Path("bad").mkdir()
     for number in range(12):
         Path(f"bad/{number:02}.jpg").write_text("no image")
-    err = enter("resnet-recipes predict mine bad", 3).err
+    err = run_command("resnet-recipes predict mine bad", 3).err
     assert "09.jpg" in err
     assert "10.jpg" not in err
     assert "and 2 more" in err
@@ -89,21 +91,21 @@ def test_predict_accepts_pattern_and_counts_classes(run_predict):
     assert len(run_predict(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
-def test_predict_prints_probabilities_in_percent(trained_run, enter):
-    lines = enter(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
+def test_predict_prints_probabilities_in_percent(trained_run, run_command):
+    lines = run_command(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
-def test_predict_prints_names_of_imagenet_classes(trained_run, enter, monkeypatch):
+def test_predict_prints_names_of_imagenet_classes(trained_run, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.imagenet.find_english_name", lambda name: "bee")
-    out = enter(f"resnet-recipes predict mine {GOOD} --top 1").out
+    out = run_command(f"resnet-recipes predict mine {GOOD} --top 1").out
     assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
 
 
-def test_missing_folder_suggests_a_similar_name(trained_run, enter, monkeypatch, tmp_path):
+def test_missing_folder_suggests_a_similar_name(trained_run, run_command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
-    streams = enter(f"resnet-recipes predict {trained_run} plain_disk", code=3)
+    streams = run_command(f"resnet-recipes predict {trained_run} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err
     assert "try:   plain_disc" in streams.err
 
@@ -124,9 +126,9 @@ def test_pattern_finds_each_linked_image_once(run_predict):
         assert [relpath(row["file"]) for row in run_predict(pattern)] == expected
 
 
-def test_predict_csv_lists_five_best_classes(trained_run, enter):
+def test_predict_csv_lists_five_best_classes(trained_run, run_command):
     trained_run.rename("run")  # also a setting
-    output = enter(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
+    output = run_command(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = output.splitlines()
     assert relpath(first) == GOOD
     assert len(rest) == 5

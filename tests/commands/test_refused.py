@@ -173,25 +173,25 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 
 @pytest.mark.parametrize(("words", "code", "message"), REFUSED)
 def test_rejected_command_explains_and_writes_no_files(
-    words, code, message, request, tmp_path, enter
+    words, code, message, request, tmp_path, run_command
 ):
     run = request.getfixturevalue("trained_run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():
         words, message = words.replace(name, str(place)), message.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
-    out, err = enter(f"resnet-recipes {words}", int(code))
+    out, err = run_command(f"resnet-recipes {words}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
     assert message in err
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
-def test_file_size_limit_is_reported_with_a_fix(trained_run, enter, words, monkeypatch):
+def test_file_size_limit_is_reported_with_a_fix(trained_run, run_command, words, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
-        message = enter(f"resnet-recipes {words}", 3).err
+        message = run_command(f"resnet-recipes {words}", 3).err
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     fix = (

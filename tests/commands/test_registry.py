@@ -14,9 +14,9 @@ from tests.fixtures import Streams
 
 
 @pytest.fixture
-def run_verb(enter: Callable[..., Streams]) -> Callable[..., str]:
+def run_verb(run_command: Callable[..., Streams]) -> Callable[..., str]:
     """Return a function that returns the output of a subcommand."""
-    return lambda line: enter(f"resnet-recipes {line}").out
+    return lambda line: run_command(f"resnet-recipes {line}").out
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_show_prints_parents_before_a_recipe(run_verb, recipes):
     assert output.index("# mild: ") < output.index("# lamb: ") < output.index("# child: ")
 
 
-def test_cp_rejects_parent_outside_recipes(enter, recipes):
+def test_cp_rejects_parent_outside_recipes(run_command, recipes):
     Path("mine.yaml").write_text("name: mine\ndefaults: [mild]\n")
-    refusal = enter("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
+    refusal = run_command("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
     assert "hint:  move it to recipes/mine.yaml" in refusal
     assert not (recipes / "other.yaml").exists()
 
@@ -120,9 +120,9 @@ def test_cp_may_keep_the_name_of_its_parent(run_verb):
     assert "hot.yaml: ok" in run_verb("validate recipes/hot.yaml")
 
 
-def test_cp_rejects_an_existing_file(enter):
+def test_cp_rejects_an_existing_file(run_command):
     Path("a.yaml").write_text("mine")
-    enter("resnet-recipes cp hot a.yaml", 2)
+    run_command("resnet-recipes cp hot a.yaml", 2)
     assert Path("a.yaml").read_text() == "mine"
 
 
@@ -134,35 +134,35 @@ def test_diff_shows_only_differences(run_verb):
     assert "optimizer.lr" not in rows
 
 
-def test_validate_names_each_wrong_file_and_line(enter):
+def test_validate_names_each_wrong_file_and_line(run_command):
     Path("good.yaml").write_text("name: good\ndefaults: [mild]\n")
     Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
-    out, err = enter("resnet-recipes validate good.yaml bad.yaml", 2)
+    out, err = run_command("resnet-recipes validate good.yaml bad.yaml", 2)
     assert out == "good.yaml: ok\n"
     assert err.startswith("error: bad.yaml:3: unknown setting optimizer.lrr")
 
 
-def test_validate_reports_a_missing_file_like_other_commands(enter):
-    assert enter("resnet-recipes validate nope.yaml", 3).err.startswith(
+def test_validate_reports_a_missing_file_like_other_commands(run_command):
+    assert run_command("resnet-recipes validate nope.yaml", 3).err.startswith(
         "error: `nope.yaml` does not exist\n"
     )
 
 
-def test_validate_exits_with_the_worst_code(enter):
+def test_validate_exits_with_the_worst_code(run_command):
     Path("good.yaml").write_text("name: good\ndefaults: [mild]\n")
     Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
-    err = enter("resnet-recipes validate nope.yaml bad.yaml good.yaml", 3).err
+    err = run_command("resnet-recipes validate nope.yaml bad.yaml good.yaml", 3).err
     assert "`nope.yaml` does not exist" in err
     assert "unknown setting optimizer.lrr" in err
 
 
-def test_validate_of_a_folder_suggests_a_command(enter):
+def test_validate_of_a_folder_suggests_a_command(run_command):
     Path("my recipes").mkdir()
     Path("my recipes/good.yaml").write_text("name: good\ndefaults: [mild]\n")
-    error = enter("resnet-recipes validate 'my recipes'", 2).err
+    error = run_command("resnet-recipes validate 'my recipes'", 2).err
     command = "resnet-recipes validate --recipes 'my recipes'"
     assert f"try:   {command}\n" in error
-    assert enter(command).out == "my recipes/good.yaml: ok\n"
+    assert run_command(command).out == "my recipes/good.yaml: ok\n"
 
 
 def test_validate_lists_a_folder_once(run_verb, recipes, monkeypatch):
@@ -180,8 +180,8 @@ def test_optimizer_page_explains_how_to_select_it(run_verb):
     assert all(part in out for part in parts.split())
 
 
-def test_method_after_another_word_is_suggested(enter):
-    message = enter("resnet-recipes methods show mixup", 2).err
+def test_method_after_another_word_is_suggested(run_command):
+    message = run_command("resnet-recipes methods show mixup", 2).err
     assert (
         message
         == "error: unknown method show\n      try:   resnet-recipes methods mixup\n\n[exit 2]\n"
@@ -195,26 +195,26 @@ def test_convert_makes_a_beton_and_prints_its_name(run_verb, images):
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
 
 
-def test_convert_dry_run_only_forecasts(enter, images):
-    out, err = enter(f"resnet-recipes convert {images}/val images.beton --dry-run")
+def test_convert_dry_run_only_forecasts(run_command, images):
+    out, err = run_command(f"resnet-recipes convert {images}/val images.beton --dry-run")
     assert out == ""
     assert err.startswith("30 images to images.beton: about ")
     assert not Path("images.beton").exists()
 
 
 @pytest.mark.parametrize("target", ["out", "old.beton"])
-def test_suggested_convert_command_keeps_its_options(target, enter, images):
+def test_suggested_convert_command_keeps_its_options(target, run_command, images):
     Path("old.beton").write_text("mine")
     line = f"resnet-recipes convert {images}/val {target} max_resolution=64 workers=1 --dry-run"
-    message = enter(line, 2).err
+    message = run_command(line, 2).err
     (fix,) = (text[13:] for text in message.splitlines() if "resnet-recipes convert" in text)
     assert fix == line.replace(" out", " out/val.beton").replace("old", "old2")
-    enter(fix)
+    run_command(fix)
 
 
-def test_convert_takes_paths_with_an_equals_sign(run_verb, enter, images):
+def test_convert_takes_paths_with_an_equals_sign(run_verb, run_command, images):
     Path("split=train").symlink_to(images / "val")
     words = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
     assert run_verb(words) == "run=1/a.beton\n"
-    assert "did you mean shuffle=true?" in enter(f"resnet-recipes {words} shufle=true", 2).err
+    assert "did you mean shuffle=true?" in run_command(f"resnet-recipes {words} shufle=true", 2).err

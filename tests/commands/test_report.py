@@ -17,11 +17,11 @@ RUNS, SUMMARY = Path("runs"), "summary.json"
 
 
 @pytest.fixture
-def render_page(enter: Callable[..., Streams]) -> Callable[..., str]:
+def render_page(run_command: Callable[..., Streams]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
 
     def make_page(words: str = "runs") -> str:
-        enter(f"resnet-recipes report {words} --out r.html")
+        run_command(f"resnet-recipes report {words} --out r.html")
         return Path("r.html").read_text(encoding="utf-8")
 
     return make_page
@@ -116,9 +116,9 @@ def test_report_labels_are_next_to_points_without_overlap():
     assert label_lines([], "minutes") == []
 
 
-def test_report_out_expands_the_home_folder(enter, tmp_path, monkeypatch):
+def test_report_out_expands_the_home_folder(run_command, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    enter("resnet-recipes report --published '--out=~/r.html'")
+    run_command("resnet-recipes report --published '--out=~/r.html'")
     assert read_plots(Path("r.html").read_text())
 
 
@@ -134,23 +134,26 @@ def test_page_of_runs_has_plots_and_escaped_names(render_page):
     assert "<script>alert" not in text
 
 
-def test_page_replaces_an_older_one_and_nothing_else(enter):
+def test_page_replaces_an_older_one_and_nothing_else(run_command):
     for _ in range(2):
-        enter("resnet-recipes report --published")
+        run_command("resnet-recipes report --published")
     Path("mine.html").write_text("<html>mine")
-    message = enter("resnet-recipes report --published --out mine.html", 2).err
+    message = run_command("resnet-recipes report --published --out mine.html", 2).err
     assert "already exists, and nothing is overwritten" in message
     assert "--out mine2.html" in message
-    assert "--png pictures" in enter("resnet-recipes report --published --png pictures.png", 2).err
+    assert (
+        "--png pictures"
+        in run_command("resnet-recipes report --published --png pictures.png", 2).err
+    )
     assert Path("mine.html").read_text() == "<html>mine"
 
 
-def test_report_of_published_results_needs_no_runs(render_page, enter):
+def test_report_of_published_results_needs_no_runs(render_page, run_command):
     text = render_page("--published")
     assert set(read_plots(text)) == {"time"}
     assert "Filled: runs" not in text
     Path("none").mkdir()
-    assert "has no runs" in enter("resnet-recipes report none --out none.html", 3).err
+    assert "has no runs" in run_command("resnet-recipes report none --out none.html", 3).err
     assert not Path("none.html").exists()
 
 
@@ -259,12 +262,12 @@ def test_report_names_damaged_run_and_shows_others(render_page):
     assert "70.00% top-1" in text
 
 
-def test_report_png_writes_plots_into_a_new_folder(render_page, enter):
+def test_report_png_writes_plots_into_a_new_folder(render_page, run_command):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     make_run_folder(RUNS, "a")
     text = render_page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))
     assert render_page("runs --png png") == text  # plots of the old report
-    message = enter("resnet-recipes report runs --out other.html --png png", 2).err
+    message = run_command("resnet-recipes report runs --out other.html --png png", 2).err
     assert "--png png already exists" in message

@@ -23,52 +23,56 @@ CONFIG = Path("runs/mine/config.yaml")
 
 
 @pytest.fixture
-def started_runs(run_folders: list[Path], enter: Callable[..., Streams]) -> list[Path]:
+def started_runs(run_folders: list[Path], run_command: Callable[..., Streams]) -> list[Path]:
     """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
-    enter(f"{START} run=mine", 75)
+    run_command(f"{START} run=mine", 75)
     return run_folders
 
 
 @pytest.fixture
 def explain_rejected_resume(
-    run_folders: list[Path], enter: Callable[..., Streams]
+    run_folders: list[Path], run_command: Callable[..., Streams]
 ) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
     def ask(words: str, code: int = 2) -> str:
         before = CONFIG.read_bytes(), len(run_folders)
-        message = enter(f"resnet-train --resume runs/mine {words}", code).err
+        message = run_command(f"resnet-train --resume runs/mine {words}", code).err
         assert (CONFIG.read_bytes(), len(run_folders)) == before
         return " ".join(message.split())
 
     return ask
 
 
-def test_resume_accepts_settings_without_effect_on_results(started_runs, enter):
+def test_resume_accepts_settings_without_effect_on_results(started_runs, run_command):
     words = "workers=3 log.interval=7ba batch.bn_size=8 data.on_bad_image=skip"
-    enter(f"resnet-train --resume runs/mine {words}", 75)
+    run_command(f"resnet-train --resume runs/mine {words}", 75)
     assert started_runs[0] == started_runs[1]
     changed = read(CONFIG)
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
-def test_images_that_were_moved_are_rejected_before_start(enter, tmp_path, explain_rejected_resume):
+def test_images_that_were_moved_are_rejected_before_start(
+    run_command, tmp_path, explain_rejected_resume
+):
     images = create_random_images(tmp_path / "images")
-    enter(f"{PHOTOS} data={images} run=mine", 75)
+    run_command(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
     message = explain_rejected_resume("", 3)
     assert "data=images does not exist" in message
     assert "resnet-train --resume runs/mine data=/where/it/is/now" in message
     message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
     assert "--resume runs/mine data=photos" in message
-    enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
+    run_command(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
 
-def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_rejected_resume):
+def test_resume_requests_no_address_from_a_run_folder(
+    run_command, tmp_path, explain_rejected_resume
+):
     images = create_random_images(tmp_path / "images")
-    enter(f"{PHOTOS} data={images} run=mine", 75)
+    run_command(f"{PHOTOS} data={images} run=mine", 75)
     with serve_folder(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
@@ -78,7 +82,7 @@ def test_resume_requests_no_address_from_a_run_folder(enter, tmp_path, explain_r
             "resnet-train --extend mine epochs=9 --dry-run",
             "resnet-recipes plan recipe=runs/mine/config.yaml",
         ):
-            message = enter(command, 3).err
+            message = run_command(command, 3).err
             assert "comes from the run folder alone" in message
             assert f"try:   data={site.address}\n" in message
         with pytest.raises(NotReadyError, match="comes from the run folder alone"):
@@ -110,32 +114,32 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
     ),
 )
 def test_rejected_resume_leaves_the_run_resumable(
-    enter, tmp_path, explain_rejected_resume, set_free_space, change, code, rule
+    run_command, tmp_path, explain_rejected_resume, set_free_space, change, code, rule
 ):
     images = create_random_images(tmp_path / "images")
     set_free_space(5 << 30)
     many = "checkpoint.interval=1ba max_duration=99ba"
-    enter(f"{PHOTOS} {many} data={images} run=mine", 75)
+    run_command(f"{PHOTOS} {many} data={images} run=mine", 75)
     shutil.copytree(images, tmp_path / "others")
     (tmp_path / "others/train/pattern3/0.jpg").write_bytes(b"")
     for flags in ("", "--dry-run"):
         assert rule in explain_rejected_resume(f"{change.format(tmp=tmp_path)} {flags}", int(code))
-    enter("resnet-train --resume runs/mine --dry-run")
-    enter("resnet-train --resume runs/mine", 75)
+    run_command("resnet-train --resume runs/mine --dry-run")
+    run_command("resnet-train --resume runs/mine", 75)
 
 
-def test_resume_dry_run_changes_nothing(started_runs, enter):
+def test_resume_dry_run_changes_nothing(started_runs, run_command):
     before = CONFIG.read_bytes()
-    assert "4 steps" in enter("resnet-train --resume runs/mine --dry-run workers=3").out
-    enter("resnet-train --resume runs/mine --dry-run lr=1", 2)
-    enter("resnet-train --resume runs/other --dry-run", 3)
-    enter(f"{START} --resume auto --dry-run")
+    assert "4 steps" in run_command("resnet-train --resume runs/mine --dry-run workers=3").out
+    run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
+    run_command("resnet-train --resume runs/other --dry-run", 3)
+    run_command(f"{START} --resume auto --dry-run")
     assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 
 
-def test_resume_keeps_the_measured_micro_batch(started_runs, enter, explain_rejected_resume):
-    enter(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
+def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explain_rejected_resume):
+    run_command(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
     assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
 
@@ -146,24 +150,27 @@ def test_running_run_keeps_its_settings(started_runs, explain_rejected_resume, w
         assert "is in use by another run" in explain_rejected_resume(words, 3)
 
 
-def test_finished_run_rejects_resume_and_changes(started_runs, enter):
+def test_finished_run_rejects_resume_and_changes(started_runs, run_command):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
-        assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
-    message = enter("resnet-train --resume runs/mine lr=1", 2).err
+        assert (
+            "is finished; its results"
+            in run_command(f"resnet-train --resume runs/mine {words}").err
+        )
+    message = run_command("resnet-train --resume runs/mine lr=1", 2).err
     assert "lr=1 differs from the run, which uses 0.05" in message
     assert "try:   resnet-train --resume runs/mine\n" in message
     assert len(started_runs) == 1
 
 
 @pytest.mark.parametrize("flags", ["", "--dry-run"])
-def test_resume_of_a_finished_run_rejects_changes(started_runs, enter, flags):
+def test_resume_of_a_finished_run_rejects_changes(started_runs, run_command, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
-    message = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
+    message = run_command(f"resnet-train --resume runs/mine {words} {flags}", 2).err
     assert message.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
     assert "gpus" not in message
-    enter(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
+    run_command(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
 
 
 @pytest.mark.parametrize(
@@ -186,26 +193,26 @@ def test_name_of_another_run_or_recipe_is_rejected(
     )
 
 
-def test_resume_auto_finds_newest_unfinished_run(run_folders, enter):
+def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
     for index, name in enumerate(("old", "new", "done")):
-        enter(f"{START} run={name}", 75)
+        run_command(f"{START} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
     assert list(list_unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
-    enter("resnet-train --resume auto", 75)
+    run_command("resnet-train --resume auto", 75)
     assert run_folders[-1].name == "new"
 
 
-def test_resume_auto_with_name_starts_once_then_resumes(run_folders, enter):
+def test_resume_auto_with_name_starts_once_then_resumes(run_folders, run_command):
     for _ in range(3):
-        enter(f"{START} run=job17 --resume auto", 75)
+        run_command(f"{START} run=job17 --resume auto", 75)
     assert [folder.name for folder in run_folders] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
 
 
-def test_resume_auto_finds_newest_run_of_same_settings(run_folders, enter):
+def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command):
     for words in ("", "seed=5", "workers=3 --resume auto"):
-        enter(f"{START} {words}", 75)
+        run_command(f"{START} {words}", 75)
     assert run_folders[2] == run_folders[0]
     recipe = read(run_folders[0] / "config.yaml")
     assert (recipe.data.workers, recipe.run.name) == (3, "auto")
@@ -215,23 +222,23 @@ def test_resume_auto_finds_newest_run_of_same_settings(run_folders, enter):
     ("word", "key"),
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
-def test_resume_auto_starts_new_run_for_other_settings(run_folders, enter, word, key):
-    enter(START, 75)
-    message = enter(f"{START} {word} --resume auto", 75).err
+def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command, word, key):
+    run_command(START, 75)
+    message = run_command(f"{START} {word} --resume auto", 75).err
     assert run_folders[1] != run_folders[0]
     assert f"differs in {key}): starting a new one" in message
 
 
-def test_resume_auto_rejects_name_with_other_settings(started_runs, enter):
-    message = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
+def test_resume_auto_rejects_name_with_other_settings(started_runs, run_command):
+    message = run_command(f"{START} lr=0.1 run=mine --resume auto", 2).err
     assert "lr=0.1 differs from the run, which uses 0.05" in message
     assert "run=another" in message
     assert len(started_runs) == 1
 
 
-def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, enter):
+def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, run_command):
     recipe = read(CONFIG).name
-    message = enter("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
+    message = run_command("resnet-train hot data=images bs=4 run=mine --resume auto", 2).err
     assert message.startswith(f"error: run=mine is a run of another recipe, {recipe}\n")
     assert "try:   resnet-train --resume runs/mine\n" in message
 
@@ -242,13 +249,13 @@ def test_resume_rejects_folder_with_a_link(started_runs, explain_rejected_resume
     assert "runs/mine/checkpoints is a symbolic link" in explain_rejected_resume("", 3)
 
 
-def test_resume_deletes_the_previous_ending(started_runs, enter):
+def test_resume_deletes_the_previous_ending(started_runs, run_command):
     Path("runs/mine/exit.json").write_text('{"code": 75}')
-    enter("resnet-train --resume runs/mine", 75)
+    run_command("resnet-train --resume runs/mine", 75)
     assert not Path("runs/mine/exit.json").exists()
 
 
-def test_resume_rejects_run_replaced_before_its_lock(started_runs, enter, monkeypatch):
+def test_resume_rejects_run_replaced_before_its_lock(started_runs, run_command, monkeypatch):
     original = read(CONFIG)
 
     def replace_and_lock(folder: Path) -> LockedFolder:
@@ -256,7 +263,7 @@ def test_resume_rejects_run_replaced_before_its_lock(started_runs, enter, monkey
         return LockedFolder(folder)
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replace_and_lock)
-    message = enter("resnet-train --resume runs/mine workers=3", 2).err
+    message = run_command("resnet-train --resume runs/mine workers=3", 2).err
     assert "seed=42 differs from the run, which uses 7" in message
     assert read(CONFIG) == replace(original, seed=7)
     assert len(started_runs) == 1

@@ -99,7 +99,7 @@ def test_records_of_runs_and_folders_are_listed(runs):
         ("runs last", "\nalpha"),
     ],
 )
-def test_commands_accept_run_names(runs, enter, words, message):
+def test_commands_accept_run_names(runs, run_command, words, message):
     for seed, name in enumerate(("alpha", "beta"), 1):
         if "diff" in words:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
@@ -107,4 +107,4 @@ def test_commands_accept_run_names(runs, enter, words, message):
             times = os.stat(config)
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
-    assert message in f"\n{enter(f'resnet-recipes {words}').out}"
+    assert message in f"\n{run_command(f'resnet-recipes {words}').out}"

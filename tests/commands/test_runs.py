@@ -18,9 +18,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_prints_shared_settings_once_above_the_table(root, enter):
+def test_runs_prints_shared_settings_once_above_the_table(root, run_command):
     (root / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
-    lines = enter(f"resnet-recipes runs {root}").out.splitlines()
+    lines = run_command(f"resnet-recipes runs {root}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
@@ -39,13 +39,13 @@ state=running |
 """
     ),
 )
-def test_runs_are_sorted_and_filtered(words, names, root, enter):
-    rows = json.loads(enter(f"resnet-recipes runs {root} --json {words}").out)
+def test_runs_are_sorted_and_filtered(words, names, root, run_command):
+    rows = json.loads(run_command(f"resnet-recipes runs {root} --json {words}").out)
     assert [row["name"] for row in rows] == names.split()
 
 
-def test_runs_csv_lists_name_state_and_cost(root, enter):
-    enter(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
+def test_runs_csv_lists_name_state_and_cost(root, run_command):
+    run_command(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
     rows = read_csv_rows(f"{root}/runs.csv")
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
         ("better", "finished", 3.0),
@@ -54,16 +54,16 @@ def test_runs_csv_lists_name_state_and_cost(root, enter):
     ]
 
 
-def test_best_evaluation_is_marked_as_selected(root, enter):
+def test_best_evaluation_is_marked_as_selected(root, run_command):
     path = root / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))
-    output = enter(f"resnet-recipes runs {root}").out
+    output = run_command(f"resnet-recipes runs {root}").out
     assert output.count("best evaluation") == 1
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output
 
 
-def test_runs_without_any_runs_suggests_the_demo(enter, tmp_path, monkeypatch):
+def test_runs_without_any_runs_suggests_the_demo(run_command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert enter("resnet-recipes runs").out == "no runs in runs\ntry:   resnet-train demo\n"
-    assert json.loads(enter("resnet-recipes runs --json").out) == []
+    assert run_command("resnet-recipes runs").out == "no runs in runs\ntry:   resnet-train demo\n"
+    assert json.loads(run_command("resnet-recipes runs --json").out) == []

@@ -36,49 +36,51 @@ def live_run(tmp_path):
     process.wait()
 
 
-def test_stop_sends_the_signal_of_a_scheduler(live_run, enter):
+def test_stop_sends_the_signal_of_a_scheduler(live_run, run_command):
     _, process = live_run
-    assert "resnet-train --resume runs/first" in enter("resnet-recipes stop first").out
+    assert "resnet-train --resume runs/first" in run_command("resnet-recipes stop first").out
     assert process.wait(10) == 75
 
 
-def test_stop_accepts_a_run_that_just_ended(live_run, enter, monkeypatch):
+def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
     _, process = live_run
     process.kill()
     process.wait()
     monkeypatch.setattr(stop, "find_holder", lambda folder: process.pid)
-    assert "stopped" in enter("resnet-recipes stop first").out
+    assert "stopped" in run_command("resnet-recipes stop first").out
 
 
-def test_delete_keeps_all_runs_if_one_is_running(live_run, enter):
+def test_delete_keeps_all_runs_if_one_is_running(live_run, run_command):
     folder, _ = live_run
     other = make_run_folder(folder.parent, "other")
-    enter("resnet-recipes runs rm other first --yes", 3)
+    run_command("resnet-recipes runs rm other first --yes", 3)
     assert folder.exists()
     assert other.exists()
 
 
-def test_stop_signals_only_holder_of_the_lock(live_run, enter):
+def test_stop_signals_only_holder_of_the_lock(live_run, run_command):
     folder, process = live_run
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
-    assert "is not running" in enter("resnet-recipes stop stranger", 3).err
+    assert "is not running" in run_command("resnet-recipes stop stranger", 3).err
     assert process.poll() is None
 
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
-def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, enter):
+def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
     folder = make_run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)
-    enter("resnet-recipes runs rm first", 130 if is_kept else 0)
+    run_command("resnet-recipes runs rm first", 130 if is_kept else 0)
     assert folder.exists() == is_kept
 
 
-def test_misplaced_delete_suggests_runs_rm(enter):
+def test_misplaced_delete_suggests_runs_rm(run_command):
     make_run_folder(Path("runs"), "first")
     for mistake in ("rm first", "runs delete first", "runs remove first"):
-        assert "try:   resnet-recipes runs rm first" in enter(f"resnet-recipes {mistake}", 2).err
-    assert "--yes" in enter("resnet-recipes runs rm first", 2).err
-    out = enter("resnet-recipes runs rm last --yes").out
+        assert (
+            "try:   resnet-recipes runs rm first" in run_command(f"resnet-recipes {mistake}", 2).err
+        )
+    assert "--yes" in run_command("resnet-recipes runs rm first", 2).err
+    out = run_command("resnet-recipes runs rm last --yes").out
     assert out == "deleting first with all checkpoints\ndeleted first\n"

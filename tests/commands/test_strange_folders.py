@@ -52,16 +52,16 @@ FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt")
 
 
 @pytest.mark.parametrize(("file", "faults"), FILES.items())
-def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, capsys):
+def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, run_command, capsys):
     runs = tmp_path / "runs"
     good = make_run_folder(runs, "good", top1=76.54)
     bad = [make_faulty_run(runs, f"bad-{fault}", file, fault) for fault in faults]
-    out = enter(f"resnet-recipes runs {runs}").out
+    out = run_command(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
     names = sorted(path.name for path in (*bad, good))
     assert sorted(line.split()[0] for line in table[1:]) == names
     assert "76.54%" in out
-    enter(f"resnet-recipes report {runs} --out {tmp_path}/page.html")
+    run_command(f"resnet-recipes report {runs} --out {tmp_path}/page.html")
     page = (tmp_path / "page.html").read_text()
     assert all(name in page for name in (*names, "76.54"))
     for one in bad:
@@ -74,21 +74,24 @@ def test_bad_run_folders_are_listed_and_rejected(file, faults, tmp_path, enter, 
 
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
-def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, enter):
+def test_damaged_file_of_failed_run_is_reported_on_one_line(file, tmp_path, run_command):
     path = make_run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
     make_special_file(path, "fifo")
-    output = enter(f"resnet-recipes runs {tmp_path}").out
+    output = run_command(f"resnet-recipes runs {tmp_path}").out
     assert f"{file} cannot be read: Not a regular file" in output
 
 
-def test_run_without_its_recipe_is_unreadable(tmp_path, enter):
+def test_run_without_its_recipe_is_unreadable(tmp_path, run_command):
     (make_run_folder(tmp_path, "bad") / "config.yaml").unlink()
-    assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
+    assert (
+        "it has no config.yaml"
+        in run_command(f"resnet-recipes runs {tmp_path} state=unreadable").out
+    )
 
 
-def test_fifo_in_place_of_the_lock_never_blocks(tmp_path, enter):
+def test_fifo_in_place_of_the_lock_never_blocks(tmp_path, run_command):
     os.mkfifo(make_run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
-    assert "killed" in enter(f"resnet-recipes runs {tmp_path}").out
+    assert "killed" in run_command(f"resnet-recipes runs {tmp_path}").out
     assert time.monotonic() - began < 20

@@ -33,7 +33,7 @@ def hostile_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return folder
 
 
-def run_command(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+def run_strange_text(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
     """Run a command and return its output, which must contain no control characters."""
     ended = cli.main(list(map(str, words)))
     captured = capsys.readouterr()
@@ -43,23 +43,25 @@ def run_command(words: list[object], capsys: pytest.CaptureFixture[str], code: i
 
 
 def test_class_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
-    assert "recipe \\x1b[31m" in run_command(["eval", hostile_run], capsys)
+    assert "recipe \\x1b[31m" in run_strange_text(["eval", hostile_run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
-    run_command(["eval", hostile_run, *flags], capsys)
+    run_strange_text(["eval", hostile_run, *flags], capsys)
     page = (tmp_path / "g").read_text()
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert all(line.isprintable() for line in page.splitlines())
     images = hostile_run.parent / "images/val"
-    run_command(["predict", hostile_run, images], capsys)
-    run_command(["predict", hostile_run, images, "--csv", tmp_path / "images.csv"], capsys)
+    run_strange_text(["predict", hostile_run, images], capsys)
+    run_strange_text(["predict", hostile_run, images, "--csv", tmp_path / "images.csv"], capsys)
     tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv", "all.csv")]
     rows = [row for table in tables for row in csv.reader(table)]
     cells = {cell for row in rows for cell in row}
     assert f"'{FORMULA}" in cells
     assert not any(cell[:1] in "=+-@" for cell in cells if cell)
-    run_command(["export", hostile_run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
+    run_strange_text(
+        ["export", hostile_run, "--to", "safetensors", "--out", tmp_path / "out"], capsys
+    )
     card = (tmp_path / "out/README.md").read_text()
     assert r"\[x\](http:evil) # owned" in card
     assert "<script>" not in card
@@ -82,18 +84,18 @@ def test_run_folder_text_cannot_control_output(tmp_path, capsys):
     bad, good = make_hostile_run(tmp_path / "runs"), make_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
-        assert "good" in run_command(["runs", tmp_path / "runs", *words], capsys)
+        assert "good" in run_strange_text(["runs", tmp_path / "runs", *words], capsys)
     text = table.read_text()
     assert all(line.isprintable() for line in text.split("\n"))
     assert "'=" in text
     page = tmp_path / "page.html"
-    run_command(["report", tmp_path / "runs", "--out", page], capsys)
+    run_strange_text(["report", tmp_path / "runs", "--out", page], capsys)
     assert page.read_text().count("<script>alert") == 0
     assert "\u202e" not in page.read_text()
     assert cli.main(["compare", str(bad), str(good)]) == 2  # its name is not UTF-8
     bad = bad.rename(bad.with_name(bad.name[:-1]))
-    run_command(["compare", bad, good], capsys)
-    run_command(["watch", bad, "--once"], capsys)
+    run_strange_text(["compare", bad, good], capsys)
+    run_strange_text(["watch", bad, "--once"], capsys)
 
 
 def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
@@ -102,25 +104,29 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     for folder in runs:
         packages = {NASTY: folder.name, "torch": f"{NASTY}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
-    assert "over 2 runs: \\x1b" in run_command(["compare", *runs], capsys)
+    assert "over 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
     failed = make_run_folder(tmp_path, f"{PLACE}3", state="failed")
     (failed / "exit.json").write_text(json.dumps({"code": 1, "message": NASTY}))
-    assert "--resume" in run_command(["runs", tmp_path], capsys)
-    assert "<script>alert" in run_command(["watch", failed, "--once"], capsys)
+    assert "--resume" in run_strange_text(["runs", tmp_path], capsys)
+    assert "<script>alert" in run_strange_text(["watch", failed, "--once"], capsys)
 
 
 def test_image_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
     images = create_random_images(tmp_path / "plain", ("a", "b"))
     (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
-    assert "1 of 7 images cannot be read" in run_command(
+    assert "1 of 7 images cannot be read" in run_strange_text(
         ["predict", hostile_run, images / "val"], capsys
     )
-    assert "unreadable images" in run_command(["doctor", "data", images], capsys, 3)
-    assert "unreadable: " in run_command(["convert", images, tmp_path / "b", "--dry-run"], capsys)
+    assert "unreadable images" in run_strange_text(["doctor", "data", images], capsys, 3)
+    assert "unreadable: " in run_strange_text(
+        ["convert", images, tmp_path / "b", "--dry-run"], capsys
+    )
     visible = PLACE.replace("\u202e", "")  # commands remove this character
     words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
-    assert "\\x1b" in run_command(["convert", *words], capsys)
-    assert "no file matches" in run_command(["predict", hostile_run, images / visible], capsys, 3)
+    assert "\\x1b" in run_strange_text(["convert", *words], capsys)
+    assert "no file matches" in run_strange_text(
+        ["predict", hostile_run, images / visible], capsys, 3
+    )
 
 
 def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
@@ -129,8 +135,8 @@ def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
     folder.mkdir()
     (folder / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))
     (folder / "wrong.yaml").write_text("name: [")
-    assert "a\\u202eb" in run_command(["show", "mine", "--recipes", folder], capsys)
-    assert "wrong.yaml" in run_command(["validate", "wrong", "--recipes", folder], capsys, 2)
+    assert "a\\u202eb" in run_strange_text(["show", "mine", "--recipes", folder], capsys)
+    assert "wrong.yaml" in run_strange_text(["validate", "wrong", "--recipes", folder], capsys, 2)
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])

@@ -33,8 +33,10 @@ def sweeps(monkeypatch):
     return notes
 
 
-def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, enter):
-    out = enter("resnet-train --multirun recipe=mild,medium epochs=23,30 seed=1,2,3 --dry-run").out
+def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, run_command):
+    out = run_command(
+        "resnet-train --multirun recipe=mild,medium epochs=23,30 seed=1,2,3 --dry-run"
+    ).out
     assert out.count("\n  recipe ") == 1
     assert "\n12 runs, one after another, the first as above:\n" in out
     assert "\n    recipe=medium epochs=30 seed=3\n" in out
@@ -42,62 +44,62 @@ def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, enter):
     assert sweeps == []
 
 
-def test_sweep_of_one_run_has_no_order(sweeps, enter):
-    out = enter(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
+def test_sweep_of_one_run_has_no_order(sweeps, run_command):
+    out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
     assert "\n1 run:\n  mild-" in out
     assert "\nall times: " in out
 
 
-def test_names_of_parts_keep_their_slash_as_a_word(sweeps, enter, tmp_path):
+def test_names_of_parts_keep_their_slash_as_a_word(sweeps, run_command, tmp_path):
     data = create_random_images(tmp_path / "set", train=2)
     words = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
-    out = enter(f"resnet-train -m {words} --dry-run").out
+    out = run_command(f"resnet-train -m {words} --dry-run").out
     assert re.findall(r"^  demo-(\w+)-", out, re.MULTILINE) == ["fold1of2", "fold2of2"]
 
 
-def test_sweep_dry_run_needs_no_weights(sweeps, enter, tmp_path, monkeypatch):
+def test_sweep_dry_run_needs_no_weights(sweeps, run_command, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     words = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
-    assert "to fetch them:" in enter(f"{words} --dry-run").out
-    assert "model.weights" in enter(words, 3).err
+    assert "to fetch them:" in run_command(f"{words} --dry-run").out
+    assert "model.weights" in run_command(words, 3).err
     assert sweeps == []
 
 
-def test_sweep_builds_a_network_once_to_count_it(sweeps, enter, monkeypatch):
+def test_sweep_builds_a_network_once_to_count_it(sweeps, run_command, monkeypatch):
     built, structure = [], backbones.build_structure
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
     monkeypatch.setattr(network_facts, "_MADE", {})
-    enter(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
+    run_command(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
     assert len(built) == 2  # the library network and the changed network
 
 
-def test_sweep_predicts_the_time_of_each_run_once(sweeps, enter, monkeypatch):
+def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypatch):
     plans = []
     monkeypatch.setattr("resnet_recipes.commands.sweep.predict_time", plans.append)
-    enter(f"resnet-train -m small {TINY} seed=1,2,3 --dry-run")
+    run_command(f"resnet-train -m small {TINY} seed=1,2,3 --dry-run")
     assert [plan.recipe.seed for plan in plans] == [1, 2, 3]
 
 
-def test_parallel_sweep_runs_use_one_gpu_each(sweeps, enter, monkeypatch):
+def test_parallel_sweep_runs_use_one_gpu_each(sweeps, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
-    assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
-    refusal = enter(f"{words} 3", 2).err
+    assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{words} 2", 2).err
+    refusal = run_command(f"{words} 3", 2).err
     assert "--parallel 3: must be a whole number from 1 to 2\n" in refusal
     assert "hint:  this machine has 2 GPUs" in refusal
     assert sweeps == []
 
 
-def test_every_run_of_a_verbose_sweep_is_verbose(sweeps, enter):
-    output = enter(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
+def test_every_run_of_a_verbose_sweep_is_verbose(sweeps, run_command):
+    output = run_command(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
     ((_, words),) = sweeps
     assert all("--verbose" in arguments for arguments in words.values())
     assert "\n  hooks " in output
 
 
-def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
+def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
 
     def train(sweep):
         for name in sweep.runs:
@@ -105,7 +107,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
         return 0
 
     monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", train)
-    out, err = enter(f"resnet-train -m recipe=mild {TINY} lr=1,2")
+    out, err = run_command(f"resnet-train -m recipe=mild {TINY} lr=1,2")
     assert err.count("\n  recipe ") == 1
     assert "\n    lr=1\n" in err
     assert "\n    lr=2\n" in err
@@ -113,12 +115,12 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, enter):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_sweep_runs_do_not_repeat_the_plan(run_folders, monkeypatch, enter):
-    assert "recipe  " in enter(f"resnet-train recipe=mild {TINY} run=a", 75).err
-    assert "recipe  " not in enter(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
+def test_sweep_runs_do_not_repeat_the_plan(run_folders, monkeypatch, run_command):
+    assert "recipe  " in run_command(f"resnet-train recipe=mild {TINY} run=a", 75).err
+    assert "recipe  " not in run_command(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
 
 
-def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, enter):
+def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (speeds, 1.0)}
@@ -127,7 +129,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, enter):
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
     )
-    out = enter(f"resnet-train -m recipe=mild,hot seed=1,2 {words} --dry-run").out
+    out = run_command(f"resnet-train -m recipe=mild,hot seed=1,2 {words} --dry-run").out
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
@@ -139,32 +141,32 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, enter):
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
-def test_optimizers_and_schedules_are_swept_like_values(sweeps, enter):
-    enter(f"resnet-train -m recipe=mild optimizer=sgd,lamb schedule=step,linear {TINY}")
+def test_optimizers_and_schedules_are_swept_like_values(sweeps, run_command):
+    run_command(f"resnet-train -m recipe=mild optimizer=sgd,lamb schedule=step,linear {TINY}")
     optimizers = [point.split("-")[1] for _, points in sweeps for point in points]
     assert optimizers == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
-def test_sweep_runs_get_the_recipe_their_budget_chose(sweeps, enter, monkeypatch):
+def test_sweep_runs_get_the_recipe_their_budget_chose(sweeps, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.compose._choose_for_budget", lambda *_: "mild")
     words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
-    enter(f"resnet-train -m {words} budget=1h,2h")
+    run_command(f"resnet-train -m {words} budget=1h,2h")
     ((_, points),) = sweeps
     assert [arguments[0] for arguments in points.values()] == ["recipe=mild"] * 2
 
 
-def test_run_names_depend_only_on_result_settings(enter, sweeps):
+def test_run_names_depend_only_on_result_settings(run_command, sweeps):
     for extra in ("seed=1,2", "launch.max_restarts=1 seed=1,2", "seed=1,2 lr=0.07"):
-        enter(f"resnet-train -m recipe=mild {TINY} {extra}")
+        run_command(f"resnet-train -m recipe=mild {TINY} {extra}")
     first, again, other = (list(points) for _, points in sweeps)
     assert first == again
     assert all(name.startswith(f"mild-seed{seed}-") for name, seed in zip(first, "12", strict=True))
     assert not set(first) & set(other)
 
 
-def test_sweep_can_remove_one_method_at_a_time(sweeps, enter):
+def test_sweep_can_remove_one_method_at_a_time(sweeps, run_command):
     line = f"resnet-train -m recipe=mild {TINY} seed=1,2 '~methods.ema,"
-    enter(f"{line}blurpool'")
+    run_command(f"{line}blurpool'")
     ((_, points),) = sweeps
     names = [name.rpartition("-")[0] for name in points]
     assert names == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
@@ -173,22 +175,22 @@ def test_sweep_can_remove_one_method_at_a_time(sweeps, enter):
 WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 
-def test_sweep_plan_reports_shared_stable_phases(sweeps, enter):
+def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
     line = f"resnet-train -m recipe=mild {TINY} {WSD} max_duration=20ba,10ba --dry-run"
-    out = enter(line).out
+    out = run_command(line).out
     assert "    max_duration=20ba, from the stable phase of mild-maxduration10ba-" in out
     total, saved = re.search(
         r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
     ).groups()
     assert float(saved) / float(total) == pytest.approx(8 / 22, rel=0.01)
-    assert "stable phase" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
+    assert "stable phase" not in run_command(line.replace("schedule=wsd", "schedule=cosine")).out
 
 
-def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, enter):
+def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command):
     speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "read_measurement", lambda _: (speeds, 1.0))
     words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
-    out = enter(f"resnet-train -m recipe=mild {words} --dry-run").out
+    out = run_command(f"resnet-train -m recipe=mild {words} --dry-run").out
     # 12,000 steps of the longer run; the shorter run trains 8,000 of them
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
     minutes, seconds, cost = re.search(

@@ -30,8 +30,8 @@ def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -
     return trained
 
 
-def test_run_folder_documents_the_run(run_folders, enter):
-    out, err = enter(f"resnet-train mild {TINY} seed=5", 75)
+def test_run_folder_documents_the_run(run_folders, run_command):
+    out, err = run_command(f"resnet-train mild {TINY} seed=5", 75)
     (folder,) = run_folders
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
@@ -45,7 +45,7 @@ def test_run_folder_documents_the_run(run_folders, enter):
     assert json.loads((folder / "env.json").read_text())["packages"]["torch"]
     assert out == ""
     assert str(folder) in err.replace("\n             ", "")
-    enter(f"resnet-train mild {TINY} seed=5", 75)
+    run_command(f"resnet-train mild {TINY} seed=5", 75)
     assert run_folders[1] != folder
 
 
@@ -56,13 +56,15 @@ def test_run_folder_documents_the_run(run_folders, enter):
         ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
     ],
 )
-def test_missing_gpus_are_reported_with_problems_of_the_plan(words, code, keys, images, enter):
-    err = enter(f"resnet-train mild data={images} {words}", code).err
+def test_missing_gpus_are_reported_with_problems_of_the_plan(
+    words, code, keys, images, run_command
+):
+    err = run_command(f"resnet-train mild data={images} {words}", code).err
     assert all(key in err for key in keys), err
     assert "2 problems" in err
 
 
-def test_verbose_reaches_the_launcher(monkeypatch, enter):
+def test_verbose_reaches_the_launcher(monkeypatch, run_command):
     passed = []
 
     def start(held, group, say, shows_all_times):
@@ -72,20 +74,20 @@ def test_verbose_reaches_the_launcher(monkeypatch, enter):
 
     monkeypatch.setattr("resnet_recipes.jobs.launcher.start", start)
     for flag in ("", "--verbose"):
-        enter(f"resnet-train mild {TINY} {flag}", 75)
+        run_command(f"resnet-train mild {TINY} {flag}", 75)
     assert passed == [False, True]
 
 
-def test_verbose_prints_complete_plan(run_folders, enter):
-    assert "\n  hooks " not in enter(f"resnet-train mild {TINY}", 75).err
-    assert "\n  hooks " in enter(f"resnet-train mild {TINY} --verbose", 75).err
+def test_verbose_prints_complete_plan(run_folders, run_command):
+    assert "\n  hooks " not in run_command(f"resnet-train mild {TINY}", 75).err
+    assert "\n  hooks " in run_command(f"resnet-train mild {TINY} --verbose", 75).err
 
 
-def test_dry_run_rejects_the_same_as_a_start(run_folders, enter):
+def test_dry_run_rejects_the_same_as_a_start(run_folders, run_command):
     Path("file").touch()
     for flag in ("", "--dry-run"):
         line = f"resnet-train mild {TINY} run.root=file/runs {flag}"
-        assert "is a file" in enter(line, 3).err
+        assert "is a file" in run_command(line, 3).err
     assert not run_folders
 
 
@@ -101,75 +103,77 @@ def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     assert drawn == [tmp_path / "data/demo"]
 
 
-def test_demo_is_planned_before_its_images_exist(enter, tmp_path):
-    out, _ = enter("resnet-train demo --dry-run")
+def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
+    out, _ = run_command("resnet-train demo --dry-run")
     assert "3,120 for training, 540 for evaluation" in out
     assert "the run generates them" in out
-    message = enter("resnet-train demo max_duration=5ba", 2).err
+    message = run_command("resnet-train demo max_duration=5ba", 2).err
     assert message.startswith("error: schedule.warmup=1ep takes 97 steps, but the run has 5 steps")
     assert not (tmp_path / "data").exists()
 
 
-def test_dry_run_prints_plan_and_writes_nothing(run_folders, enter, tmp_path):
+def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, tmp_path):
     words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
-    out, err = enter(f"resnet-train {words} --dry-run")
+    out, err = run_command(f"resnet-train {words} --dry-run")
     assert err == ""
     assert "of 625 steps: 11,250 steps" in out
     assert "2,048 images per step: 8 devices x 1 micro-batch of 256" in out
     assert "changed    gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
-    assert enter(f"resnet-recipes plan {words}").out == out
-    plan = json.loads(enter("resnet-train hot --dry-run --json gpus=8").out)
+    assert run_command(f"resnet-recipes plan {words}").out == out
+    plan = json.loads(run_command("resnet-train hot --dry-run --json gpus=8").out)
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))
     assert list(tmp_path.iterdir()) == []
     assert run_folders == []
 
 
-def test_cfg_prints_a_readable_recipe(run_folders, enter):
-    text = enter("resnet-train hot --cfg lr=1.5").out
+def test_cfg_prints_a_readable_recipe(run_folders, run_command):
+    text = run_command("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
     for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings
-        assert enter(f"resnet-train full.yaml {flag}").out == text
+        assert run_command(f"resnet-train full.yaml {flag}").out == text
 
 
-def test_torchrun_sets_the_number_of_processes(torchrun_folders, enter):
-    message = enter(f"resnet-train mild {TINY}", 2).err
+def test_torchrun_sets_the_number_of_processes(torchrun_folders, run_command):
+    message = run_command(f"resnet-train mild {TINY}", 2).err
     assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in message
 
 
-def test_torchrun_rank_0_prepares_and_trains(torchrun_folders, enter, run_folders):
-    enter(f"resnet-train mild {TINY.removesuffix(' gpus=1')} run=mine")
+def test_torchrun_rank_0_prepares_and_trains(torchrun_folders, run_command, run_folders):
+    run_command(f"resnet-train mild {TINY.removesuffix(' gpus=1')} run=mine")
     assert torchrun_folders == [Path("runs/mine").absolute()]
     assert run_folders == []
 
 
-def test_restarted_torchrun_resumes_its_run(torchrun_folders, enter, tmp_path, monkeypatch):
+def test_restarted_torchrun_resumes_its_run(torchrun_folders, run_command, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
     monkeypatch.setattr("resnet_recipes.jobs.watchdog.read_beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
-        enter(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")
+        run_command(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")
     assert torchrun_folders[0] == torchrun_folders[1]
     assert torchrun_folders[0].parent == tmp_path / "shared"
 
 
-def test_plan_starts_with_images_device_and_cpu_time(run_folders, enter, monkeypatch):
+def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
-    lines = enter("resnet-train mild --dry-run").out.splitlines()
+    lines = run_command("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
         "  time       about 14 weeks with evaluations: a guess from the FLOPs of the",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
-    output = enter("resnet-train mild --dry-run precision.dtype=bf16").out
+    output = run_command("resnet-train mild --dry-run precision.dtype=bf16").out
     assert "no instructions for bf16" in output
-    output = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
+    output = " ".join(run_command("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in output
     with monkeypatch.context() as torchrun:
         torchrun.setattr(external_launcher, "count_ranks", lambda: 8)
-        assert "device     CPU with 2 cores" in enter("resnet-train mild --dry-run gpus=8").out
+        assert (
+            "device     CPU with 2 cores" in run_command("resnet-train mild --dry-run gpus=8").out
+        )
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
-    lines = enter("resnet-train mild --dry-run").out.splitlines()
+    lines = run_command("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines

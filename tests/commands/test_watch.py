@@ -10,17 +10,17 @@ from resnet_recipes.commands import watch
 from tests.run_folders import make_run_folder
 
 
-def test_watch_shows_progress_with_the_time_left(tmp_path, enter):
+def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
     folder = make_run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        out = enter(f"resnet-recipes watch {folder} --once").out
+        out = run_command(f"resnet-recipes watch {folder} --once").out
     assert "mine: running, epoch 4.00 of 9" in out
     assert "top-1 70.00%" in out
     assert "about 5:00 of training left" in out  # 60 seconds per epoch, five epochs
 
 
-def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, enter):
+def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, run_command):
     folder = make_run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
@@ -31,7 +31,7 @@ def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, e
         lock.close()
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
-    out = enter(f"resnet-recipes watch {folder}").out
+    out = run_command(f"resnet-recipes watch {folder}").out
     assert out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
 
 

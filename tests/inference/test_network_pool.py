@@ -43,11 +43,11 @@ def folds(make_run, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def evaluate_runs(enter):
-    return lambda words: json.loads(enter(f"resnet-recipes eval {words} --json").out)
+def evaluate_runs(run_command):
+    return lambda words: json.loads(run_command(f"resnet-recipes eval {words} --json").out)
 
 
-def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, enter):
+def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, run_command):
     pooled = evaluate_runs("first second --images all.csv")
     parts = [evaluate_runs(f"{name} --images {name}.csv") for name in ("first", "second")]
     assert [part["eval_examples"] for part in parts] == [15, 15]
@@ -64,7 +64,7 @@ def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, enter):
         for name in {row["label"] for row in rows}
     ]
     assert pooled["balanced_percent"] == pytest.approx(100 * np.mean(recalls))
-    assert ", 2 runs" in enter("resnet-recipes eval first second").out
+    assert ", 2 runs" in run_command("resnet-recipes eval first second").out
 
 
 def test_images_count_once_in_folds_of_any_size():
@@ -91,17 +91,17 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
         assert apart < 40  # two random images differ by 85
 
 
-def test_networks_with_other_images_or_classes_are_rejected(folds, enter):
-    message = enter("resnet-recipes eval first second data=images", 2).err
+def test_networks_with_other_images_or_classes_are_rejected(folds, run_command):
+    message = run_command("resnet-recipes eval first second data=images", 2).err
     assert "`first second` cannot be pooled: they have 30 validation images in common" in message
     assert "resnet-recipes compare" in message
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
     recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
     (folds[1] / "config.yaml").write_text(freeze(recipe))
-    message = enter("resnet-recipes eval first second", 2).err
+    message = run_command("resnet-recipes eval first second", 2).err
     assert "cannot be pooled: they have 15 validation images in common" in message
     network = load(folds[1])
     classes = ("another", *network.about.classes[1:])
     write_weights(network.model, folds[1] / WEIGHTS, replace(network.about, classes=classes))
-    assert "has other classes than first" in enter("resnet-recipes eval first second", 2).err
+    assert "has other classes than first" in run_command("resnet-recipes eval first second", 2).err

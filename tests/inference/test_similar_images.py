@@ -51,23 +51,25 @@ def test_unreadable_images_are_similar_to_nothing(trained_network, tmp_path):
     assert str(broken[0]) not in {pair.train for pair in similar if pair.cosine > 0}
 
 
-def test_doctor_lists_similar_pairs_on_request(trained_network, tmp_path, enter):
+def test_doctor_lists_similar_pairs_on_request(trained_network, tmp_path, run_command):
     copy = tmp_path / "images/val/pattern3/again.jpg"
     shutil.copy(tmp_path / "images/train/pattern5/0.jpg", copy)
     pixels = np.asarray(Image.open(copy))
     Image.fromarray(pixels).save(copy, quality=97)  # different bytes
-    output = enter("resnet-recipes doctor data images --network mine").out
+    output = run_command("resnet-recipes doctor data images --network mine").out
     assert "validation images that look like a training image" in output
     assert f"{copy}  {tmp_path}/images/train/pattern5/0.jpg" in output
-    assert "look like" not in enter("resnet-recipes doctor data images").out
+    assert "look like" not in run_command("resnet-recipes doctor data images").out
 
 
-def test_doctor_takes_settings_of_the_network(trained_network, enter):
+def test_doctor_takes_settings_of_the_network(trained_network, run_command):
     torch.save(trained_network.model.state_dict(), "weights.pth")
-    result = enter("resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3)
+    result = run_command(
+        "resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3
+    )
     assert "weights.pth has the weights" in result.err or "weights.pth cannot be used" in result.err
     assert "ok " not in result.out  # no image was decoded before
     resnet = "model.name=resnet18 data.eval_size=24"
-    enter(f"resnet-recipes doctor data images --network weights.pth {resnet}")
-    result = enter(f"resnet-recipes doctor data images {resnet}", 2).err
+    run_command(f"resnet-recipes doctor data images --network weights.pth {resnet}")
+    result = run_command(f"resnet-recipes doctor data images {resnet}", 2).err
     assert "takes settings only with --network" in result

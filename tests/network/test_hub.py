@@ -128,15 +128,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"
 
 
-def test_pushed_network_loads_and_serves_as_weights(trained_run, hub, enter):
-    assert "/me/net" in enter(f"{EXPORT.format(trained_run)} hf:me/net").out
+def test_pushed_network_loads_and_serves_as_weights(trained_run, hub, run_command):
+    assert "/me/net" in run_command(f"{EXPORT.format(trained_run)} hf:me/net").out
     card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
     assert card.data.license_name
     assert (trained_run.parent / "out" / "model.safetensors").read_bytes() == hub.files[
         "model.safetensors"
     ]
     assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(trained_run).about
-    assert "hub/me--net/model.safetensors" in enter(f"resnet-recipes plan {WORDS}").out
+    assert "hub/me--net/model.safetensors" in run_command(f"resnet-recipes plan {WORDS}").out
     words = ["model.name=resnet18", "model.weights=hf:me/net"]
     assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
     assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
@@ -180,9 +180,9 @@ def test_fetch_downloads_only_changed_files(trained_run, hub, tmp_path, monkeypa
     assert hub.asked.count("GET") == 2
 
 
-def test_run_does_not_download(hub, enter):
+def test_run_does_not_download(hub, run_command):
     hub.files["model.safetensors"] = b"anything"
-    message = enter(f"resnet-recipes plan {WORDS}").out
+    message = run_command(f"resnet-recipes plan {WORDS}").out
     assert "hf download me/net model.safetensors" in " ".join(message.split())
     with pytest.raises(AbsentError, match=r"hf download me/net model\.safetensors"):
         resnet_recipes.plan(resnet_recipes.compose(*WORDS.split()))
@@ -223,8 +223,8 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     assert str(tmp_path) in problem.fixes[0]
 
 
-def test_wrong_name_is_rejected_before_writing(trained_run, hub, enter):
-    assert "hf:USER/NAME" in enter(f"{EXPORT.format(trained_run)} me/net", 2).err
+def test_wrong_name_is_rejected_before_writing(trained_run, hub, run_command):
+    assert "hf:USER/NAME" in run_command(f"{EXPORT.format(trained_run)} me/net", 2).err
     assert not (trained_run.parent / "out").exists()
 
 

@@ -17,7 +17,7 @@ evaluation.interval=3ep checkpoint.interval=3ep
 
 
 @pytest.fixture
-def run_command(environment, tmp_path):
+def run_on_null_device(environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and its output."""
 
     def run_command(words, **changes):
@@ -34,8 +34,8 @@ def run_command(environment, tmp_path):
 
 
 @pytest.mark.timeout(600)  # 90 s of CPU time, for compiling
-def test_command_compiles_and_reports_two_graphs(run_command, tmp_path):
-    *_, compiling, begin, _, replayed, last = run_command(
+def test_command_compiles_and_reports_two_graphs(run_on_null_device, tmp_path):
+    *_, compiling, begin, _, replayed, last = run_on_null_device(
         "recipe=mild precision.compile=true batch.bn_size=64",
         NULL_DEVICES="1",
         TORCH_LOGS="recompiles",
@@ -55,24 +55,24 @@ def test_command_compiles_and_reports_two_graphs(run_command, tmp_path):
 @pytest.mark.parametrize(
     "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
 )
-def test_train_on_two_gpus_uses_every_kernel(words, run_command):
-    lines = run_command(f"batch.bn_size=32 {words}")
+def test_train_on_two_gpus_uses_every_kernel(words, run_on_null_device):
+    lines = run_on_null_device(f"batch.bn_size=32 {words}")
     assert "step=6/6 ep=3.00" in lines[-1]
     assert not [line for line in lines if "kernel cannot be used" in line]
 
 
 @pytest.mark.timeout(300)  # 30 s of CPU time
-def test_largest_fitting_micro_batch_is_frozen(run_command, tmp_path):
+def test_largest_fitting_micro_batch_is_frozen(run_on_null_device, tmp_path):
     small = {"NULL_DEVICES": "1", "NULL_MEMORY": "400000000"}
-    line = run_command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
+    line = run_on_null_device("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
     assert line.startswith("batch.bn_size=32 is the most that fits on null device")
     assert read(tmp_path / "tried" / "config.yaml").batch.bn_size == 32
 
 
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
-def test_out_of_bounds_kernel_is_replaced_and_reported(run_command, tmp_path):
+def test_out_of_bounds_kernel_is_replaced_and_reported(run_on_null_device, tmp_path):
     faulty = {"NULL_FAULT": "triton _scatter", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    lines = run_command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
+    lines = run_on_null_device("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
     (note,) = [line for line in lines if "the blur kernel cannot be used on this GPU" in line]
     assert "an illegal memory access was encountered" in note
     assert "step=6/6 ep=3.00" in lines[-1]
